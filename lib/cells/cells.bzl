@@ -1,0 +1,3 @@
+"""The cells that the build compiles engines for: the structs of lib/cells/cells.h."""
+
+CELLS = ["Lstm"]

@@ -1,0 +1,23 @@
+// What the CPU engine gives to the rest of the library.
+#ifndef HASTE_LIB_CPU_CPU_H_
+#define HASTE_LIB_CPU_CPU_H_
+
+#include <stdint.h>
+
+#include "lib/haste/c_api.h"
+#include "lib/haste/plan.h"
+
+namespace haste {
+
+CpuProperties GetCpuProperties(const HasteExecutor&);
+
+// Arguments were checked; any strides.
+void CpuGemm(const HasteGemm&, const HasteExecutor&);
+
+// out[j] = sum over rows of in[row, j].
+void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                   const HasteExecutor&);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CPU_CPU_H_

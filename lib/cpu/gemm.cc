@@ -1,0 +1,191 @@
+// c = a·b + bias on the CPU, for callers of the C++ API that bring no linear algebra: the
+// recurrence's own micro-kernel over blocks that are packed as they are needed.
+#include "lib/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lib/cpu/gemm.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/product-inl.h"
+#include "lib/cpu/team.h"
+
+HASTE_TARGET_BEGIN
+
+namespace {  // one of each target and each compilation of this file
+
+// A block of c: rows that share one packing of b, by one panel of columns.
+constexpr int64_t kBlockRows = 96;
+constexpr int64_t kBlockDepth = 256;
+constexpr int kPanelVectors = 4;
+
+template <class T>
+class Gemm {
+  using C = Compute<T>;
+  using V = Vec<C>;
+
+ public:
+  explicit Gemm(const HasteGemm& gemm) : gemm_(gemm), columns_(kPanelVectors * Width<C>()) {}
+
+  int64_t row_blocks() const { return (gemm_.m + kBlockRows - 1) / kBlockRows; }
+  int64_t tasks() const { return row_blocks() * ((gemm_.n + columns_ - 1) / columns_); }
+
+  void Block(int64_t task) const {
+    const int64_t i0 = task % row_blocks() * kBlockRows;
+    const int64_t j0 = task / row_blocks() * columns_;
+    const int64_t rows = std::min(kBlockRows, gemm_.m - i0);
+    const int64_t columns = std::min(columns_, gemm_.n - j0);
+    static thread_local std::vector<C> scratch;
+    scratch.resize(kBlockRows * kBlockDepth + (kBlockDepth + kBlockRows) * columns_);
+    C* a = scratch.data();
+    C* b = a + kBlockRows * kBlockDepth;
+    C* sum = b + kBlockDepth * columns_;
+    std::fill(sum, sum + kBlockRows * columns_, C(0));
+    for (int64_t p0 = 0; p0 < gemm_.k; p0 += kBlockDepth) {
+      const int64_t depth = std::min(kBlockDepth, gemm_.k - p0);
+      Pack(gemm_.a, i0 * gemm_.a_row + p0 * gemm_.a_col, gemm_.a_row, gemm_.a_col, rows, depth,
+           depth, a);
+      Pack(gemm_.b, p0 * gemm_.b_row + j0 * gemm_.b_col, gemm_.b_row, gemm_.b_col, depth, columns,
+           columns_, b);
+      PanelProduct<kPanelVectors>(a, depth, rows, b, depth,
+                                  [&](int64_t row, V(&acc)[kPanelVectors]) HWY_ATTR {
+                                    C* to = sum + row * columns_;
+                                    for (int v = 0; v < kPanelVectors; ++v, to += Width<C>()) {
+                                      Store(Load(to) + acc[v], to);
+                                    }
+                                  });
+    }
+    const T* bias = static_cast<const T*>(gemm_.bias);
+    for (int64_t i = 0; i < rows; ++i) {
+      T* to = static_cast<T*>(gemm_.c) + (i0 + i) * gemm_.c_row + j0;
+      for (int64_t j = 0; j < columns; j += Width<C>()) {
+        const V v = Load(sum + i * columns_ + j);
+        StorePart(bias == nullptr ? v : v + LoadPart(bias + j0 + j, columns - j), to + j,
+                  columns - j);
+      }
+    }
+  }
+
+ private:
+  // to[i][j] = from[i·row + j·col], in rows of `stride`; walks along the contiguous direction.
+  static void Pack(const void* source, int64_t offset, int64_t row, int64_t col, int64_t rows,
+                   int64_t columns, int64_t stride, C* to) {
+    const T* from = static_cast<const T*>(source) + offset;
+    constexpr int64_t kTile = 16;
+    if (col == 1) {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; j += Width<C>()) {
+          StorePart(LoadPart(from + i * row + j, columns - j), to + i * stride + j, columns - j);
+        }
+      }
+    } else {
+      HWY_ALIGN C line[kTile + HWY_MAX_BYTES / sizeof(C)] = {};
+      for (int64_t j = 0; j < columns; ++j) {
+        for (int64_t i = 0; i < rows; i += kTile) {
+          const int64_t count = std::min(kTile, rows - i);
+          if (row == 1) {
+            for (int64_t s = 0; s < count; s += Width<C>()) {
+              Store(LoadPart(from + j * col + i + s, count - s), line + s);
+            }
+          } else {
+            for (int64_t s = 0; s < count; s += 1) {
+              Store(LoadPart(from + j * col + (i + s) * row, 1), line + s);
+            }
+          }
+          for (int64_t s = 0; s < count; ++s) to[(i + s) * stride + j] = line[s];
+        }
+      }
+    }
+    // Columns up to a whole panel: zeros, so that their products are finite.
+    for (int64_t i = 0; i < rows && columns < stride; ++i) {
+      std::fill(to + i * stride + columns, to + (i + 1) * stride, C(0));
+    }
+  }
+
+  const HasteGemm& gemm_;
+  const int64_t columns_;
+};
+
+template <class T>
+void RunGemm(const HasteGemm& gemm, const HasteExecutor& executor) {
+  const Gemm<T> product(gemm);
+  ParallelFor(executor, product.tasks(), [&](int64_t task) { product.Block(task); });
+}
+
+template <class T>
+void RunReduceRows(int64_t rows, int64_t columns, const void* in, void* out,
+                   const HasteExecutor& executor) {
+  using C = Compute<T>;
+  constexpr int64_t kColumns = 256;
+  ParallelFor(executor, (columns + kColumns - 1) / kColumns, [&](int64_t block) {
+    const int64_t j0 = block * kColumns, j1 = std::min(columns, j0 + kColumns);
+    for (int64_t j = j0; j < j1; j += Width<C>()) {
+      Vec<C> sum;
+      const T* from = static_cast<const T*>(in) + j;
+      for (int64_t i = 0; i < rows; ++i) sum = sum + LoadPart(from + i * columns, columns - j);
+      StorePart(sum, static_cast<T*>(out) + j, columns - j);
+    }
+  });
+}
+
+void GemmOf(const HasteGemm& gemm, const HasteExecutor& executor) {
+  switch (gemm.dtype) {
+    case HASTE_FLOAT32:
+      return RunGemm<float>(gemm, executor);
+    case HASTE_FLOAT64:
+      return RunGemm<double>(gemm, executor);
+    case HASTE_FLOAT16:
+      return RunGemm<Half>(gemm, executor);
+    default:
+      return RunGemm<Bfloat16>(gemm, executor);
+  }
+}
+
+void ReduceRowsOf(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                  const HasteExecutor& executor) {
+  switch (dtype) {
+    case HASTE_FLOAT32:
+      return RunReduceRows<float>(rows, columns, in, out, executor);
+    case HASTE_FLOAT64:
+      return RunReduceRows<double>(rows, columns, in, out, executor);
+    case HASTE_FLOAT16:
+      return RunReduceRows<Half>(rows, columns, in, out, executor);
+    default:
+      return RunReduceRows<Bfloat16>(rows, columns, in, out, executor);
+  }
+}
+
+}  // namespace
+
+HASTE_TARGET_END
+
+#if HWY_ONCE
+namespace haste {
+
+CpuProperties GetCpuProperties(const HasteExecutor& executor) {
+  CpuProperties cpu;
+  cpu.threads = TeamThreads(executor);
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (l2 > 0) cpu.l2_bytes = l2;
+#endif
+  return cpu;
+}
+
+void CpuGemm(const HasteGemm& gemm, const HasteExecutor& executor) {
+  HASTE_DISPATCH(GemmOf)(gemm, executor);
+}
+
+void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                   const HasteExecutor& executor) {
+  HASTE_DISPATCH(ReduceRowsOf)(dtype, rows, columns, in, out, executor);
+}
+
+}  // namespace haste
+#endif  // HWY_ONCE

@@ -1,0 +1,138 @@
+// One full SIMD vector of compute scalars with the operations of lib/math.h, and its loads and
+// stores in every storage type. Per-target header (see lib/per_target.h).
+#if defined(HASTE_LIB_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_SIMD_INL_H_
+#else
+#define HASTE_LIB_CPU_SIMD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "lib/dtypes.h"
+#include "lib/math.h"
+#include "lib/per_target.h"
+
+HASTE_TARGET_BEGIN
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class C>
+struct Vec {
+  using Scalar = C;
+  using D = hn::ScalableTag<C>;
+  using Raw = hn::Vec<D>;
+  Raw v;
+
+  HWY_INLINE Vec() : v(hn::Zero(D())) {}
+  explicit HWY_INLINE Vec(Raw raw) : v(raw) {}
+  explicit HWY_INLINE Vec(double x) : v(hn::Set(D(), static_cast<C>(x))) {}
+
+  friend HWY_INLINE Vec operator+(Vec a, Vec b) { return Vec(hn::Add(a.v, b.v)); }
+  friend HWY_INLINE Vec operator-(Vec a, Vec b) { return Vec(hn::Sub(a.v, b.v)); }
+  friend HWY_INLINE Vec operator*(Vec a, Vec b) { return Vec(hn::Mul(a.v, b.v)); }
+  friend HWY_INLINE Vec operator/(Vec a, Vec b) { return Vec(hn::Div(a.v, b.v)); }
+  friend HWY_INLINE Vec operator-(Vec a) { return Vec(hn::Neg(a.v)); }
+  friend HWY_INLINE Vec MulAdd(Vec a, Vec b, Vec c) { return Vec(hn::MulAdd(a.v, b.v, c.v)); }
+  friend HWY_INLINE Vec Abs(Vec a) { return Vec(hn::Abs(a.v)); }
+  friend HWY_INLINE Vec CopySign(Vec magnitude, Vec sign) {
+    return Vec(hn::CopySign(magnitude.v, sign.v));
+  }
+  friend HWY_INLINE Vec IfPositive(Vec x, Vec yes, Vec no) {
+    return Vec(hn::IfThenElse(hn::Gt(x.v, hn::Zero(D())), yes.v, no.v));
+  }
+  friend HWY_INLINE Vec Pow2(Vec shifted) {
+    using Bits = hwy::MakeUnsigned<C>;
+    const hn::RebindToUnsigned<D> du;
+    constexpr int kMantissa = sizeof(C) == 4 ? 23 : 52;
+    constexpr Bits kOne = static_cast<Bits>(sizeof(C) == 4 ? 127 : 1023) << kMantissa;
+    const auto bits = hn::ShiftLeft<kMantissa>(hn::BitCast(du, shifted.v));
+    return Vec(hn::BitCast(D(), hn::Add(bits, hn::Set(du, kOne))));
+  }
+};
+
+// Lanes of a vector of C.
+template <class C>
+HWY_INLINE int64_t Width() {
+  return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<C>()));
+}
+
+template <class C>
+HWY_INLINE Vec<C> Load(const C* from) {
+  return Vec<C>(hn::LoadU(hn::ScalableTag<C>(), from));
+}
+template <class C>
+HWY_INLINE void Store(Vec<C> v, C* to) {
+  hn::StoreU(v.v, hn::ScalableTag<C>(), to);
+}
+
+// A vector of C in memory as T.
+template <class T>
+struct Storage {
+  using C = T;
+  static HWY_INLINE Vec<C> Load(const T* from) { return Vec<C>(hn::LoadU(hn::ScalableTag<C>(), from)); }
+  static HWY_INLINE void Store(Vec<C> v, T* to) { hn::StoreU(v.v, hn::ScalableTag<C>(), to); }
+};
+
+template <>
+struct Storage<Bfloat16> {
+  using C = float;
+  using D32 = hn::ScalableTag<float>;
+  using DU32 = hn::RebindToUnsigned<D32>;
+  using DU16 = hn::Rebind<uint16_t, D32>;
+  static HWY_INLINE Vec<C> Load(const Bfloat16* from) {
+    const auto bits = hn::PromoteTo(DU32(), hn::LoadU(DU16(), &from->bits));
+    return Vec<C>(hn::BitCast(D32(), hn::ShiftLeft<16>(bits)));
+  }
+  // Rounds to nearest even; a NaN keeps its upper bits, made quiet.
+  static HWY_INLINE void Store(Vec<C> v, Bfloat16* to) {
+    const DU32 du;
+    const auto bits = hn::BitCast(du, v.v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::Add(bits, hn::Add(hn::Set(du, 0x7FFFu), odd));
+    const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+    const auto is_nan = hn::RebindMask(du, hn::Ne(v.v, v.v));
+    const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+    // Values fit 16 bits; DemoteTo takes signed input, so sign-extend them first.
+    const hn::RebindToSigned<DU32> di;
+    const hn::Rebind<int16_t, D32> di16;
+    const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(di, upper)));
+    hn::StoreU(hn::DemoteTo(di16, extended), di16, reinterpret_cast<int16_t*>(to));
+  }
+};
+
+template <>
+struct Storage<Half> {
+  using C = float;
+  using D32 = hn::ScalableTag<float>;
+  using D16 = hn::Rebind<hwy::float16_t, D32>;
+  static HWY_INLINE Vec<C> Load(const Half* from) {
+    return Vec<C>(
+        hn::PromoteTo(D32(), hn::LoadU(D16(), reinterpret_cast<const hwy::float16_t*>(from))));
+  }
+  static HWY_INLINE void Store(Vec<C> v, Half* to) {
+    hn::StoreU(hn::DemoteTo(D16(), v.v), D16(), reinterpret_cast<hwy::float16_t*>(to));
+  }
+};
+
+// The first `count` lanes, without touching memory behind them; the others are 0.
+template <class T>
+HWY_INLINE Vec<Compute<T>> LoadPart(const T* from, int64_t count) {
+  using C = Compute<T>;
+  if (HWY_LIKELY(count >= Width<C>())) return Storage<T>::Load(from);
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(C)] = {};
+  for (int64_t i = 0; i < count; ++i) buffer[i] = from[i];
+  return Storage<T>::Load(buffer);
+}
+template <class T>
+HWY_INLINE void StorePart(Vec<Compute<T>> v, T* to, int64_t count) {
+  using C = Compute<T>;
+  if (HWY_LIKELY(count >= Width<C>())) return Storage<T>::Store(v, to);
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(C)];
+  Storage<T>::Store(v, buffer);
+  for (int64_t i = 0; i < count; ++i) to[i] = buffer[i];
+}
+
+HASTE_TARGET_END
+
+#endif

@@ -1,0 +1,36 @@
+// The threads of programs that bring none: started at first use, kept until the process ends.
+#ifndef HASTE_LIB_CPU_THREAD_POOL_H_
+#define HASTE_LIB_CPU_THREAD_POOL_H_
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace haste {
+
+class ThreadPool {
+ public:
+  // One helper a core, less the caller's own; never destroyed, so that exit order does not matter.
+  static ThreadPool& Shared();
+
+  void Schedule(void (*fn)(void*), void* arg);
+
+ private:
+  explicit ThreadPool(int threads);
+  void Run();
+
+  struct Work {
+    void (*fn)(void*);
+    void* arg;
+  };
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Work> queue_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CPU_THREAD_POOL_H_

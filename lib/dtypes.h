@@ -1,0 +1,44 @@
+// Storage types. Arithmetic runs in Compute<T>: float, or double for double.
+#ifndef HASTE_LIB_DTYPES_H_
+#define HASTE_LIB_DTYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/haste/c_api.h"
+
+namespace haste {
+
+// IEEE binary16 and bfloat16 as they lie in memory; conversions belong to the engines.
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+template <class T>
+struct ComputeOf {
+  using type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using type = double;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::type;
+
+inline size_t DtypeSize(int32_t dtype) {
+  switch (dtype) {
+    case HASTE_FLOAT64:
+      return 8;
+    case HASTE_FLOAT32:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_DTYPES_H_

@@ -1,0 +1,52 @@
+// PlanRecurrence: which engine runs a recurrence, and how it is cut. A pure function of sizes and
+// device properties, so that a machine with no GPU can test what a GPU would be given.
+#ifndef HASTE_LIB_HASTE_PLAN_H_
+#define HASTE_LIB_HASTE_PLAN_H_
+
+#include <stdint.h>
+
+#include <string>
+
+#include "lib/haste/c_api.h"
+
+namespace haste {
+
+struct CpuProperties {
+  int threads = 1;
+  int64_t l2_bytes = 1 << 20;  // a core's own cache
+};
+
+struct CudaProperties {
+  int sm_major = 0, sm_minor = 0;
+  int multiprocessors = 0;
+  int64_t shared_bytes_per_block = 0;
+  int64_t l2_bytes = 0;
+};
+
+enum class EngineKind { kCpu, kStepwise };
+
+// How the CPU engine gives work to threads.
+enum class CpuSplit {
+  kRows,   // each thread walks time alone, over its own lanes and rows of the batch
+  kUnits,  // all threads walk together, each over its own hidden units
+};
+
+struct Plan {
+  EngineKind engine = EngineKind::kCpu;
+  CpuSplit split = CpuSplit::kRows;
+  int threads = 1;            // kUnits: slices; kRows: threads worth waking
+  int64_t rows_per_task = 0;  // kRows
+  const char* reason = "";
+};
+
+const char* EngineName(EngineKind);
+
+// Sets `status` and returns its code if config.engine names an engine that cannot run this.
+int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&, const CudaProperties&, Plan*, HasteStatus*);
+
+// One line: engine, tiling, reason.
+std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_HASTE_PLAN_H_

@@ -1,0 +1,138 @@
+// Exp, Tanh and Sigmoid for every scalar that a cell is instantiated with: float and double
+// here, vectors of them in lib/cpu/simd-inl.h. One formula serves all of them, on CPU and GPU.
+//
+// Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
+// holds every function to this table.
+//
+//   function      float   double   range
+//   ExpNegative     2       2      x in [-87, 0] (double: [-708, 0]); below: clamped, error < 2e-38 (5e-308)
+//   Tanh            4       4      every x
+//   Sigmoid         3       3      x >= -87 (double: -708); below: as ExpNegative
+//
+// NaN gives NaN. None of them raises, allocates or branches on data.
+#if defined(HASTE_LIB_MATH_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_MATH_H_
+#else
+#define HASTE_LIB_MATH_H_
+#endif
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/per_target.h"
+
+HASTE_TARGET_BEGIN
+
+// What the formulas below need of a scalar; lib/cpu/simd-inl.h gives the same for vectors.
+HASTE_FN float MulAdd(float a, float b, float c) { return fmaf(a, b, c); }
+HASTE_FN double MulAdd(double a, double b, double c) { return fma(a, b, c); }
+HASTE_FN float Abs(float x) { return fabsf(x); }
+HASTE_FN double Abs(double x) { return fabs(x); }
+HASTE_FN float CopySign(float magnitude, float sign) { return copysignf(magnitude, sign); }
+HASTE_FN double CopySign(double magnitude, double sign) { return copysign(magnitude, sign); }
+// x > 0 ? yes : no, so that NaN takes `no`.
+HASTE_FN float IfPositive(float x, float yes, float no) { return x > 0.0f ? yes : no; }
+HASTE_FN double IfPositive(double x, double yes, double no) { return x > 0.0 ? yes : no; }
+// 2^n, where shifted = n + Precision::kShifter holds the integer n in its low mantissa bits.
+HASTE_FN float Pow2(float shifted) {
+  uint32_t bits;
+  memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits << 23) + 0x3F800000u;
+  memcpy(&shifted, &bits, sizeof bits);
+  return shifted;
+}
+HASTE_FN double Pow2(double shifted) {
+  uint64_t bits;
+  memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits << 52) + 0x3FF0000000000000u;
+  memcpy(&shifted, &bits, sizeof bits);
+  return shifted;
+}
+
+// The scalar type of which V holds one or many.
+template <class V>
+struct ScalarOf {
+  using type = typename V::Scalar;
+};
+template <>
+struct ScalarOf<float> {
+  using type = float;
+};
+template <>
+struct ScalarOf<double> {
+  using type = double;
+};
+
+template <class Scalar>
+struct Precision;
+template <>
+struct Precision<float> {
+  static constexpr int kTerms = 7;  // Taylor terms of e^r - 1 on |r| <= ln(2)/2: 2e-8
+  static constexpr float kShifter = 12582912.0f;
+  static constexpr float kLn2High = 0.693359375f;  // few bits: n·kLn2High is exact
+  static constexpr float kLn2Low = -2.12194440e-4f;
+  static constexpr float kLowest = -87.0f;
+};
+template <>
+struct Precision<double> {
+  static constexpr int kTerms = 13;  // 5e-18
+  static constexpr double kShifter = 6755399441055744.0;
+  static constexpr double kLn2High = 6.93145751953125e-1;
+  static constexpr double kLn2Low = 1.42860682030941723212e-6;
+  static constexpr double kLowest = -708.0;
+};
+
+// For x <= 0: e^x = power · (1 + rest), with power a power of two and |rest| < 0.42.
+template <class V>
+HASTE_FN void SplitExp(V x, V* power, V* rest) {
+  using P = Precision<typename ScalarOf<V>::type>;
+  x = IfPositive(V(P::kLowest) - x, V(P::kLowest), x);
+  const V shifted = MulAdd(x, V(1.44269504088896340736), V(P::kShifter));
+  const V n = shifted - V(P::kShifter);
+  const V r = MulAdd(n, V(-P::kLn2Low), MulAdd(n, V(-P::kLn2High), x));
+  // Horner: 1/2! + r/3! + r²/4! …
+  double factorial = 1.0;
+  for (int i = 2; i <= P::kTerms; ++i) factorial *= i;
+  V poly(1.0 / factorial);
+#if defined(__CUDACC__)
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+  for (int i = P::kTerms - 1; i >= 2; --i) {
+    factorial /= i + 1;
+    poly = MulAdd(poly, r, V(1.0 / factorial));
+  }
+  *rest = MulAdd(poly * r, r, r);
+  *power = Pow2(shifted);
+}
+
+// e^x for x <= 0.
+template <class V>
+HASTE_FN V ExpNegative(V x) {
+  V power(0.0), rest(0.0);
+  SplitExp(x, &power, &rest);
+  return MulAdd(power, rest, power);
+}
+
+// With e = e^(-2|x|) - 1:  tanh |x| = -e / (2 + e).
+template <class V>
+HASTE_FN V Tanh(V x) {
+  V power(0.0), rest(0.0);
+  SplitExp(V(-2.0) * Abs(x), &power, &rest);
+  const V e = MulAdd(power, rest, power - V(1.0));
+  return CopySign(e / (V(2.0) + e), x);
+}
+
+// With e = e^(-|x|):  sigmoid(x) = (x > 0 ? 1 : e) / (1 + e).
+template <class V>
+HASTE_FN V Sigmoid(V x) {
+  const V e = ExpNegative(-Abs(x));
+  return IfPositive(x, V(1.0), e) / (V(1.0) + e);
+}
+
+HASTE_TARGET_END
+
+#endif

@@ -1,0 +1,108 @@
+#include "lib/haste/plan.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/dtypes.h"
+#include "lib/engine.h"
+
+namespace haste {
+namespace {
+
+// Below this many multiply-adds a thread costs more to wake than it saves (about 5 µs).
+constexpr int64_t kWakeMacs = 200 * 1000;
+// Below this many a step, a slice is done before the others have noticed that it began.
+constexpr int64_t kStepMacs = 30 * 1000;
+// Hidden units of a slice: at least one panel of the widest vectors.
+constexpr int64_t kSliceUnits = 16;
+
+Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu) {
+  const int64_t n = config.batch, k = config.lanes, h = config.hidden;
+  const int64_t lane_macs = h * h * cell.gates;
+  const int64_t step_macs = n * k * lane_macs;
+  const int64_t scalar = config.dtype == HASTE_FLOAT64 ? 8 : 4;
+  Plan plan;
+  plan.rows_per_task = n;
+  if (cpu.threads <= 1) {
+    plan.reason = "one thread";
+    return plan;
+  }
+  const int64_t useful = std::min<int64_t>(cpu.threads, step_macs * config.time / kWakeMacs + 1);
+  if (useful == 1) {
+    plan.reason = "too little work to wake a second thread";
+    return plan;
+  }
+  const bool fits_l2 = lane_macs * scalar <= cpu.l2_bytes;
+  const bool rows_for_all = n * k >= useful;
+  const int64_t slices = std::min<int64_t>({useful, k * (h / kSliceUnits), step_macs / kStepMacs});
+  if (slices >= 2 && (!fits_l2 || !rows_for_all)) {
+    plan.split = CpuSplit::kUnits;
+    plan.threads = static_cast<int>(slices);
+    plan.reason = fits_l2 ? "fewer rows than threads" : "R exceeds a core's cache: each keeps a slice";
+    return plan;
+  }
+  const int64_t groups = std::min(n, (useful + k - 1) / k);
+  plan.rows_per_task = (n + groups - 1) / groups;
+  plan.threads = static_cast<int>(std::min(useful, k * groups));
+  plan.reason = plan.threads == 1 ? "too small to split a step" : "rows for every thread: no barrier";
+  return plan;
+}
+
+}  // namespace
+
+const char* EngineName(EngineKind kind) {
+  switch (kind) {
+    case EngineKind::kCpu:
+      return "cpu";
+    case EngineKind::kStepwise:
+      return "stepwise";
+  }
+  return "";
+}
+
+int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                       const CpuProperties& cpu, const CudaProperties& cuda, Plan* plan,
+                       HasteStatus* status) {
+  const EngineKind kind = config.device == HASTE_CUDA ? EngineKind::kStepwise : EngineKind::kCpu;
+  const char* wanted = config.engine == nullptr ? "auto" : config.engine;
+  if (strcmp(wanted, "auto") != 0 && strcmp(wanted, EngineName(kind)) != 0) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "engine: expected \"auto\" or \"%s\" for this device, got \"%s\"",
+                     EngineName(kind), wanted);
+  }
+  if (kind == EngineKind::kCpu) {
+    *plan = PlanCpu(config, cell, cpu);
+    return HASTE_OK;
+  }
+  *plan = Plan();
+  plan->engine = kind;
+  plan->reason = "one fused product and pointwise kernel a step";
+  if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "device: a GPU of compute capability 7.5 or newer is needed, this one has %d.%d",
+                     cuda.sm_major, cuda.sm_minor);
+  }
+  return HASTE_OK;
+}
+
+std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  char text[256];
+  const char* how = plan.split == CpuSplit::kUnits ? "units" : "rows";
+  if (plan.engine == EngineKind::kCpu) {
+    snprintf(text, sizeof text,
+             "%s on cpu: %d thread%s over %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64
+             ": %s",
+             cell.name, plan.threads, plan.threads == 1 ? "" : "s", how, config.batch, config.time,
+             config.lanes, config.hidden, plan.reason);
+  } else {
+    snprintf(text, sizeof text,
+             "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
+             EngineName(plan.engine), config.batch, config.time, config.lanes, config.hidden,
+             plan.reason);
+  }
+  return text;
+}
+
+}  // namespace haste
