@@ -1,0 +1,101 @@
+// The C++ face of haste: fused recurrent layers without TensorFlow, on CPU and CUDA.
+//
+//   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, HASTE_CPU, N, T, K, H);
+//   size_t bytes;
+//   haste::Status status = haste::WorkspaceBytes(config, /*backward=*/false, &bytes);
+//   status = haste::LayerForward(config, {C, x, W, b, wx}, &rnn, workspace);
+//
+// lib/haste/c_api.h, which this header wraps, gives every tensor's shape and says who may be NULL.
+// Memory is the caller's; calls on CUDA are asynchronous on executor.stream.
+#ifndef HASTE_LIB_HASTE_RNN_H_
+#define HASTE_LIB_HASTE_RNN_H_
+
+#include <string>
+
+#include "lib/haste/c_api.h"
+#include "lib/haste/status.h"
+
+namespace haste {
+
+using RnnConfig = HasteRnnConfig;
+using ForwardArgs = HasteRnnForwardArgs;
+using BackwardArgs = HasteRnnBackwardArgs;
+using LayerForwardArgs = HasteLayerForwardArgs;
+using LayerBackwardArgs = HasteLayerBackwardArgs;
+using Executor = HasteExecutor;
+
+// A configuration with the defaults of Keras: tanh, sigmoid, no regularisation, inference.
+inline RnnConfig Config(const char* cell, HasteDtype dtype, HasteDevice device, int64_t batch,
+                        int64_t time, int64_t lanes, int64_t hidden) {
+  RnnConfig config = {};
+  config.cell = cell;
+  config.engine = "auto";
+  config.dtype = dtype;
+  config.device = device;
+  config.batch = batch;
+  config.time = time;
+  config.lanes = lanes;
+  config.hidden = hidden;
+  config.activation = HASTE_TANH;
+  config.recurrent_activation = HASTE_SIGMOID;
+  return config;
+}
+
+namespace internal {
+template <class Call>
+Status Wrap(const Call& call) {
+  HasteStatus raw = {};
+  return call(&raw) == HASTE_OK ? Status() : Status(raw);
+}
+}  // namespace internal
+
+// Scratch memory that Forward or Backward wants, on config.device, aligned to 64 bytes.
+inline Status WorkspaceBytes(const RnnConfig& config, bool backward, size_t* bytes,
+                             const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_rnn_workspace_bytes(&config, backward, &executor, bytes, status);
+  });
+}
+
+// The recurrence alone: wx = x·W + b comes in.
+inline Status Forward(const RnnConfig& config, const ForwardArgs& args, void* workspace,
+                      const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_rnn_forward(&config, &args, workspace, &executor, status);
+  });
+}
+inline Status Backward(const RnnConfig& config, const BackwardArgs& args, void* workspace,
+                       const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_rnn_backward(&config, &args, workspace, &executor, status);
+  });
+}
+
+// The whole layer; sets rnn->wx to layer.wx.
+inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer,
+                           ForwardArgs* rnn, void* workspace, const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_layer_forward(&config, &layer, rnn, workspace, &executor, status);
+  });
+}
+inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& layer,
+                            const BackwardArgs& rnn, void* workspace,
+                            const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_layer_backward(&config, &layer, &rnn, workspace, &executor, status);
+  });
+}
+
+// Engine, tiling and why, in one line.
+inline Status Explain(const RnnConfig& config, std::string* text, const Executor& executor = {}) {
+  char line[512] = "";
+  const Status status = internal::Wrap([&](HasteStatus* raw) {
+    return haste_plan(&config, &executor, line, sizeof line, raw);
+  });
+  *text = line;
+  return status;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_HASTE_RNN_H_

@@ -1,0 +1,95 @@
+// Pins what PlanRecurrence decides, on machines that this one need not be.
+#include "lib/haste/plan.h"
+
+#include <cstring>
+
+#include "tests/lib/check.h"
+
+namespace haste {
+namespace {
+
+const HasteCellInfo kLstm = {"lstm", 4, 2, {"h", "c"}};
+
+HasteRnnConfig Sizes(int64_t n, int64_t t, int64_t k, int64_t h) {
+  HasteRnnConfig config = {};
+  config.cell = "lstm";
+  config.batch = n;
+  config.time = t;
+  config.lanes = k;
+  config.hidden = h;
+  return config;
+}
+
+Plan PlanOn(const HasteRnnConfig& config, int threads) {
+  CpuProperties cpu;
+  cpu.threads = threads;
+  cpu.l2_bytes = 1 << 20;
+  Plan plan;
+  HasteStatus status = {};
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, cpu, {}, &plan, &status) == HASTE_OK, "%s",
+              status.message);
+  return plan;
+}
+
+void Cpu() {
+  const struct {
+    int64_t n, t, k, h;
+    int threads;
+    CpuSplit split;
+    int want_threads;
+    int64_t want_rows;
+  } cases[] = {
+      {32, 100, 1, 128, 1, CpuSplit::kRows, 1, 32},    // one thread: nothing to split
+      {1, 1, 1, 128, 2, CpuSplit::kRows, 1, 1},        // one step of a streaming model
+      {1, 100, 1, 256, 2, CpuSplit::kUnits, 2, 1},     // one row: units
+      {32, 100, 1, 128, 2, CpuSplit::kRows, 2, 16},    // rows for both, R in each cache
+      {16, 128, 1, 768, 2, CpuSplit::kUnits, 2, 16},   // R exceeds a core's cache
+      {8, 500, 1, 64, 4, CpuSplit::kRows, 4, 2},       //
+      {8, 500, 2, 64, 4, CpuSplit::kRows, 4, 4},       // two lanes share the threads
+      {1, 3000000, 1, 1, 8, CpuSplit::kRows, 1, 1},    // long, but a step is nothing
+      {3, 50, 1, 100, 2, CpuSplit::kRows, 2, 2},       // a ragged last group
+  };
+  for (const auto& c : cases) {
+    const Plan plan = PlanOn(Sizes(c.n, c.t, c.k, c.h), c.threads);
+    const std::string text = Describe(plan, Sizes(c.n, c.t, c.k, c.h), kLstm);
+    EXPECT_TRUE(plan.engine == EngineKind::kCpu, "%s", text.c_str());
+    EXPECT_TRUE(plan.split == c.split, "%s", text.c_str());
+    EXPECT_TRUE(plan.threads == c.want_threads, "%s", text.c_str());
+    if (c.split == CpuSplit::kRows) {
+      EXPECT_TRUE(plan.rows_per_task == c.want_rows, "%s", text.c_str());
+    }
+  }
+}
+
+void Engines() {
+  HasteRnnConfig config = Sizes(16, 1024, 1, 768);
+  config.device = HASTE_CUDA;
+  CudaProperties hopper;
+  hopper.sm_major = 9;
+  Plan plan;
+  HasteStatus status = {};
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, hopper, &plan, &status) == HASTE_OK, "%s",
+              status.message);
+  EXPECT_TRUE(plan.engine == EngineKind::kStepwise, "%s", EngineName(plan.engine));
+
+  config.engine = "cluster";
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, hopper, &plan, &status) == HASTE_INVALID_ARGUMENT,
+              "an engine that is not there is refused");
+  EXPECT_TRUE(strstr(status.message, "engine") && strstr(status.message, "cluster"), "%s",
+              status.message);
+
+  config.engine = "stepwise";
+  CudaProperties volta;
+  volta.sm_major = 7;
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, volta, &plan, &status) == HASTE_UNIMPLEMENTED,
+              "a GPU that is too old is refused");
+}
+
+}  // namespace
+}  // namespace haste
+
+int main() {
+  haste::Cpu();
+  haste::Engines();
+  return haste_test::Report("plan_test");
+}
