@@ -1,0 +1,67 @@
+// Copies into shared memory that need no registers (sm_80+), and the overlap of a kernel's
+// prologue with the end of the one before it (sm_90+). Older GPUs do the same work in order.
+#ifndef HASTE_LIB_CUDA_ASYNC_CUH_
+#define HASTE_LIB_CUDA_ASYNC_CUH_
+
+#include <stdint.h>
+
+namespace haste {
+
+// 8 or 16 bytes, both sides aligned to that.
+template <int kBytes>
+__device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
+  static_assert(kBytes == 8 || kBytes == 16, "sizes that cp.async and one register move share");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
+  }
+#else
+  if constexpr (kBytes == 16) {
+    *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
+  } else {
+    *static_cast<uint2*>(shared) = *static_cast<const uint2*>(global);
+  }
+#endif
+}
+
+// Closes a group of this thread's copies; groups complete in order.
+__device__ __forceinline__ void CommitCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most `pending` (0 to 2) of this thread's groups are under way.
+__device__ __forceinline__ void WaitCopies(int pending) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if (pending >= 2) {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+  } else if (pending == 1) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  }
+#endif
+}
+
+// From here on, all that earlier kernels of the stream have written is visible.
+__device__ __forceinline__ void WaitForPreviousKernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next kernel may start its prologue, which reads nothing that this one writes. To be called
+// after WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
+__device__ __forceinline__ void LetNextKernelStart() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_ASYNC_CUH_

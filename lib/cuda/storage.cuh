@@ -1,0 +1,60 @@
+// Storage types on the device: conversions and vector loads.
+#ifndef HASTE_LIB_CUDA_STORAGE_CUH_
+#define HASTE_LIB_CUDA_STORAGE_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "lib/dtypes.h"
+
+namespace haste {
+
+__device__ __forceinline__ float ToCompute(float x) { return x; }
+__device__ __forceinline__ double ToCompute(double x) { return x; }
+__device__ __forceinline__ float ToCompute(Half x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+__device__ __forceinline__ float ToCompute(Bfloat16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+
+template <class T>
+__device__ __forceinline__ T FromCompute(Compute<T> x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ Half FromCompute<Half>(float x) {
+  return {__half_as_ushort(__float2half_rn(x))};
+}
+template <>
+__device__ __forceinline__ Bfloat16 FromCompute<Bfloat16>(float x) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+// Widest access, up to 16 bytes, that divides `bytes`.
+constexpr int AccessBytes(size_t bytes) {
+  return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
+}
+
+// kCount neighbours, moved by the widest accesses that their size allows.
+template <class T, int kCount>
+struct alignas(AccessBytes(sizeof(T) * kCount)) Fragment {
+  T v[kCount];
+};
+
+template <int kCount, class T>
+__device__ __forceinline__ Fragment<T, kCount> LoadFragment(const T* from) {
+  return *reinterpret_cast<const Fragment<T, kCount>*>(from);
+}
+
+template <int kCount, class T>
+__device__ __forceinline__ void StoreFragment(T* to, const T (&values)[kCount]) {
+  Fragment<T, kCount> fragment;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) fragment.v[i] = values[i];
+  *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_STORAGE_CUH_

@@ -1,0 +1,87 @@
+#include "lib/cuda/tiling.h"
+
+#include <algorithm>
+
+namespace haste {
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Clock cycles, read off an H200; only their ratios matter.
+constexpr double kIngestBytesPerClock = 40;    // of one multiprocessor, from L2
+constexpr double kL2BytesPerClock = 2600;      // of all of them
+constexpr double kSharedBytesPerClock = 128;
+constexpr double kLaunchClocks = 4000;         // from one dependent kernel to the next
+constexpr double kBlockClocks = 2500;          // latencies that nothing hides
+constexpr double kElementClocks = 400;         // pointwise part: a round of all threads
+
+// Rows of a thread: two for the smallest batches, else what fills 32 accumulators of 4 bytes.
+int ThreadRows(const TilingProblem& p) { return p.batch <= 2 ? 2 : p.compute_bytes == 8 ? 4 : 8; }
+
+bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups, int row_groups,
+          Tiling* t) {
+  t->rows = ThreadRows(p);
+  t->columns = p.columns;
+  t->row_groups = row_groups;
+  t->column_groups = column_groups;
+  t->units = column_groups * p.columns / p.columns_per_unit;
+  const int threads = column_groups * row_groups;
+  if (threads > kStepThreads) return false;
+  t->k_splits = static_cast<int>(std::min<int64_t>(kStepThreads / threads, p.depth));
+  t->iterations = static_cast<int>(CeilDiv(p.depth, t->k_splits));
+  t->unit_tiles = CeilDiv(p.hidden, t->units);
+  t->row_tiles = CeilDiv(p.batch, t->block_rows());
+  // 16 bytes between rows, so that threads that read neighbouring rows meet different banks.
+  const int row_bytes = t->block_rows() * p.compute_bytes;
+  t->row_stride = t->block_rows() + (row_bytes % 32 == 0 ? 16 / p.compute_bytes : 0);
+  const size_t chunk = static_cast<size_t>(std::min(kDepthPerChunk, t->iterations)) * t->k_splits *
+                       t->row_stride * p.compute_bytes;
+  const size_t sums = static_cast<size_t>(t->k_splits) * t->block_rows() * t->block_columns() *
+                      p.compute_bytes;
+  const int chunks = static_cast<int>(CeilDiv(t->iterations, kDepthPerChunk));
+  t->stages = std::max(2, std::min(kMaxStages, chunks));
+  while (t->stages > 2 && t->stages * chunk > device.shared_bytes) --t->stages;
+  t->shared_bytes = std::max(t->stages * chunk, sums);
+  return t->shared_bytes <= device.shared_bytes;
+}
+
+double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& t) {
+  const double ingest = static_cast<double>(p.depth) * (t.block_columns() * p.storage_bytes +
+                                                        t.block_rows() * p.compute_bytes);
+  const double fma = t.rows * t.columns * (p.compute_bytes == 8 ? 2.0 : 1.0);
+  const double issue = t.iterations * (fma + 12.0) * (kStepThreads / 32) / 4;
+  const double sums = 2.0 * t.k_splits * t.block_rows() * t.block_columns() * p.compute_bytes /
+                      kSharedBytesPerClock;
+  const double elements = CeilDiv(t.block_rows() * t.units, kStepThreads) * kElementClocks;
+  const double block = std::max(issue, ingest / kIngestBytesPerClock) + sums + elements;
+  const int64_t blocks = p.lanes * t.unit_tiles * t.row_tiles;
+  const double waves = static_cast<double>(CeilDiv(blocks, device.multiprocessors));
+  return std::max(waves * block, blocks * ingest / kL2BytesPerClock) + kBlockClocks +
+         (t.owns_lane() ? 0 : kLaunchClocks);
+}
+
+}  // namespace
+
+Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device) {
+  Tiling best{};
+  double best_clocks = 0;
+  const int64_t all_groups =
+      std::min<int64_t>(kStepThreads, CeilDiv(p.hidden * p.columns_per_unit, p.columns));
+  // A block has whole units: with several column groups a unit, only multiples of that.
+  const int step = std::max(1, p.columns_per_unit / p.columns);
+  for (int row_groups = 1; row_groups <= 16; row_groups *= 2) {
+    if (row_groups > 1 && (row_groups / 2) * ThreadRows(p) >= p.batch) break;
+    for (int groups = step; groups <= all_groups; groups += step) {
+      Tiling tiling;
+      if (!Fill(p, device, groups, row_groups, &tiling)) continue;
+      const double clocks = Clocks(p, device, tiling);
+      if (best.rows == 0 || clocks < best_clocks) {
+        best = tiling;
+        best_clocks = clocks;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace haste
