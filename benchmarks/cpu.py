@@ -1,0 +1,188 @@
+"""haste_keras against keras.layers on a CPU: inference and a training step, inside tf.function.
+
+    python -m benchmarks.cpu [--seconds 4] [--csv FILE] [--plot FILE]
+
+float32, return_sequences, the same weights. A training step is forward and the gradients of all
+weights and of the input. Each case first compares outputs and gradients with Keras's, and is not
+timed if they differ. The last columns state the memory that a training step needs at its peak.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import haste_keras
+from benchmarks import measure, shapes
+
+# ours, the peer, the gates of a unit, the states that backward reads
+LAYERS = {"LSTM": (haste_keras.LSTM, keras.layers.LSTM, 4, 2)}
+
+
+def make_functions(layer, x, target):
+    """Inference and training step of a layer, each a tf.function of no arguments."""
+
+    @tf.function
+    def infer():
+        return layer(x, training=False)
+
+    @tf.function
+    def train():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x, training=True) * target)
+        return tape.gradient(loss, [x, *layer.trainable_weights])
+
+    return infer, train
+
+
+def make_case(name, n, t, c, h):
+    """Ours and the peer with the same weights and input."""
+    ours_class, peer_class, _, _ = LAYERS[name]
+    keras.utils.set_random_seed(n + h)
+    ours, peer = (cls(h, return_sequences=True) for cls in (ours_class, peer_class))
+    x = tf.random.normal((n, t, c))
+    target = tf.random.normal((n, t, h)) / (n * t)
+    ours(x)
+    peer(x)
+    ours.set_weights(peer.get_weights())
+    return make_functions(ours, x, target), make_functions(peer, x, target)
+
+
+def check(ours, peer, where):
+    """Refuses to go on if a result differs from the peer's."""
+    for got, want in zip(tf.nest.flatten(ours()), tf.nest.flatten(peer()), strict=True):
+        scale = np.abs(want).max() + 1e-12
+        error = float(np.abs(got - want).max() / scale)
+        if not error < 1e-4:
+            raise SystemExit(f"{where}: differs from Keras by {error:.1e} of the largest value")
+
+
+def run_case(name, shape, seconds):
+    """One row of the table."""
+    (infer, train), (peer_infer, peer_train) = make_case(name, *shape)
+    check(infer, peer_infer, f"{name} {shape} inference")
+    check(train, peer_train, f"{name} {shape} training")
+
+    def blocking(function):
+        return lambda: [t.numpy() for t in tf.nest.flatten(function())][0]
+
+    inference = measure.interleaved_medians(
+        {"ours": blocking(infer), "keras": blocking(peer_infer)}, seconds
+    )
+    training = measure.interleaved_medians(
+        {"ours": blocking(train), "keras": blocking(peer_train)}, seconds
+    )
+    return inference, training
+
+
+def memory_budget(name, n, t, c, h):
+    """Bytes: reserve + inputs and outputs with their gradients + one recurrent kernel."""
+    _, _, gates, states = LAYERS[name]
+    reserve = n * t * (gates + states) * h
+    inputs_outputs = 2 * n * t * (c + h)
+    return 4 * (reserve + inputs_outputs + gates * h * h)
+
+
+def memory_of(name, shape):
+    """(ours, keras) peak bytes of a training step, each in a process of its own."""
+    code = (
+        "import json, sys; from benchmarks import cpu, measure;"
+        "case = cpu.make_case(sys.argv[1], *json.loads(sys.argv[2]));"
+        "step = case[int(sys.argv[3])][1]; step(); step();"
+        "print(measure.peak_bytes(step))"
+    )
+    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_="262144", MALLOC_TOP_PAD_="0")
+    peaks = []
+    for which in ("0", "1"):
+        command = [sys.executable, "-c", code, name, json.dumps(shape), which]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout.split()[-1]))
+    return peaks
+
+
+def plot(rows, path):
+    """Bars of the speed-up over keras.layers, a pair for each shape."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    labels = ["×".join(str(s) for s in row["shape"]) for row in rows]
+    at = np.arange(len(rows))
+    plt.figure(figsize=(9, 4))
+    plt.bar(at - 0.2, [r["inference"] for r in rows], 0.4, label="inference")
+    plt.bar(at + 0.2, [r["training"] for r in rows], 0.4, label="training step")
+    plt.axhline(1, color="black", linewidth=0.8)
+    plt.yscale("log")
+    plt.ylabel("times faster than keras.layers")
+    plt.xticks(at, labels, rotation=15)
+    plt.xlabel("N×T×C×H")
+    plt.title(f"haste_keras.{rows[0]['layer']}, float32, {os.cpu_count()} CPU cores")
+    plt.legend()
+    plt.grid(axis="y", alpha=0.3)
+    plt.tight_layout()
+    plt.savefig(path, dpi=120)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=4.0, help="to time a pair of peers")
+    parser.add_argument("--csv", help="write the table there")
+    parser.add_argument("--plot", help="draw it there")
+    parser.add_argument("--no-memory", action="store_true", help="skip the memory columns")
+    options = parser.parse_args()
+
+    print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {os.cpu_count()} cores, float32")
+    print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
+    columns = "layer   N    T    C    H | infer ms  keras  ratio | train ms  keras  ratio"
+    print(columns + ("" if options.no_memory else " | MiB  budget  keras"), flush=True)
+    rows = []
+    for name in LAYERS:
+        for shape in shapes.CPU:
+            inference, training = run_case(name, shape, options.seconds)
+            row = {
+                "layer": name,
+                "shape": shape,
+                "infer_ms": 1e3 * inference["ours"],
+                "infer_keras_ms": 1e3 * inference["keras"],
+                "inference": inference["keras"] / inference["ours"],
+                "train_ms": 1e3 * training["ours"],
+                "train_keras_ms": 1e3 * training["keras"],
+                "training": training["keras"] / training["ours"],
+            }
+            text = f"{name:5}" + "".join(f"{s:5}" for s in shape)
+            text += " | {infer_ms:8.2f} {infer_keras_ms:6.1f} {inference:6.2f}".format(**row)
+            text += " | {train_ms:8.2f} {train_keras_ms:6.1f} {training:6.2f}".format(**row)
+            if not options.no_memory:
+                ours, peer = memory_of(name, shape)
+                row.update(mib=ours / 2**20, keras_mib=peer / 2**20)
+                row["budget_mib"] = memory_budget(name, *shape) / 2**20
+                text += " | {mib:4.0f} {budget_mib:6.0f} {keras_mib:6.0f}".format(**row)
+            rows.append(row)
+            print(text, flush=True)
+        of_layer = [r for r in rows if r["layer"] == name]
+        print(
+            f"{name}: geometric mean of the ratio: "
+            f"inference {measure.geometric_mean([r['inference'] for r in of_layer]):.2f}, "
+            f"training {measure.geometric_mean([r['training'] for r in of_layer]):.2f}"
+        )
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+    if options.plot:
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Timing and memory, for every benchmark alike."""
+
+import resource
+import statistics
+import time
+
+
+def interleaved_medians(functions, seconds=4.0, least=5):
+    """Medians, in seconds a call, of several functions timed in turns.
+
+    Turns make a slow spell of the machine hit every peer alike. Each call must block until its
+    work is done.
+
+    Args:
+        functions: dict of name to function of no arguments, warmed up already.
+        seconds: time to spend on all of them.
+        least: calls of each at least.
+
+    Returns:
+        dict of name to median.
+    """
+    times = {name: [] for name in functions}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or min(map(len, times.values())) < least:
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def peak_bytes(function):
+    """Bytes by which a call of `function` raises the resident set at its highest (Linux).
+
+    Meaningful in a process whose allocator gives large blocks back at once
+    (MALLOC_MMAP_THRESHOLD_ set before it starts).
+    """
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the high-water mark starts over
+    before = _status("VmRSS")
+    function()
+    return _status("VmHWM") - before
+
+
+def _status(field):
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def geometric_mean(values):
+    """The geometric mean of positive numbers."""
+    return statistics.geometric_mean(values)

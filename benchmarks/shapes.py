@@ -1,0 +1,15 @@
+"""The shapes that benchmarks run: (N, T, C, H) = batch, time steps, features, hidden units."""
+
+# What people run on a CPU: streaming rows, mid-sized batches, one wide layer, long and short.
+CPU = [
+    (1, 100, 128, 256),
+    (32, 100, 128, 128),
+    (32, 100, 128, 256),
+    (64, 50, 256, 512),
+    (16, 128, 768, 768),
+    (8, 500, 64, 64),
+    (128, 64, 64, 128),
+]
+
+# The long sequence on which Haste and FlashRNN report.
+GPU_LONG = (16, 1024, 768, 768)

@@ -1,0 +1,59 @@
+// Runs an exported Keras model with haste layers from C++: TensorFlow's own loader, our op library.
+//
+//   serve MODEL_DIR LIBHASTE_OPS N T C < input.f32 > output.f32
+//
+// Reads N·T·C float32 from standard input, feeds them to the model's serving signature, and writes
+// the float32 outputs. `python -c "import haste_keras; print(haste_keras.library_path())"` names
+// LIBHASTE_OPS.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tensorflow/c/c_api.h"
+#include "tensorflow/cc/saved_model/loader.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/public/session.h"
+
+int main(int argc, char** argv) {
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: %s MODEL_DIR LIBHASTE_OPS N T C < input.f32 > output.f32\n",
+                 argv[0]);
+    return 2;
+  }
+  // The ops register themselves when their library is loaded.
+  TF_Status* status = TF_NewStatus();
+  TF_Library* library = TF_LoadLibrary(argv[2], status);
+  if (TF_GetCode(status) != TF_OK) {
+    std::fprintf(stderr, "%s\n", TF_Message(status));
+    return 1;
+  }
+  TF_DeleteStatus(status);
+  TF_DeleteLibraryHandle(library);
+
+  tensorflow::SavedModelBundle model;
+  const auto loaded = tensorflow::LoadSavedModel(tensorflow::SessionOptions(),
+                                                 tensorflow::RunOptions(), argv[1], {"serve"}, &model);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s\n", loaded.ToString().c_str());
+    return 1;
+  }
+  const auto& signature = model.meta_graph_def.signature_def().at("serving_default");
+
+  tensorflow::Tensor input(tensorflow::DT_FLOAT,
+                           {std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5])});
+  const size_t count = input.NumElements();
+  if (std::fread(input.flat<float>().data(), sizeof(float), count, stdin) != count) {
+    std::fprintf(stderr, "standard input: expected %zu float32\n", count);
+    return 1;
+  }
+  std::vector<tensorflow::Tensor> outputs;
+  const auto ran = model.session->Run({{signature.inputs().begin()->second.name(), input}},
+                                      {signature.outputs().begin()->second.name()}, {}, &outputs);
+  if (!ran.ok()) {
+    std::fprintf(stderr, "%s\n", ran.ToString().c_str());
+    return 1;
+  }
+  std::fwrite(outputs[0].flat<float>().data(), sizeof(float), outputs[0].NumElements(), stdout);
+  return 0;
+}
