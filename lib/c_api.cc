@@ -47,7 +47,7 @@ struct CellEntry {
 };
 
 template <class Cell>
-HasteCellInfo Info() {
+constexpr HasteCellInfo Info() {
   HasteCellInfo info = {Cell::kName, Cell::kGates, Cell::kStates, {}};
   for (int s = 0; s < Cell::kStates; ++s) info.state_names[s] = Cell::kStateNames[s];
   return info;
@@ -61,7 +61,8 @@ HasteCellInfo Info() {
 #else
 #define HASTE_CELL_ENTRY(CELL) {Info<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}},
 #endif
-const CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
+// Constant, so that initialisers of other files may read it.
+constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 constexpr int kCellCount = sizeof kCells / sizeof kCells[0];
 
 const HasteExecutor kDefaultExecutor = {};

@@ -28,13 +28,13 @@ struct Tiling {
   int64_t unit_tiles, row_tiles;  // blocks of a lane
   size_t shared_bytes;
 
-  int block_rows() const { return rows * row_groups; }
-  int block_columns() const { return columns * column_groups; }
+  constexpr int block_rows() const { return rows * row_groups; }
+  constexpr int block_columns() const { return columns * column_groups; }
   // A and B are padded with zeros up to these.
-  int64_t padded_depth() const { return static_cast<int64_t>(iterations) * k_splits; }
-  int64_t padded_rows() const { return row_tiles * block_rows(); }
+  constexpr int64_t padded_depth() const { return static_cast<int64_t>(iterations) * k_splits; }
+  constexpr int64_t padded_rows() const { return row_tiles * block_rows(); }
   // One block has all of a lane's units, so that no other block waits for what it computes.
-  bool owns_lane() const { return unit_tiles == 1; }
+  constexpr bool owns_lane() const { return unit_tiles == 1; }
 };
 
 struct TilingProblem {

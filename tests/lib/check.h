@@ -37,6 +37,7 @@ inline int& Failures() {
 
 inline int Report(const char* name) {
   std::printf("%s: %s\n", name, Failures() == 0 ? "ok" : "FAILED");
+  std::fflush(stdout);
   return Failures() == 0 ? 0 : 1;
 }
 
