@@ -141,7 +141,9 @@ def main():
     parser.add_argument("--no-memory", action="store_true", help="skip the memory columns")
     options = parser.parse_args()
 
-    print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {os.cpu_count()} cores, float32")
+    print(
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {os.cpu_count()} cores, float32"
+    )
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
     columns = "layer   N    T    C    H | infer ms  keras  ratio | train ms  keras  ratio"
     print(columns + ("" if options.no_memory else " | MiB  budget  keras"), flush=True)
