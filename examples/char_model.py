@@ -20,7 +20,7 @@ import tensorflow as tf
 import haste_keras
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+import matplotlib.pyplot as plt
 
 LENGTH = 100  # characters of a training sequence
 BATCH = 64

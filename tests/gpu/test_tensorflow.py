@@ -1,4 +1,4 @@
-"""The ops and layers on an NVIDIA GPU under TensorFlow. `python -m pytest tests/gpu -s` prints the errors."""
+"""The ops and layers on an NVIDIA GPU under TensorFlow; `pytest -s` prints the errors."""
 
 import os
 import subprocess
