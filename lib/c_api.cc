@@ -74,19 +74,15 @@ int32_t Invalid(HasteStatus* status, const char* name, const char* expected, dou
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
 }
 
-int32_t NoCuda(HasteStatus* status) {
-  return SetStatus(status, HASTE_UNIMPLEMENTED,
-                   "device: this build of haste has no CUDA code; build it where a CUDA toolkit is "
-                   "installed (`make wheel CUDA_HOME=/usr/local/cuda`)");
-}
-
 int32_t CheckDevice(int32_t device, HasteStatus* status) {
   if (device == HASTE_CPU) return HASTE_OK;
   if (device != HASTE_CUDA) return Invalid(status, "device", "0 (CPU) or 1 (CUDA)", device);
 #ifdef HASTE_HAVE_CUDA
   return CudaDeviceStatus(status);
 #else
-  return NoCuda(status);
+  return SetStatus(status, HASTE_UNIMPLEMENTED,
+                   "device: this build of haste has no CUDA code; build it where a CUDA toolkit is "
+                   "installed (`make wheel CUDA_HOME=/usr/local/cuda`)");
 #endif
 }
 

@@ -86,6 +86,11 @@ class Walk {
   int64_t Time(int64_t k, int64_t step) const {
     return config_.reverse != nullptr && config_.reverse[k] ? T_ - 1 - step : step;
   }
+  // Row of [N, T, K] that follows (n, t, k) in the walk; beyond its end, any row there is.
+  int64_t RowAhead(int64_t k, int64_t n, int64_t t, bool backward = false) const {
+    const bool reverse = (config_.reverse != nullptr && config_.reverse[k]) != backward;
+    return (n * T_ + std::min(std::max<int64_t>(t + (reverse ? -1 : 1), 0), T_ - 1)) * K + k;
+  }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
   // At a masked step: does y repeat the output before (and not 0)?
   bool Repeats(int64_t k, int64_t n, int64_t step) const {
@@ -110,6 +115,14 @@ class Walk {
       }
     }
     for (int s = 0; s < kStates; ++s) keep[s] = Load(drawn[s]);
+  }
+
+  // Asks for what the next step of the walk will read and write at the same place. Rows of one step
+  // lie far apart, which the hardware's own prefetching does not follow.
+  template <class E>
+  static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count, int64_t stride) {
+    const E* from = static_cast<const E*>(tensor) + at;
+    for (int i = 0; i < count; ++i) __builtin_prefetch(from + i * stride, 1);
   }
 
   // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
@@ -227,6 +240,9 @@ class ForwardWalk : public Walk<Cell, T> {
     const int64_t count = H - j;
     const int64_t step_row = (n * T_ + t) * K + k;
     const C* h = h_[step & 1];
+    const int64_t ahead = this->RowAhead(k, n, t);
+    Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGates, H);
+    Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
     V prev[kStates], next[kStates], gate[kGates];
     prev[0] = Load(h + at);
     for (int s = 1; s < kStates; ++s) prev[s] = Load(state_[s] + at);
@@ -243,6 +259,12 @@ class ForwardWalk : public Walk<Cell, T> {
       if (this->Repeats(k, n, step)) y = prev[0];
     }
     if (args_.gates != nullptr) {
+      if (args_.gates != args_.wx) {
+        Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
+      }
+      for (int s = 0; s < kStates; ++s) {
+        Base::template Ahead<T>(args_.states[s], ahead * H + j, 1, 0);
+      }
       T* gates = static_cast<T*>(args_.gates) + step_row * kGates * H + j;
       for (int g = 0; g < kGates; ++g) StorePart(gate[g], gates + g * H, count);
       for (int s = 0; s < kStates; ++s) {
@@ -367,6 +389,15 @@ class BackwardWalk : public Walk<Cell, T> {
     const int64_t t = this->Time(k, forward_step);
     const int64_t step_row = (n * T_ + t) * K + k;
     const bool live = this->Live(n, t);
+    const int64_t ahead = this->RowAhead(k, n, t, /*backward=*/true);
+    Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
+    if (args_.dwx != args_.gates) {
+      Base::template Ahead<T>(args_.dwx, ahead * kGates * H + j, kGates, H);
+    }
+    for (int s = 0; s < kStates; ++s) {
+      Base::template Ahead<T>(args_.states[s], ahead * H + j, 1, 0);
+    }
+    if (args_.dy != nullptr) Base::template Ahead<T>(args_.dy, ahead * H + j, 1, 0);
     if (args_.dy != nullptr && (live || this->Repeats(k, n, forward_step))) {
       ds[0] = ds[0] + LoadPart(static_cast<const T*>(args_.dy) + step_row * H + j, count);
     }

@@ -6,31 +6,27 @@
 #include <stdint.h>
 
 #include "lib/haste/c_api.h"
+#include "lib/haste/plan.h"
 
 namespace haste {
 
-struct CudaDevice {
-  int ordinal = 0;
-  int major = 0, minor = 0;         // compute capability
-  int multiprocessors = 0;
-  size_t shared_bytes_per_block = 0;  // with the opt-in of cudaFuncSetAttribute
-  size_t l2_bytes = 0;
-};
-
 // Properties of the calling thread's current device.
-int32_t CudaCurrentDevice(CudaDevice* device, HasteStatus* status);
+int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status);
 
 // HASTE_OK if this build can run on the current device: a device is there, its driver is new
 // enough, and the library holds code for its architecture. Else one sentence in `status`.
 int32_t CudaDeviceStatus(HasteStatus* status);
 
+// `to` = `from`, or 0 if that is NULL; both on the device.
+int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
+                 HasteStatus* status);
+
 // c = a·b + bias. Any strides of a and b; accumulates in float (double for double).
 int32_t CudaGemm(const HasteGemm& gemm, const HasteExecutor& executor, HasteStatus* status);
 
-// out[c] = Σ_r in[r·row_stride + c], r in [0, rows), c in [0, columns). Sums in one fixed order.
-int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in,
-                       int64_t row_stride, void* out, const HasteExecutor& executor,
-                       HasteStatus* status);
+// out[c] = Σ_r in[r, c] of in [rows, columns]. Sums in one fixed order.
+int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                       const HasteExecutor& executor, HasteStatus* status);
 
 }  // namespace haste
 

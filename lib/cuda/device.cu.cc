@@ -31,13 +31,14 @@ int32_t DriverTooOld(HasteStatus* status) {
 }
 
 int32_t NoCodeForDevice(HasteStatus* status) {
-  CudaDevice device;
-  if (CudaCurrentDevice(&device, status) != HASTE_OK) return status->code;
+  CudaProperties device;
+  const int32_t code = GetCudaProperties(&device, status);
+  if (code != HASTE_OK) return code;
   return SetStatus(status, HASTE_UNIMPLEMENTED,
                    "CUDA: this library holds no code for a GPU of compute capability %d.%d (7.5 and "
                    "newer are supported); build it on a toolkit that knows this GPU: "
                    "make wheel CUDA_HOME=/path/to/cuda",
-                   device.major, device.minor);
+                   device.sm_major, device.sm_minor);
 }
 
 }  // namespace
@@ -58,19 +59,30 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
   }
 }
 
-int32_t CudaCurrentDevice(CudaDevice* device, HasteStatus* status) {
-  HASTE_CUDA_TRY(cudaGetDevice(&device->ordinal), status);
+int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
+  int device = 0, shared = 0, l2 = 0;
+  HASTE_CUDA_TRY(cudaGetDevice(&device), status);
   const auto get = [device](cudaDeviceAttr attribute, int* value) {
-    return cudaDeviceGetAttribute(value, attribute, device->ordinal);
+    return cudaDeviceGetAttribute(value, attribute, device);
   };
-  int shared = 0, l2 = 0;
-  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMajor, &device->major), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMinor, &device->minor), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrMultiProcessorCount, &device->multiprocessors), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMajor, &properties->sm_major), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMinor, &properties->sm_minor), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrMultiProcessorCount, &properties->multiprocessors), status);
   HASTE_CUDA_TRY(get(cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared), status);
   HASTE_CUDA_TRY(get(cudaDevAttrL2CacheSize, &l2), status);
-  device->shared_bytes_per_block = static_cast<size_t>(shared);
-  device->l2_bytes = static_cast<size_t>(l2);
+  properties->shared_bytes_per_block = shared;
+  properties->l2_bytes = l2;
+  return HASTE_OK;
+}
+
+int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
+                 HasteStatus* status) {
+  const cudaStream_t stream = static_cast<cudaStream_t>(executor.stream);
+  if (from == nullptr) {
+    HASTE_CUDA_TRY(cudaMemsetAsync(to, 0, bytes, stream), status);
+  } else {
+    HASTE_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), status);
+  }
   return HASTE_OK;
 }
 

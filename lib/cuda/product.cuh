@@ -65,10 +65,12 @@ class StepProduct {
       const int freed = stage == 0 ? tile_.stages - 1 : stage - 1;
       CopyChunk(a, a_stride, chunk + ahead, shared_ + freed * chunk_elements);
       const C* rows = shared_ + stage * chunk_elements + split_ * tile_.row_stride + row_;
-      if (left >= kDepthPerChunk) {
-        MultiplyChunk<true>(rows, b, left, sums);
+      if (left >= 2 * kDepthPerChunk) {
+        MultiplyChunk<true, true>(rows, b, left, sums);
+      } else if (left > kDepthPerChunk) {
+        MultiplyChunk<true, false>(rows, b, left, sums);
       } else {
-        MultiplyChunk<false>(rows, b, left, sums);
+        MultiplyChunk<false, false>(rows, b, left, sums);
       }
       b += static_cast<int64_t>(kDepthPerChunk) * b_stride();
       stage = stage + 1 == tile_.stages ? 0 : stage + 1;
@@ -77,7 +79,7 @@ class StepProduct {
     if (!idle_) {
       C* to = shared_ + (split_ * tile_.block_rows() + row_) * tile_.block_columns() + column_;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) StoreFragment(to + r * tile_.block_columns(), sums[r]);
+      for (int r = 0; r < kRows; ++r) StoreShared(to + r * tile_.block_columns(), sums[r]);
     }
   }
 
@@ -116,8 +118,8 @@ class StepProduct {
     CommitCopies();
   }
 
-  // b: what B holds kDepthPerChunk iterations later.
-  template <bool kWhole>
+  // b: what B holds kDepthPerChunk iterations later. kWhole: the chunk is; kNextWhole: the next is.
+  template <bool kWhole, bool kNextWhole>
   __device__ __forceinline__ void MultiplyChunk(const C* rows, const T* b, int left,
                                                 C (&sums)[kRows][kColumns]) {
     const int step = tile_.k_splits * tile_.row_stride;
@@ -127,7 +129,6 @@ class StepProduct {
         C bv[kColumns];
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) bv[c] = ToCompute(ahead_[i].v[c]);
-        if (i + kDepthPerChunk < left) ahead_[i] = LoadFragment<kColumns>(b);
         Fragment<C, kRows> av;
 #pragma unroll
         for (int r = 0; r < kRows; r += kCopyElements) {
@@ -139,6 +140,9 @@ class StepProduct {
         for (int r = 0; r < kRows; ++r) {
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) sums[r][c] = MulAdd(av.v[r], bv[c], sums[r][c]);
+        }
+        if (kNextWhole || (kWhole && i + kDepthPerChunk < left)) {
+          ahead_[i] = LoadFragment<kColumns>(b);
         }
         rows += step;
         b += b_stride();

@@ -50,11 +50,11 @@ TilingProblem ProblemOf(const HasteRnnConfig& config, bool backward) {
   return problem;
 }
 
-Tiling TilingOf(const HasteRnnConfig& config, bool backward, const CudaDevice& device) {
+Tiling TilingOf(const HasteRnnConfig& config, bool backward, const CudaProperties& device) {
   // From sm_90 on the next step's blocks start beside this one's, so each has half.
-  const size_t shared = device.major >= 9 ? device.shared_bytes_per_block / 2
-                                          : device.shared_bytes_per_block;
-  return PlanTiling(ProblemOf(config, backward), {device.multiprocessors, shared});
+  const int64_t shared = device.shared_bytes_per_block / (device.sm_major >= 9 ? 2 : 1);
+  return PlanTiling(ProblemOf(config, backward),
+                    {device.multiprocessors, static_cast<size_t>(shared)});
 }
 
 // Sizes, options and workspace; `arena` counts what it takes.
@@ -82,10 +82,10 @@ void Fill(const HasteRnnConfig& config, bool backward, const Tiling& tiling, Are
 }
 
 size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-  CudaDevice device;
+  CudaProperties device;
   HasteStatus status;
   // Without a device there is nothing to run on; forward and backward say so.
-  if (CudaCurrentDevice(&device, &status) != HASTE_OK) return 0;
+  if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
   Arena count(nullptr);
   StepParams<T> p;
   Fill(config, backward, TilingOf(config, backward, device), &count, &p);
@@ -163,7 +163,7 @@ int32_t Prepare(const HasteRnnConfig& config, bool backward, const void* r,
 // Runs `steps` steps from `first` on, each `stride` (1 or -1) after the one before.
 template <class Params>
 int32_t Walk(void (*kernel)(const Params, int64_t, int64_t), const Params& p, int64_t first,
-             int64_t steps, int64_t stride, const CudaDevice& device, const HasteExecutor& executor,
+             int64_t steps, int64_t stride, const CudaProperties& device, const HasteExecutor& executor,
              HasteStatus* status) {
   const Tiling& tile = p.tiling;
   const int64_t blocks = p.K * tile.unit_tiles * tile.row_tiles;
@@ -179,7 +179,7 @@ int32_t Walk(void (*kernel)(const Params, int64_t, int64_t), const Params& p, in
   cudaFuncAttributes attributes;
   HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
   // Kernels overlap only where their code was made to wait for one another.
-  const bool overlap = device.major >= 9 && attributes.ptxVersion >= 90;
+  const bool overlap = device.sm_major >= 9 && attributes.ptxVersion >= 90;
   const int64_t a_launch = tile.owns_lane() ? steps : 1;
   for (int64_t step = 0; step < steps; step += a_launch) {
     HASTE_CUDA_TRY(Launch(kernel, blocks, kStepThreads, tile.shared_bytes, overlap && step > 0,
@@ -191,10 +191,8 @@ int32_t Walk(void (*kernel)(const Params, int64_t, int64_t), const Params& p, in
 
 int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* workspace,
                 const HasteExecutor& executor, HasteStatus* status) {
-  const int32_t code = CudaDeviceStatus(status);
-  if (code != HASTE_OK) return code;
-  CudaDevice device;
-  const int32_t found = CudaCurrentDevice(&device, status);
+  CudaProperties device;
+  const int32_t found = GetCudaProperties(&device, status);
   if (found != HASTE_OK) return found;
   ForwardParams<T> p;
   Arena arena(workspace);
@@ -212,10 +210,8 @@ int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, v
 
 int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* workspace,
                  const HasteExecutor& executor, HasteStatus* status) {
-  const int32_t code = CudaDeviceStatus(status);
-  if (code != HASTE_OK) return code;
-  CudaDevice device;
-  const int32_t found = CudaCurrentDevice(&device, status);
+  CudaProperties device;
+  const int32_t found = GetCudaProperties(&device, status);
   if (found != HASTE_OK) return found;
   BackwardParams<T> p;
   Arena arena(workspace);

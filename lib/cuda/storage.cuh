@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 #include "lib/dtypes.h"
 
@@ -53,6 +54,27 @@ __device__ __forceinline__ void StoreFragment(T* to, const T (&values)[kCount]) 
 #pragma unroll
   for (int i = 0; i < kCount; ++i) fragment.v[i] = values[i];
   *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
+}
+
+// Into shared memory, in PTX: the compiler would store element by element.
+template <int kCount, class T>
+__device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
+  constexpr int kBytes = AccessBytes(sizeof(T) * kCount);
+  constexpr int kElements = kBytes / sizeof(T);
+#pragma unroll
+  for (int i = 0; i < kCount; i += kElements) {
+    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to + i));
+    if constexpr (kBytes == 16) {
+      uint32_t w[4];
+      memcpy(w, values + i, kBytes);
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]), "r"(w[1]),
+                   "r"(w[2]), "r"(w[3])
+                   : "memory");
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[i + e] = values[i + e];
+    }
+  }
 }
 
 }  // namespace haste

@@ -1,0 +1,36 @@
+// The attributes of an op, read and checked once, when TensorFlow makes the kernel.
+#ifndef HASTE_FRAMEWORKS_TF_RNN_ATTRIBUTES_H_
+#define HASTE_FRAMEWORKS_TF_RNN_ATTRIBUTES_H_
+
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+#include "frameworks/tf/tf_status.h"
+#include "lib/haste/c_api.h"
+#include "tensorflow/c/kernels.h"
+
+namespace haste {
+namespace tf {
+
+struct RnnAttributes {
+  HasteRnnConfig config = {};  // all but the sizes and the two pointers, which Config sets
+  TF_DataType type = TF_FLOAT;
+  std::string engine;
+  std::vector<uint8_t> reverse;
+  bool save = false;
+  bool draws = false;  // random numbers, so that seed must be given
+
+  // `has_save`: the op has the attribute `save`.
+  bool Read(const HasteCellInfo& cell, HasteDevice device, bool has_save,
+            TF_OpKernelConstruction* context, Status* status);
+
+  // Points into this object.
+  HasteRnnConfig Config(int64_t batch, int64_t time, int64_t lanes, int64_t hidden) const;
+};
+
+}  // namespace tf
+}  // namespace haste
+
+#endif  // HASTE_FRAMEWORKS_TF_RNN_ATTRIBUTES_H_

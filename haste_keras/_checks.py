@@ -1,0 +1,114 @@
+"""Checks of what a layer is given; every error names the argument, what was wanted, what came."""
+
+import keras
+import tensorflow as tf
+
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
+
+
+def size(x, axis):
+    """Size of an axis: an int where it is known, else a scalar tensor."""
+    return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
+
+
+def check_choice(argument, value, choices):
+    """Raises ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        expected = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"`{argument}` must be one of {expected}. Received: {argument}={value!r}")
+
+
+def check_rate(argument, rate):
+    """Returns `rate` as a float. Raises ValueError if it is outside [0, 1)."""
+    if not 0 <= rate < 1:
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={rate}")
+    return float(rate)
+
+
+def check_activation(function, argument, stock):
+    """Raises ValueError unless the kernels have `function`.
+
+    Args:
+      function: what `keras.activations.get` returned.
+      argument: name of the argument that it came in.
+      stock: class name of the Keras layer to point to.
+    """
+    if any(function is getattr(keras.activations, name) for name in ACTIVATIONS):
+        return
+    received = getattr(function, "__name__", repr(function))
+    raise ValueError(
+        f"`{argument}` must be one of {', '.join(ACTIVATIONS)}: the fused kernels have no other. "
+        f"Received: {argument}={received}. Use keras.layers.{stock} for it."
+    )
+
+
+def check_features(layer, shape):
+    """Raises ValueError unless `shape` is [N, T, C] with the C that `layer` has or can take."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"`sequences` of layer {layer.name} must be [batch, time, features]. "
+            f"Received: shape {tuple(shape)}"
+        )
+    features = shape[-1]
+    if not layer.cell.built:
+        if features is None:
+            raise ValueError(
+                f"`sequences` of layer {layer.name} must have a known number of features (last "
+                f"axis), which sizes the kernel. Received: shape {tuple(shape)}"
+            )
+    elif features is not None and features != layer.cell.kernel.shape[0]:
+        raise ValueError(
+            f"`sequences` of layer {layer.name} must have {layer.cell.kernel.shape[0]} features, "
+            f"as when it was built. Received: shape {tuple(shape)}"
+        )
+
+
+def check_mask(layer, mask, sequences):
+    """`mask` as a bool tensor [N, T], or None. Raises ValueError if it is of another shape."""
+    if isinstance(mask, (list, tuple)) and (mask[0] is None or hasattr(mask[0], "shape")):
+        mask = mask[0]
+    if mask is None:
+        return None
+    mask = tf.cast(tf.convert_to_tensor(mask), tf.bool)
+    if mask.shape.rank == 3 and mask.shape[-1] == 1:
+        mask = tf.squeeze(mask, axis=-1)
+    expected = sequences.shape[:2]
+    if not mask.shape.is_compatible_with(expected):
+        raise ValueError(
+            f"`mask` of layer {layer.name} must be [batch, time] = {tuple(expected)}. "
+            f"Received: shape {tuple(mask.shape)}"
+        )
+    if mask.shape.is_fully_defined() and expected.is_fully_defined():
+        return mask
+    # Sizes that only the run knows: tf.where would broadcast a mask of one step.
+    message = f"`mask` of layer {layer.name} must be [batch, time] of `sequences`"
+    equal = tf.debugging.assert_equal(tf.shape(mask), tf.shape(sequences)[:2], message=message)
+    with tf.control_dependencies([equal] if equal is not None else []):
+        return tf.identity(mask)
+
+
+def check_states(layer, states, sequences):
+    """`states` as a list of tensors [N, units] in the compute dtype; ValueError if they are not."""
+    batch = sequences.shape[0]
+    expected = layer._expected_batch_size
+    if layer.stateful and None not in (batch, expected) and batch != expected:
+        raise ValueError(
+            "If an RNN is stateful, the batch size of the input sequences must be the same as the "
+            f"batch size of the initial state. \n- Expected batch size: {expected}\n"
+            f"- Received batch size: {batch}"
+        )
+    if not isinstance(states, (list, tuple)):
+        states = [states]
+    if len(states) != len(layer.state_size):
+        raise ValueError(
+            f"`initial_state` of layer {layer.name} must hold {len(layer.state_size)} states. "
+            f"Received: {len(states)}"
+        )
+    states = [keras.ops.convert_to_tensor(state, dtype=layer.compute_dtype) for state in states]
+    for state, units in zip(states, layer.state_size, strict=True):
+        if not state.shape.is_compatible_with([batch, units]):
+            raise ValueError(
+                f"`initial_state` of layer {layer.name} must hold tensors of shape "
+                f"{(batch, units)}. Received: shape {tuple(state.shape)}"
+            )
+    return states

@@ -1,0 +1,225 @@
+// Products of any strides, and sums over rows, for callers that have no linear algebra of their
+// own. Accumulate in Compute<T>, always in the same order.
+#include <algorithm>
+#include <cinttypes>
+
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/error.h"
+#include "lib/cuda/storage.cuh"
+#include "lib/engine.h"
+#include "lib/math.h"
+
+namespace haste {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kDepth = 16;  // of a chunk in shared memory
+
+// A thread's part of the chunks of one operand: a tile of kTile outer indices × kDepth. Threads
+// run along whichever of the two is contiguous in memory.
+template <class T, int kTile>
+class ChunkLoader {
+  using C = Compute<T>;
+  static constexpr int kLoads = kTile * kDepth / kThreads;
+
+ public:
+  static constexpr int kStride = kTile + 4;  // of a depth in shared memory, elements
+
+  __device__ ChunkLoader(const void* from, int64_t outer_stride, int64_t depth_stride,
+                         int64_t first, int64_t outer_size, int64_t depth)
+      : left_(depth) {
+    const bool along_depth = depth_stride == 1 && outer_stride != 1;
+    outer_ = along_depth ? threadIdx.x / kDepth : threadIdx.x % kTile;
+    depth_ = along_depth ? threadIdx.x % kDepth : threadIdx.x / kTile;
+    outer_step_ = along_depth ? kThreads / kDepth : 0;
+    depth_step_ = along_depth ? 0 : kThreads / kTile;
+    outer_left_ = outer_size - first;
+    from_ = static_cast<const T*>(from) + (first + outer_) * outer_stride + depth_ * depth_stride;
+    step_ = outer_step_ * outer_stride + depth_step_ * depth_stride;
+    advance_ = kDepth * depth_stride;
+  }
+
+  // The next chunk, into registers; 0 beyond the operand's end.
+  __device__ void Load() {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const bool inside =
+          outer_ + i * outer_step_ < outer_left_ && depth_ + i * depth_step_ < left_;
+      values_[i] = inside ? ToCompute(from_[i * step_]) : C(0);
+    }
+    from_ += advance_;
+    left_ -= kDepth;
+  }
+
+  // What Load read, as [kDepth, kStride].
+  __device__ void Store(C* chunk) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      chunk[(depth_ + i * depth_step_) * kStride + outer_ + i * outer_step_] = values_[i];
+    }
+  }
+
+ private:
+  const T* from_;
+  int64_t step_, advance_, outer_left_, left_;
+  int outer_, depth_, outer_step_, depth_step_;
+  C values_[kLoads];
+};
+
+// A block owns kTile × kTile of c; a thread kTile/16 × kTile/16 of it, in runs of four.
+template <class T, int kTile>
+__global__ void __launch_bounds__(kThreads, 2) Gemm(const __grid_constant__ HasteGemm g, int64_t column_tiles) {
+  using C = Compute<T>;
+  using Loader = ChunkLoader<T, kTile>;
+  constexpr int kRuns = kTile / 64;
+  __shared__ __align__(16) C a_chunks[2][kDepth * Loader::kStride];
+  __shared__ __align__(16) C b_chunks[2][kDepth * Loader::kStride];
+  const int64_t row0 = blockIdx.x / column_tiles * kTile;
+  const int64_t column0 = blockIdx.x % column_tiles * kTile;
+  Loader a(g.a, g.a_row, g.a_col, row0, g.m, g.k);
+  Loader b(g.b, g.b_col, g.b_row, column0, g.n, g.k);
+  const int row = threadIdx.x / 16 * 4;
+  const int column = threadIdx.x % 16 * 4;
+  C sums[kRuns * 4][kRuns * 4] = {};
+  a.Load();
+  b.Load();
+  int stage = 0;
+  for (int64_t done = 0; done < g.k; done += kDepth, stage ^= 1) {
+    a.Store(a_chunks[stage]);
+    b.Store(b_chunks[stage]);
+    __syncthreads();  // one a chunk: who stores next, stores to the other stage
+    a.Load();
+    b.Load();
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      C av[kRuns * 4], bv[kRuns * 4];
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run) {
+        const auto a4 = LoadFragment<4>(a_chunks[stage] + d * Loader::kStride + run * 64 + row);
+        const auto b4 = LoadFragment<4>(b_chunks[stage] + d * Loader::kStride + run * 64 + column);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          av[run * 4 + i] = a4.v[i];
+          bv[run * 4 + i] = b4.v[i];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kRuns * 4; ++i) {
+#pragma unroll
+        for (int j = 0; j < kRuns * 4; ++j) sums[i][j] = MulAdd(av[i], bv[j], sums[i][j]);
+      }
+    }
+  }
+  const T* bias = static_cast<const T*>(g.bias);
+  T* c = static_cast<T*>(g.c);
+#pragma unroll
+  for (int i = 0; i < kRuns * 4; ++i) {
+    const int64_t m = row0 + i / 4 * 64 + row + i % 4;
+    if (m >= g.m) continue;
+#pragma unroll
+    for (int j = 0; j < kRuns * 4; ++j) {
+      const int64_t n = column0 + j / 4 * 64 + column + j % 4;
+      if (n >= g.n) continue;
+      const C plus = bias == nullptr ? C(0) : ToCompute(bias[n]);
+      c[m * g.c_row + n] = FromCompute<T>(sums[i][j] + plus);
+    }
+  }
+}
+
+template <class T, int kTile>
+int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+  const int64_t column_tiles = (g.n + kTile - 1) / kTile;
+  const int64_t blocks = (g.m + kTile - 1) / kTile * column_tiles;
+  if (blocks > INT32_MAX) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "m, n: a product of [%" PRId64 ", %" PRId64 "] is larger than one launch", g.m,
+                     g.n);
+  }
+  Gemm<T, kTile><<<static_cast<unsigned>(blocks), kThreads, 0,
+                   static_cast<cudaStream_t>(executor.stream)>>>(g, column_tiles);
+  HASTE_CUDA_TRY(cudaGetLastError(), status);
+  return HASTE_OK;
+}
+
+template <class T>
+int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+  if constexpr (sizeof(Compute<T>) == 4) {
+    CudaProperties device;
+    const int32_t code = GetCudaProperties(&device, status);
+    if (code != HASTE_OK) return code;
+    // Large tiles read less; small ones keep more multiprocessors busy.
+    const int64_t large = ((g.m + 127) / 128) * ((g.n + 127) / 128);
+    if (large >= device.multiprocessors) return LaunchGemm<T, 128>(g, executor, status);
+  }
+  return LaunchGemm<T, 64>(g, executor, status);
+}
+
+constexpr int kReduceColumns = 32, kReduceRows = 32;
+
+template <class T>
+__global__ void __launch_bounds__(kReduceColumns* kReduceRows)
+    SumRows(int64_t rows, int64_t columns, const T* in, T* out) {
+  using C = Compute<T>;
+  __shared__ C parts[kReduceRows][kReduceColumns + 1];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kReduceColumns + threadIdx.x;
+  C sum = 0;
+  if (column < columns) {
+#pragma unroll 8
+    for (int64_t row = threadIdx.y; row < rows; row += kReduceRows) {
+      sum += ToCompute(in[row * columns + column]);
+    }
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  for (int half = kReduceRows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) parts[threadIdx.y][threadIdx.x] += parts[threadIdx.y + half][threadIdx.x];
+  }
+  if (threadIdx.y == 0 && column < columns) out[column] = FromCompute<T>(parts[0][threadIdx.x]);
+}
+
+template <class T>
+int32_t LaunchSumRows(int64_t rows, int64_t columns, const void* in, void* out,
+                      const HasteExecutor& executor, HasteStatus* status) {
+  const int64_t blocks = (columns + kReduceColumns - 1) / kReduceColumns;
+  if (blocks > INT32_MAX) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED, "columns: %" PRId64 " are more than one launch takes",
+                     columns);
+  }
+  SumRows<T><<<static_cast<unsigned>(blocks), dim3(kReduceColumns, kReduceRows), 0,
+               static_cast<cudaStream_t>(executor.stream)>>>(rows, columns,
+                                                            static_cast<const T*>(in),
+                                                            static_cast<T*>(out));
+  HASTE_CUDA_TRY(cudaGetLastError(), status);
+  return HASTE_OK;
+}
+
+}  // namespace
+
+int32_t CudaGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+  if (g.m <= 0 || g.n <= 0) return HASTE_OK;
+  switch (g.dtype) {
+#define HASTE_CASE(name, type, dtype) \
+  case dtype:                         \
+    return TiledGemm<type>(g, executor, status);
+    HASTE_DTYPES(HASTE_CASE)
+#undef HASTE_CASE
+    default:
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", g.dtype);
+  }
+}
+
+int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                       const HasteExecutor& executor, HasteStatus* status) {
+  if (columns <= 0) return HASTE_OK;
+  switch (dtype) {
+#define HASTE_CASE(name, type, value) \
+  case value:                         \
+    return LaunchSumRows<type>(rows, columns, in, out, executor, status);
+    HASTE_DTYPES(HASTE_CASE)
+#undef HASTE_CASE
+    default:
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", dtype);
+  }
+}
+
+}  // namespace haste
