@@ -100,7 +100,8 @@ def memory_of(name, shape):
         "step = case[int(sys.argv[3])][1]; step(); step();"
         "print(measure.peak_bytes(step))"
     )
-    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_="262144", MALLOC_TOP_PAD_="0")
+    # oneDNN's allocator and malloc's free lists keep what they have: both out of the way.
+    environment = dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0", MALLOC_MMAP_THRESHOLD_="262144")
     peaks = []
     for which in ("0", "1"):
         command = [sys.executable, "-c", code, name, json.dumps(shape), which]

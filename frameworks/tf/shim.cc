@@ -13,6 +13,10 @@
 #include "tensorflow/compiler/xla/stream_executor/stream.h"
 #endif
 
+#if __has_include("xla/stream_executor/stream_executor_internal.h")
+#include "xla/stream_executor/stream_executor_internal.h"
+#endif
+
 #define HASTE_SHIM_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -23,6 +27,18 @@ const Eigen::ThreadPoolDevice* CpuDevice(void* op_kernel_context) {
   return device->has_eigen_cpu_device() ? device->eigen_cpu_device() : nullptr;
 }
 
+// Up to 2.16, Stream is a shell around an implementation and platform_specific_handle() is
+// compiled into TensorFlow; the implementation's own function is virtual.
+template <class Stream>
+auto NativeStream(Stream* stream, int) -> decltype(stream->implementation()->platform_specific_stream()) {
+  return stream->implementation()->platform_specific_stream();
+}
+
+template <class Stream>
+void* NativeStream(Stream* stream, long) {
+  return stream->platform_specific_handle().stream;
+}
+
 }  // namespace
 
 // The cudaStream_t that the kernel's work is ordered on; nullptr on a CPU.
@@ -30,7 +46,7 @@ HASTE_SHIM_EXPORT void* haste_tf_cuda_stream(void* op_kernel_context) {
   auto* context = reinterpret_cast<tensorflow::OpKernelContext*>(op_kernel_context);
   auto* device_context = context->op_device_context();
   if (device_context == nullptr || device_context->stream() == nullptr) return nullptr;
-  return device_context->stream()->platform_specific_handle().stream;
+  return NativeStream(device_context->stream(), 0);
 }
 
 // Threads that the kernel may keep busy: intra_op_parallelism_threads.

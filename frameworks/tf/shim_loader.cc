@@ -6,6 +6,14 @@
 #include <atomic>
 #include <mutex>
 
+// The shim itself, where it is linked into the program (:haste_ops_serving); null elsewhere.
+extern "C" {
+__attribute__((weak)) void* haste_tf_cuda_stream(void* op_kernel_context);
+__attribute__((weak)) int haste_tf_num_threads(void* op_kernel_context);
+__attribute__((weak)) void* haste_tf_pool(void* op_kernel_context);
+__attribute__((weak)) void haste_tf_schedule(void* pool, void (*fn)(void*), void* arg);
+}
+
 namespace haste {
 namespace tf {
 namespace {
@@ -96,6 +104,9 @@ bool Use(const std::string& path) {
 }  // namespace
 
 const Shim* GetShim() {
+  static const Shim linked = {haste_tf_cuda_stream, haste_tf_num_threads, haste_tf_pool,
+                              haste_tf_schedule};
+  if (linked.schedule != nullptr) return &linked;
   Loaded& state = State();
   if (const Shim* shim = state.shim.load(std::memory_order_acquire)) return shim;
   std::call_once(state.searched, [] { Use(DefaultPath()); });

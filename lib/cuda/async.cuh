@@ -1,11 +1,16 @@
-// Copies into shared memory that need no registers (sm_80+), and the overlap of a kernel's
-// prologue with the end of the one before it (sm_90+). Older GPUs do the same work in order.
+// Memory traffic that needs no registers: prefetches, copies into shared memory (sm_80+); and the
+// overlap of a kernel's prologue with the end of the one before it (sm_90+). Older GPUs do the
+// same work in order.
 #ifndef HASTE_LIB_CUDA_ASYNC_CUH_
 #define HASTE_LIB_CUDA_ASYNC_CUH_
 
 #include <stdint.h>
 
 namespace haste {
+
+__device__ __forceinline__ void PrefetchL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
 
 // 8 or 16 bytes, both sides aligned to that.
 template <int kBytes>

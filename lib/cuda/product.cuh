@@ -77,24 +77,41 @@ class StepProduct {
     }
     __syncthreads();  // what follows takes the memory of the chunks
     if (!idle_) {
-      C* to = shared_ + (split_ * tile_.block_rows() + row_) * tile_.block_columns() + column_;
+      C* to = shared_ + split_ * tile_.sum_stride + row_ * tile_.block_columns() + column_;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) StoreShared(to + r * tile_.block_columns(), sums[r]);
     }
   }
 
-  // sum: [kCount] of the block's row `row` from its column `column` on.
+  // sum: [kCount] of the block's row `row` from its column `column` on, for each of the
+  // tile.sum_lanes neighbouring threads that ask for it. To be called by whole warps.
   template <int kCount>
   __device__ void Sum(int row, int column, C (&sum)[kCount]) const {
-    const C* from = shared_ + row * tile_.block_columns() + column;
-    const int stride = tile_.block_rows() * tile_.block_columns();
+    constexpr int kBatch = 4;  // loads under way
+    const int lanes = tile_.sum_lanes;
+    const int stride = lanes * tile_.sum_stride;
+    int split = threadIdx.x & (lanes - 1);
+    const C* from = shared_ + split * tile_.sum_stride + row * tile_.block_columns() + column;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sum[i] = C(0);
-#pragma unroll 8
-    for (int split = 0; split < tile_.k_splits; ++split, from += stride) {
+    for (; split + (kBatch - 1) * lanes < tile_.k_splits; split += kBatch * lanes) {
+      Fragment<C, kCount> part[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b, from += stride) part[b] = LoadFragment<kCount>(from);
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) sum[i] += part[b].v[i];
+      }
+    }
+    for (; split < tile_.k_splits; split += lanes, from += stride) {
       const Fragment<C, kCount> part = LoadFragment<kCount>(from);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) sum[i] += part.v[i];
+    }
+    for (int distance = 1; distance < lanes; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
     }
   }
 

@@ -29,6 +29,12 @@ struct ForwardInputs {
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) x[g] = wx[g * p.H];
   }
+
+  static __device__ void Prefetch(const ForwardParams<T>& p, const Element& e, int64_t t) {
+    const T* wx = static_cast<const T*>(p.args.wx) + ((e.n * p.T_ + t) * p.K + e.k) * Cell::kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) PrefetchL2(wx + g * p.H);
+  }
 };
 
 // q: [kGates] products of h with R.
@@ -98,13 +104,18 @@ __global__ void __launch_bounds__(kStepThreads, 2)
                          tile.block_columns();
   StepProduct<T, kRows, kForwardColumns<Cell>> product(
       tile, b, reinterpret_cast<C*>(stepwise_shared));
-  const Element mine(p, block, threadIdx.x);
+  // Of the threads that share an element, the first has it.
+  const int lanes = tile.sum_lanes;
+  const int elements = tile.block_rows() * tile.units;
+  const bool leads = threadIdx.x % lanes == 0;
+  const int mine_index = threadIdx.x / lanes;
+  const Element mine(p, block, mine_index);
   const bool reverse = p.reverse[block.lane] != 0;
   for (int64_t step = first; step < first + count; ++step) {
     const int64_t t = TimeOf(p, reverse, step);
     product.Prefetch();
     ForwardInputs<Cell, T> in;
-    in.Load(p, mine, t);
+    if (leads) in.Load(p, mine, t);
     if (step == first) {
       WaitForPreviousKernel();
       LetNextKernelStart();
@@ -114,18 +125,24 @@ __global__ void __launch_bounds__(kStepThreads, 2)
       for (int s = 0; s < kStates; ++s) prev[s] = p.carried[s][e.at];
       entering = p.dropout_rate == 0.0f ? prev[0] : Operand(p, step, e.k, e.j)[e.n];
     };
-    if (mine.exists) load_states(mine);
+    if (leads && mine.exists) {
+      load_states(mine);
+      // A kernel of one step starts early enough to read these itself.
+      if (step + 1 < first + count) {
+        ForwardInputs<Cell, T>::Prefetch(p, mine, TimeOf(p, reverse, step + 1));
+      }
+    }
     product.Multiply(Operand(p, step, block.lane, 0) + block.row, tile.padded_rows());
     __syncthreads();
-    for (int i = threadIdx.x; i < tile.block_rows() * tile.units; i += kStepThreads) {
-      const Element e(p, block, i);
-      if (!e.exists) continue;
-      if (i >= kStepThreads) {
+    for (int first_of_round = 0; first_of_round < elements; first_of_round += kStepThreads / lanes) {
+      const Element e(p, block, min(first_of_round + mine_index, elements - 1));
+      C q[kGates];
+      product.Sum(e.row, e.unit * kGates, q);
+      if (!leads || !e.exists || first_of_round + mine_index >= elements) continue;
+      if (first_of_round > 0) {
         in.Load(p, e, t);
         load_states(e);
       }
-      C q[kGates];
-      product.Sum(e.row, e.unit * kGates, q);
       ForwardElement<Cell, T>(p, e, reverse, step, in, prev, entering, q);
     }
     if (count > 1) __syncthreads();  // the states are there for all; the sums have been read
@@ -156,6 +173,18 @@ struct BackwardInputs {
     for (int s = 0; s < Cell::kStates; ++s) {
       state[s] = static_cast<const T*>(p.args.states[s])[step_row * p.H + e.j];
     }
+  }
+
+  static __device__ void Prefetch(const BackwardParams<T>& p, const Element& e, int64_t t) {
+    const int64_t step_row = (e.n * p.T_ + t) * p.K + e.k;
+    const T* gates = static_cast<const T*>(p.args.gates) + step_row * Cell::kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) PrefetchL2(gates + g * p.H);
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      PrefetchL2(static_cast<const T*>(p.args.states[s]) + step_row * p.H + e.j);
+    }
+    if (p.args.dy != nullptr) PrefetchL2(static_cast<const T*>(p.args.dy) + step_row * p.H + e.j);
   }
 };
 
@@ -222,13 +251,18 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const T* b = p.b + (block.lane * tile.unit_tiles + block.unit_tile) * tile.padded_depth() *
                          tile.block_columns();
   StepProduct<T, kRows, kBackwardColumns> product(tile, b, reinterpret_cast<C*>(stepwise_shared));
-  const Element mine(p, block, threadIdx.x);
+  // Of the threads that share an element, the first has it.
+  const int lanes = tile.sum_lanes;
+  const int elements = tile.block_rows() * tile.units;
+  const bool leads = threadIdx.x % lanes == 0;
+  const int mine_index = threadIdx.x / lanes;
+  const Element mine(p, block, mine_index);
   const bool reverse = p.reverse[block.lane] != 0;
   for (int64_t step = first; step > first - count; --step) {
     const bool last = step == p.T_ - 1;  // of the walk: nothing comes back from later steps
     if (!last) product.Prefetch();
     BackwardInputs<Cell, T> in;
-    in.Load(p, mine, reverse, step);
+    if (leads) in.Load(p, mine, reverse, step);
     if (step == first) {
       WaitForPreviousKernel();
       LetNextKernelStart();
@@ -237,18 +271,23 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     const auto load_gradients = [&](const Element& e) {
       for (int s = 0; s < kStates; ++s) ds[s] = p.carried[s][e.at];
     };
-    if (mine.exists) load_gradients(mine);
+    if (leads && mine.exists) {
+      load_gradients(mine);
+      if (step > 0 && step - 1 > first - count) {
+        BackwardInputs<Cell, T>::Prefetch(p, mine, TimeOf(p, reverse, step - 1));
+      }
+    }
     if (!last) product.Multiply(Operand(p, step + 1, block.lane, 0) + block.row, tile.padded_rows());
     __syncthreads();
-    for (int i = threadIdx.x; i < tile.block_rows() * tile.units; i += kStepThreads) {
-      const Element e(p, block, i);
-      if (!e.exists) continue;
-      if (i >= kStepThreads) {
+    for (int first_of_round = 0; first_of_round < elements; first_of_round += kStepThreads / lanes) {
+      const Element e(p, block, min(first_of_round + mine_index, elements - 1));
+      C dh[1] = {};
+      if (!last) product.Sum(e.row, e.unit, dh);
+      if (!leads || !e.exists || first_of_round + mine_index >= elements) continue;
+      if (first_of_round > 0) {
         in.Load(p, e, reverse, step);
         load_gradients(e);
       }
-      C dh[1] = {};
-      if (!last) product.Sum(e.row, e.unit, dh);
       BackwardElement<Cell, T>(p, e, reverse, step, in, ds, dh[0]);
     }
     if (count > 1) __syncthreads();

@@ -36,8 +36,13 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
   t->row_stride = t->block_rows() + (row_bytes % 32 == 0 ? 16 / p.compute_bytes : 0);
   const size_t chunk = static_cast<size_t>(std::min(kDepthPerChunk, t->iterations)) * t->k_splits *
                        t->row_stride * p.compute_bytes;
-  const size_t sums = static_cast<size_t>(t->k_splits) * t->block_rows() * t->block_columns() *
-                      p.compute_bytes;
+  t->sum_stride = t->block_rows() * t->block_columns() + 16 / p.compute_bytes;
+  const size_t sums = static_cast<size_t>(t->k_splits) * t->sum_stride * p.compute_bytes;
+  t->sum_lanes = 1;
+  while (t->sum_lanes < 32 && 2 * t->sum_lanes <= t->k_splits &&
+         2 * t->sum_lanes * t->block_rows() * t->units <= kStepThreads) {
+    t->sum_lanes *= 2;
+  }
   const int chunks = static_cast<int>(CeilDiv(t->iterations, kDepthPerChunk));
   t->stages = std::max(2, std::min(kMaxStages, chunks));
   while (t->stages > 2 && t->stages * chunk > device.shared_bytes) --t->stages;

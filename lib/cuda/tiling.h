@@ -25,6 +25,8 @@ struct Tiling {
   int iterations;  // depth of a thread: ceil(depth / k_splits)
   int row_stride;  // of A in shared memory, elements
   int stages;
+  int sum_lanes;  // threads that sum the k_splits parts of one element; a power of two
+  int sum_stride; // elements from one part of the sums to the next, in shared memory
   int64_t unit_tiles, row_tiles;  // blocks of a lane
   size_t shared_bytes;
 

@@ -1,0 +1,80 @@
+# Front door of the project: `make` lists the targets. Each sets up what it needs, once.
+#
+# PYTHON       the Python that .venv is made of (default: python3)
+# CUDA_ARCHS   compute capabilities to compile for, "90" or "80 90" (default: tools/bazel_rules/cuda.bzl)
+# TF_VERSIONS  TensorFlow versions whose shims go into the wheel (default: the one of .venv)
+# ARGS         further arguments of pytest, the demo or the benchmarks
+PYTHON ?= python3
+CUDA_ARCHS ?=
+TF_VERSIONS ?=
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+VENV_STAMP := $(VENV)/.requirements-stamp
+BAZEL_RUN := tools/run_bazel.sh
+MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
+
+export CUDA_ARCHS
+
+.DEFAULT_GOAL := help
+.PHONY: help venv deps build wheel test test-lib test-python test-gpu test-tf-matrix demo lint \
+        format bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+
+venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
+
+$(VENV_STAMP): requirements.txt requirements-dev.txt
+	tools/make_venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+deps:  ## install Bazel, Google Highway's headers and a C++ compiler where they are missing
+	@tools/install_deps.sh
+
+build: deps $(VENV_STAMP)  ## build the libraries and put them into haste_keras/
+	$(BAZEL_RUN) build //haste_keras:libraries
+	tools/install_libraries.sh
+
+wheel: build  ## pack dist/haste_keras-*.whl
+	tools/build_wheel.sh $(PY) $(TF_VERSIONS)
+
+test: test-lib test-python  ## everything that runs without a GPU
+
+test-lib: deps $(VENV_STAMP)  ## C++ tests
+	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //examples/cpp/...
+
+test-python: build  ## Python tests
+	$(BAZEL_RUN) build //examples/...
+	$(PY) -m pytest tests --ignore=tests/gpu $(ARGS)
+
+test-gpu: build  ## tests that need an NVIDIA GPU
+	$(PY) -m pytest tests/gpu $(ARGS)
+
+test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
+	tools/build_wheel.sh $(PY) $(MATRIX_VERSIONS)
+	$(PY) tools/tf_matrix.py dist/haste_keras-*.whl $(MATRIX_VERSIONS)
+
+demo: build  ## train, save, export and reload a character model
+	$(PY) examples/char_model.py $(ARGS)
+
+bench: build  ## benchmarks against keras.layers on the CPU
+	$(PY) -m benchmarks.cpu $(ARGS)
+
+# Untracked files too: what is about to be committed is checked before it is.
+CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cuh' '*.cu'
+
+lint: $(VENV_STAMP)  ## check style and formatting
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(CXX_SOURCES) | xargs -r $(VENV)/bin/clang-format --dry-run -Werror
+
+format: $(VENV_STAMP)  ## fix style and formatting
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(CXX_SOURCES) | xargs -r $(VENV)/bin/clang-format -i
+
+clean:  ## remove what was built; .venv and .venvs stay
+	-$(BAZEL_RUN) clean
+	rm -rf build dist haste_keras/*.so haste_keras/shims

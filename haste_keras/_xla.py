@@ -1,0 +1,44 @@
+"""What a layer does where XLA compiles: the fused ops have no XLA kernel.
+
+Keras asks `supports_jit` and leaves such a model uncompiled. This is for the functions that a
+user marks `tf.function(jit_compile=True)` by hand: they get the same layer as Keras's own loop of
+steps over the same weights, and a warning.
+"""
+
+import warnings
+
+import tensorflow as tf
+from keras.src import backend as keras_backend
+from tensorflow.python.ops import control_flow_util
+
+
+def compiles_here():
+    """Whether the function that is being traced is one that XLA compiles."""
+    if tf.executing_eagerly():
+        return False
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def loop_of_steps(cell, sequences, states, *, training, **options):
+    """`keras.layers.RNN`'s loop over `cell`: sequences [N, T, C], states a list of [N, units].
+
+    Returns last output [N, units], outputs in walking order, states. `options` go to Keras's loop.
+    """
+    warnings.warn(
+        "XLA compiles this function, and the fused ops have no kernel for XLA: Keras's loop over "
+        f"{type(cell).__name__} runs in their place, with the same result. For speed leave "
+        "jit_compile unset.",
+        stacklevel=2,
+    )
+    cell.get_dropout_mask(sequences[:, 0, :])
+    cell.get_recurrent_dropout_mask(states[0])
+    result = keras_backend.rnn(
+        lambda inputs, states: cell(inputs, states, training=training),
+        sequences,
+        states,
+        input_length=sequences.shape[1],
+        **options,
+    )
+    cell.reset_dropout_mask()
+    cell.reset_recurrent_dropout_mask()
+    return result

@@ -1,0 +1,175 @@
+"""The long short-term memory layer and its cell.
+
+    i, f, g, o = r(x_i + q_i), r(x_f + q_f), a(x_g + q_g), r(x_o + q_o)    x = x·W + b, q = h·R
+    c' = f ∘ c + i ∘ g
+    h' = o ∘ a(c')
+
+Hochreiter & Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997; forget gate of
+Gers, Schmidhuber & Cummins, 2000. Zoneout: Krueger et al., ICLR 2017. DropConnect on the
+recurrent kernel: Merity, Keskar & Socher, ICLR 2018.
+"""
+
+import keras
+import tensorflow as tf
+
+from haste_keras import _cells, ops
+from haste_keras._base import RecurrentLayer, from_cell
+from haste_keras._base_cell import RecurrentCell, arguments
+from haste_keras._checks import check_activation, check_rate
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class LSTMCell(RecurrentCell):
+    """One step of `LSTM`, with its weights, for `keras.layers.RNN` and decoding loops.
+
+    Takes what `keras.layers.LSTMCell` takes; `heads`, `zoneout`, `zoneout_cell`, `dropconnect` and
+    the transforms are as in `LSTM`. States: h and c, each [N, units].
+    """
+
+    spec = _cells.LSTM
+    stock = "LSTM"
+    _own_arguments = ("recurrent_activation", "unit_forget_bias", "zoneout_cell")
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        *,
+        zoneout_cell=0.0,
+        **kwargs,
+    ):
+        super().__init__(**arguments(locals(), without=self._own_arguments))
+        self.recurrent_activation = keras.activations.get(recurrent_activation)
+        check_activation(self.recurrent_activation, "recurrent_activation", self.stock)
+        self.unit_forget_bias = unit_forget_bias
+        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell)
+
+    @property
+    def zoneout_rates(self):
+        return (self.zoneout, self.zoneout_cell)
+
+    def _initialize_bias(self, shape, dtype=None):
+        if not self.unit_forget_bias:
+            return self.bias_initializer(shape, dtype=dtype)
+        hidden = self.units // self.heads
+        head = [
+            self.bias_initializer((hidden,), dtype=dtype),
+            keras.ops.ones((hidden,), dtype=dtype),
+            self.bias_initializer((2 * hidden,), dtype=dtype),
+        ]
+        return keras.ops.concatenate(head * self.heads)
+
+    def step(self, x, q, states):
+        z_i, z_f, z_g, z_o = tf.unstack(x + q, axis=2)
+        i, f = self.recurrent_activation(z_i), self.recurrent_activation(z_f)
+        c = f * states[1] + i * self.activation(z_g)
+        return [self.recurrent_activation(z_o) * self.activation(c), c]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "recurrent_activation": keras.activations.serialize(self.recurrent_activation),
+            "unit_forget_bias": self.unit_forget_bias,
+            "zoneout_cell": self.zoneout_cell,
+        }
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class LSTM(RecurrentLayer):
+    """Long short-term memory over whole sequences, fused; a drop-in for `keras.layers.LSTM`.
+
+    Every argument of `keras.layers.LSTM` is taken, in its order and with its default.
+    `activation` and `recurrent_activation` may be tanh, sigmoid, relu, hard_sigmoid or linear;
+    `unroll`, `use_cudnn` and `implementation` are checked and change nothing. `dropout` and
+    `recurrent_dropout` draw one mask a call, the same for all steps and gates. By keyword:
+
+    Args:
+      direction: "forward"; "backward": walks from the end, outputs in the order of time;
+        "bidirectional": both at once, as `keras.layers.Bidirectional` of this layer.
+      merge_mode: of a bidirectional layer: "concat", "sum", "mul", "ave", None.
+      heads: independent recurrences of units / heads units each.
+      zoneout, zoneout_cell: chance that a unit of h, of c, keeps its last value in a step; the
+        expectation at inference.
+      dropconnect: rate of dropout on the recurrent kernel, once a call.
+      kernel_transform, recurrent_transform, bias_transform: callable, or name of a registered
+        one, that the variable goes through before use, as spectral normalisation.
+      engine: "auto", or the name of one engine of the op.
+
+    Weights as Keras's: kernel [C, 4·units], recurrent_kernel [units, 4·units] (with heads > 1:
+    [heads, H, 4, H]), bias [4·units], gates i, f, c, o; twice when bidirectional, forward first.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
+    """
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        use_cudnn="auto",
+        *,
+        direction="forward",
+        merge_mode="concat",
+        heads=1,
+        zoneout=0.0,
+        zoneout_cell=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        engine="auto",
+        **kwargs,
+    ):
+        super().__init__(LSTMCell, **arguments(locals()))
+
+    recurrent_activation = from_cell("recurrent_activation")
+    unit_forget_bias = from_cell("unit_forget_bias")
+    zoneout_cell = from_cell("zoneout_cell")
+
+    def recurrence(self, wx, recurrent_kernel, initial_state, **options):
+        return ops.lstm(
+            wx,
+            recurrent_kernel,
+            initial_state,
+            activation=self.activation.__name__,
+            recurrent_activation=self.recurrent_activation.__name__,
+            zoneout=self.zoneout,
+            zoneout_cell=self.zoneout_cell,
+            **options,
+        )

@@ -1,0 +1,141 @@
+"""Both ways to two directions: Keras's Bidirectional around ours, and our direction=."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from rows import assert_close, call, make_mask, randomize, values_and_gradients
+
+import haste_keras
+
+MERGE_MODES = ["concat", "sum", "mul", "ave", None]
+
+
+def _native(row, options, merge_mode):
+    return row.layer(5, direction="bidirectional", merge_mode=merge_mode, **options)
+
+
+def _wrapped(row, options, merge_mode):
+    return keras.layers.Bidirectional(row.layer(5, **options), merge_mode=merge_mode)
+
+
+@pytest.mark.parametrize("make", [_native, _wrapped])
+@pytest.mark.parametrize("mask_kind", [None, "left", "right", "all"])
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("merge_mode", MERGE_MODES)
+def test_is_bidirectional_of_the_stock_layer(
+    row, merge_mode, sequences, mask_kind, make, rng, seed
+):
+    options = {"return_sequences": sequences, "return_state": True, "dtype": "float64"}
+    stock = keras.layers.Bidirectional(
+        row.stock(5, use_cudnn=False, **options), merge_mode=merge_mode, dtype="float64"
+    )
+    fused = make(row, options, merge_mode)
+    if make is _wrapped:
+        fused.dtype_policy = "float64"
+    x = tf.constant(rng.normal(size=(3, 4, 2)))
+    states = [tf.constant(rng.normal(size=(3, 5))) for _ in range(2 * row.states)]
+    mask = make_mask(mask_kind, 3, 4, rng) if mask_kind else None
+    stock.build(x.shape), fused.build(x.shape)
+    randomize(stock, rng)
+    fused.set_weights(stock.get_weights())
+    results = [
+        values_and_gradients(
+            lambda a=a: call(a, x, states, mask=mask),
+            [x, *states, *(v.value for v in a.trainable_variables)],
+            seed,
+        )
+        for a in (fused, stock)
+    ]
+    assert_close(*results, 1e-12)
+
+
+@pytest.mark.parametrize("merge_mode", MERGE_MODES)
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("states", [False, True])
+def test_symbolic_shapes_and_masks(row, merge_mode, sequences, states):
+    layer = row.layer(
+        5,
+        direction="bidirectional",
+        merge_mode=merge_mode,
+        return_sequences=sequences,
+        return_state=states,
+    )
+    x = keras.layers.Masking()(keras.Input((None, 3)))
+    symbolic = tf.nest.flatten(layer(x))
+    actual = call(layer, np.ones((2, 4, 3), "float32"))
+    assert len(symbolic) == len(actual)
+    for spec, tensor in zip(symbolic, actual, strict=True):
+        assert all(s in (None, n) for s, n in zip(spec.shape, tensor.shape, strict=True))
+        assert spec.dtype == tensor.dtype.name
+    outputs = 2 if merge_mode is None else 1
+    masks = [getattr(each, "_keras_mask", None) for each in symbolic]
+    assert [m is not None for m in masks] == [
+        sequences and i < outputs for i in range(len(symbolic))
+    ]
+
+
+def test_native_stateful(row, rng):
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    layer = row.layer(5, direction="bidirectional", stateful=True, return_state=True)
+    first = call(layer, x)
+    for state, variable in zip(first[1:], layer.states, strict=True):
+        np.testing.assert_array_equal(state, variable)
+    assert np.any(call(layer, x)[0] != first[0])
+    layer.reset_state()
+    np.testing.assert_array_equal(call(layer, x)[0], first[0])
+
+
+def test_native_initializes_directions_apart_and_shares_one_generator(row):
+    layer = row.layer(5, direction="bidirectional", kernel_initializer="glorot_uniform")
+    layer.build((None, None, 3))
+    forward, backward = (cell.kernel.numpy() for cell in layer.cells)
+    assert np.any(forward != backward)
+    assert [w.path.split("/")[1].split("_")[0] for w in layer.weights] == (
+        ["forward"] * 3 + ["backward"] * 3
+    )
+    assert len(layer.variables) == 7
+
+
+def test_bidirectional_inside_takes_our_path(row, rng):
+    layer = keras.layers.Bidirectional(row.layer(5, return_sequences=True))
+    layer(rng.normal(size=(2, 4, 3)).astype("float32"))
+    assert type(layer.forward_layer) is type(layer.backward_layer) is row.layer
+    assert layer.backward_layer.go_backwards
+    again = keras.layers.Bidirectional.from_config(layer.get_config())
+    assert type(again.forward_layer) is row.layer
+
+
+def test_wrapped_stateful_resets(row, rng):
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    layer = keras.layers.Bidirectional(row.layer(5, stateful=True))
+    first = layer(x).numpy()
+    assert len(layer.states) == 2 * row.states
+    layer(x)
+    layer.reset_state()
+    np.testing.assert_array_equal(layer(x), first)
+
+
+def test_convert_both_ways(row, rng):
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    stock = keras.layers.Bidirectional(row.stock(5, return_sequences=True), merge_mode="ave")
+    expected = stock(x)
+    fused = haste_keras.from_keras(stock)
+    assert type(fused) is row.layer
+    assert (fused.direction, fused.merge_mode, fused.name) == ("bidirectional", "ave", stock.name)
+    np.testing.assert_allclose(fused(x), expected, atol=1e-6)
+    back = haste_keras.to_keras(fused)
+    assert type(back.forward_layer) is row.stock
+    np.testing.assert_array_equal(back(x), expected)
+
+
+def test_convert_two_unlike_layers_stays_a_wrapper(row, rng):
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    stock = keras.layers.Bidirectional(
+        row.stock(5), backward_layer=row.stock(5, activation="relu", go_backwards=True)
+    )
+    expected = stock(x)
+    fused = haste_keras.from_keras(stock)
+    assert type(fused) is keras.layers.Bidirectional
+    assert type(fused.backward_layer) is row.layer
+    np.testing.assert_allclose(fused(x), expected, atol=1e-6)

@@ -1,0 +1,120 @@
+"""Errors name the argument, what was expected and what came."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+ONES = np.ones((2, 4, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"units": 0}, "`units`.*got 0"),
+        ({"units": -3}, "`units`.*got -3"),
+        ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\).*dropout=1.0"),
+        ({"recurrent_dropout": -0.1}, r"`recurrent_dropout` must be in \[0, 1\).*-0.1"),
+        ({"zoneout": 1.5}, r"`zoneout` must be in \[0, 1\).*1.5"),
+        ({"dropconnect": 1}, r"`dropconnect` must be in \[0, 1\).*=1"),
+        ({"heads": 3}, "`heads` must be a positive divisor of units=4.*heads=3"),
+        ({"heads": 0}, "`heads`.*heads=0"),
+        ({"direction": "up"}, "`direction`.*'forward', 'backward', 'bidirectional'.*'up'"),
+        ({"merge_mode": "max"}, "`merge_mode`.*'max'"),
+        ({"use_cudnn": "yes"}, "`use_cudnn`.*yes"),
+        ({"implementation": 7}, "`implementation`.*7"),
+        ({"engine": 3}, "`engine`.*3"),
+        ({"activation": "gelu"}, "`activation`.*tanh.*linear.*gelu.*keras.layers.LSTM"),
+        ({"recurrent_activation": "softmax"}, "`recurrent_activation`.*softmax.*keras.layers"),
+        ({"recurrent_transform": "nothing"}, "`recurrent_transform`.*'nothing'"),
+        ({"kernel_transform": 5}, "`kernel_transform`.*5"),
+        ({"no_such_argument": 1}, "no_such_argument"),
+    ],
+    ids=str,
+)
+def test_constructor(row, options, message):
+    with pytest.raises(ValueError, match=message):
+        row.layer(**{"units": 4, **options})
+
+
+def test_wrong_rank(row):
+    with pytest.raises(ValueError, match=r"expected ndim=3, found ndim=2"):
+        row.layer(4)(ONES[0])
+    with pytest.raises(ValueError, match=r"`sequences`.*batch, time, features"):
+        row.layer(4).call(tf.constant(ONES[0]))
+
+
+def test_unknown_features(row):
+    with pytest.raises(ValueError, match=r"`sequences`.*known number of features"):
+        row.layer(4)(keras.Input((None, None)))
+
+
+def test_changed_features(row):
+    layer = row.layer(4)
+    layer(ONES)
+    with pytest.raises(ValueError, match=r"`sequences`.*must have 3 features.*\(2, 4, 5\)"):
+        layer(np.ones((2, 4, 5), "float32"))
+    with pytest.raises(ValueError, match=r"`sequences`.*must have 3 features"):
+        layer(keras.Input((None, 5)))
+    run = tf.function(layer, input_signature=[tf.TensorSpec([None, None, None])])
+    np.testing.assert_allclose(run(ONES), layer(ONES), atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(np.ones((2, 6, 5), "float32"))
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3, 4), (2, 1), (2,), (2, 4, 2)])
+def test_mask_of_the_wrong_shape(row, shape):
+    with pytest.raises(ValueError, match="`mask`"):
+        row.layer(4)(ONES, mask=np.ones(shape, bool))
+
+
+def test_mask_of_the_wrong_length_in_graph(row):
+    layer = row.layer(4)
+    layer(ONES)
+    signature = [tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)]
+    run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature)
+    run(ONES, np.ones((2, 4), bool))
+    for x, length in ((ONES, 5), (ONES, 1), (ONES[:, :1], 4)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="mask"):
+            run(x, np.ones((2, length), bool))
+
+
+def test_initial_state(row):
+    layer = row.layer(4)
+    good = np.ones((2, 4), "float32")
+    with pytest.raises(ValueError, match=rf"`initial_state`.*hold {row.states} states.*: 3"):
+        layer(ONES, initial_state=[good] * 3)
+    for shape in ((2, 5), (3, 4), (4,)):
+        bad = [np.ones(shape, "float32")] * row.states
+        with pytest.raises(ValueError, match=r"`initial_state`.*\(2, 4\)"):
+            layer(ONES, initial_state=bad)
+
+
+def test_stateful_needs_a_static_batch(row):
+    with pytest.raises(ValueError, match="batch size must be static"):
+        row.layer(4, stateful=True)(keras.Input((None, 3)))
+    layer = row.layer(4, stateful=True)
+    layer(ONES)
+    with pytest.raises(ValueError, match="Expected batch size: 2"):
+        layer(np.ones((3, 4, 3), "float32"))
+
+
+def test_unroll_needs_a_known_length(row):
+    layer = row.layer(4, unroll=True)
+    run = tf.function(layer, input_signature=[tf.TensorSpec([2, None, 3])])
+    with pytest.raises(ValueError, match="Cannot unroll"):
+        run(ONES)
+
+
+def test_second_derivative_is_refused(row):
+    layer = row.layer(4)
+    x = tf.constant(ONES)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = tf.reduce_sum(layer(x))
+        first = inner.gradient(y, x)
+        loss = tf.reduce_sum(first * first)
+    with pytest.raises(Exception, match=r"[Ss]econd"):
+        outer.gradient(loss, x)

@@ -1,0 +1,115 @@
+"""Inputs at the edge: no steps, no rows, one of each, very long, not finite."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from rows import assert_close, call, oracle, randomize, values_and_gradients
+
+
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}, {"go_backwards": True}])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("graph", [False, True])
+def test_no_steps(row, options, masked, graph, rng):
+    for sequences in (False, True):
+        layer = row.layer(4, return_sequences=sequences, return_state=True, **options)
+        layer.build((None, None, 3))
+        x = tf.zeros([2, 0, 3])
+        states = [tf.constant(rng.normal(size=(2, 4)), tf.float32) for _ in layer.state_size]
+        mask = tf.ones([2, 0], tf.bool) if masked else None
+        run = layer
+        if graph:
+            run = tf.function(layer, reduce_retracing=True)
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            output, *final = run(x, initial_state=states, mask=mask)
+            loss = sum(tf.reduce_sum(state) for state in final)
+        assert output.shape == ((2, 0, layer.output_size) if sequences else (2, layer.output_size))
+        assert not np.any(output)
+        for got, want in zip(final, states, strict=True):
+            np.testing.assert_array_equal(got, want)
+        for gradient in tape.gradient(loss, states):
+            np.testing.assert_array_equal(gradient, np.ones((2, 4)))
+
+
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}, {"heads": 2}], ids=str)
+def test_no_rows(row, options):
+    layer = row.layer(4, return_sequences=True, return_state=True, **options)
+    layer.build((None, None, 3))
+    with tf.GradientTape() as tape:
+        output, *states = layer(tf.zeros([0, 5, 3]))
+        loss = tf.reduce_sum(output)
+    assert output.shape == (0, 5, layer.output_size)
+    assert all(state.shape == (0, 4) for state in states)
+    assert all(not np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("units", [1, 7, 33])
+@pytest.mark.parametrize("time", [1, 2])
+def test_odd_sizes(row, batch, time, units, rng, seed):
+    layer = row.layer(units, return_sequences=True, dtype="float64")
+    layer.build((batch, time, 3))
+    randomize(layer, rng)
+    x = tf.constant(rng.normal(size=(batch, time, 3)))
+    sources = [x, *(v.value for v in layer.trainable_variables)]
+    actual = values_and_gradients(lambda: [layer(x)], sources, seed)
+    assert_close(
+        actual, values_and_gradients(lambda: oracle(row, layer, x)[0], sources, seed), 1e-11
+    )
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"direction": "bidirectional"}, {"dropout": 0.3}, {"zero_output_for_mask": True}],
+    ids=str,
+)
+def test_masked_values_do_not_matter(row, options, bad, graph, rng, seed):
+    layer = row.layer(4, return_sequences=True, return_state=True, seed=1, **options)
+    x = rng.normal(size=(3, 5, 2)).astype("float32")
+    mask = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 0, 1]], bool)
+    layer.build(x.shape)
+    results = []
+    for fill in (0.0, bad):
+        layer.cell.seed_generator.state.assign([1, 0])
+        filled = tf.constant(np.where(mask[:, :, None], x, np.float32(fill)))
+        sources = [filled, *(v.value for v in layer.trainable_variables)]
+        run = tf.function(call) if graph else call
+        results.append(
+            values_and_gradients(
+                lambda f=run, a=filled: f(layer, a, mask=tf.constant(mask), training=True),
+                sources,
+                seed,
+            )
+        )
+    for name, want in results[0].items():
+        np.testing.assert_array_equal(results[1][name], want, err_msg=name)
+        assert np.all(np.isfinite(want))
+
+
+def test_nan_at_a_live_step_is_seen_only_after_it(row, rng):
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    x[0, 2] = np.nan
+    y = row.layer(4, return_sequences=True)(x).numpy()
+    assert np.all(np.isnan(y[0, 2:]))
+    assert np.all(np.isfinite(y[0, :2]))
+    assert np.all(np.isfinite(y[1]))
+
+
+def test_all_masked_rows(row, rng):
+    x = rng.normal(size=(2, 4, 3)).astype("float32")
+    states = [rng.normal(size=(2, 5)).astype("float32") for _ in range(row.states)]
+    for sequences in (False, True):
+        layer = row.layer(5, return_sequences=sequences, return_state=True)
+        output, *final = layer(x, initial_state=states, mask=np.zeros((2, 4), bool))
+        assert not np.any(output)
+        for got, want in zip(final, states, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_three_million_steps(row):
+    layer = row.layer(1)
+    x = tf.random.normal([1, 3_000_000, 1])
+    tail = layer(x[:, -2000:])
+    np.testing.assert_allclose(layer(x), tail, atol=1e-5)

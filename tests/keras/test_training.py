@@ -1,0 +1,210 @@
+"""Policies, compilation, strategies, regularizers: what a training run brings with it."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from rows import make_mask, randomize
+
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "float16": 1e-2, "bfloat16": 5e-2}
+
+
+def _model(row, **options):
+    return keras.Sequential([row.layer(6, **options), keras.layers.Dense(1, dtype="float32")])
+
+
+def _fit(model, **compile_options):
+    optimizer = compile_options.pop("optimizer", None) or keras.optimizers.Adam(0.02)
+    model.compile(optimizer, "mse", **compile_options)
+    x = np.random.default_rng(0).normal(size=(16, 5, 3)).astype("float32")
+    losses = model.fit(x, x.sum(axis=(1, 2))[:, None], epochs=6, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    return model
+
+
+@pytest.mark.parametrize(
+    ("policy", "compute", "variable"),
+    [
+        ("float32", "float32", "float32"),
+        ("float64", "float64", "float64"),
+        ("float16", "float16", "float16"),
+        ("bfloat16", "bfloat16", "bfloat16"),
+        ("mixed_float16", "float16", "float32"),
+        ("mixed_bfloat16", "bfloat16", "float32"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}], ids=str)
+def test_policies(row, policy, compute, variable, options, rng):
+    # The default "orthogonal" is a QR decomposition, which TensorFlow has not in bfloat16.
+    layer = row.layer(
+        4,
+        dtype=policy,
+        recurrent_initializer="glorot_uniform",
+        return_state=True,
+        return_sequences=True,
+        **options,
+    )
+    exact = row.layer(4, dtype="float64", return_state=True, return_sequences=True, **options)
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    mask = make_mask("holes", 2, 5, rng)
+    layer.build(x.shape), exact.build(x.shape)
+    randomize(layer, rng)
+    exact.set_weights([np.asarray(w, "float64") for w in layer.get_weights()])
+    outputs = layer(x, mask=mask)
+    assert {o.dtype for o in outputs} == {tf.as_dtype(compute)}
+    assert {w.dtype for w in layer.weights} == {variable}
+    for got, want in zip(outputs, exact(x, mask=mask), strict=True):
+        np.testing.assert_allclose(tf.cast(got, "float64"), want, atol=TOLERANCE[compute])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x)[0])
+    for gradient, weight in zip(
+        tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True
+    ):
+        assert gradient.dtype == weight.dtype
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_trains_under_a_global_mixed_policy(row, policy):
+    keras.config.set_dtype_policy(policy)
+    model = _fit(_model(row, dropout=0.1, recurrent_dropout=0.1))
+    if policy == "mixed_float16":
+        assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+def test_loss_scale_optimizer(row):
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05))
+    _fit(_model(row, dtype="mixed_float16"), optimizer=optimizer)
+
+
+def test_compile_with_jit_warns_and_trains(row):
+    with pytest.warns(UserWarning, match="jit_compile"):
+        model = _fit(_model(row), jit_compile=True)
+    assert not model.jit_compile
+
+
+def test_auto_jit_stays_off_without_a_word(row):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = _model(row)
+        model.compile("adam", "mse", jit_compile="auto")
+    assert not model.jit_compile
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"return_sequences": True},
+        {"return_sequences": True, "go_backwards": True},
+        {"direction": "backward", "return_sequences": True},
+        {"direction": "bidirectional", "return_sequences": True},
+        {"direction": "bidirectional", "go_backwards": True, "return_sequences": True},
+        {"heads": 2, "zoneout": 0.2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_function_that_xla_compiles_gives_the_same(row, options, masked, rng):
+    layer = row.layer(4, return_state=True, **options)
+    x = tf.constant(rng.normal(size=(3, 5, 2)).astype("float32"))
+    mask = tf.constant(make_mask("all", 3, 5, rng)) if masked else None
+    layer.build(x.shape)
+    randomize(layer, rng)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            outputs = layer(x, mask=mask)
+            loss = tf.add_n([tf.reduce_sum(o**2) for o in outputs])
+        return [*outputs, *tape.gradient(loss, layer.trainable_variables)]
+
+    with pytest.warns(UserWarning, match="XLA"):
+        compiled = tf.function(step, jit_compile=True)(x)
+    for got, want in zip(compiled, step(x), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_runs_eagerly(row):
+    _fit(_model(row, dropout=0.1), run_eagerly=True)
+
+
+def test_regularizers_count_once_and_constraints_hold(row, rng):
+    layer = row.layer(
+        4,
+        kernel_regularizer="l2",
+        recurrent_regularizer="l2",
+        bias_regularizer="l1",
+        activity_regularizer="l2",
+        kernel_constraint="non_neg",
+        recurrent_constraint="unit_norm",
+        bias_constraint="non_neg",
+    )
+    stock = row.stock(
+        4,
+        kernel_regularizer="l2",
+        recurrent_regularizer="l2",
+        bias_regularizer="l1",
+        activity_regularizer="l2",
+    )
+    x = rng.normal(size=(8, 5, 3)).astype("float32")
+    layer(x), stock(x)
+    stock.set_weights(layer.get_weights())
+    layer(x), stock(x)
+    np.testing.assert_allclose(sum(layer.losses), sum(stock.losses), rtol=1e-5)
+    model = keras.Sequential([layer])
+    model.compile("adam", "mse")
+    model.fit(x, np.ones((8, 4)), verbose=0)
+    assert np.all(layer.cell.kernel.numpy() >= 0)
+    norms = np.linalg.norm(layer.cell.recurrent_kernel.numpy(), axis=0)
+    np.testing.assert_allclose(norms, 1, atol=1e-5)
+
+
+def test_native_bidirectional_regularizes_each_direction(row, rng):
+    layer = row.layer(4, direction="bidirectional", kernel_regularizer="l2")
+    layer(rng.normal(size=(2, 3, 3)).astype("float32"))
+    expected = 0.01 * sum(np.sum(cell.kernel.numpy() ** 2) for cell in layer.cells)
+    np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-5)
+
+
+def test_trainable_false(row, rng):
+    layer = row.layer(4, trainable=False)
+    model = keras.Sequential([layer, keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    x = rng.normal(size=(8, 5, 3)).astype("float32")
+    model(x)
+    before = layer.get_weights()
+    model.fit(x, np.ones((8, 1)), verbose=0)
+    for got, want in zip(layer.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert layer.trainable_variables == []
+    layer.trainable = True
+    assert len(layer.trainable_variables) == 3
+
+
+def test_mirrored_strategy_of_one_device(row):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        _fit(_model(row, dropout=0.1, recurrent_dropout=0.1))
+
+
+def test_stateful_model_trains_and_predicts(row, rng):
+    inputs = keras.Input(batch_shape=(4, 5, 3))
+    layer = row.layer(6, stateful=True)
+    model = keras.Model(inputs, keras.layers.Dense(1)(layer(inputs)))
+    model.compile("adam", "mse")
+    x = rng.normal(size=(8, 5, 3)).astype("float32")
+    model.fit(x, np.ones((8, 1)), batch_size=4, shuffle=False, verbose=0)
+    assert np.any(layer.states[0])
+    layer.reset_state()
+    first = model.predict(x[:4], batch_size=4, verbose=0)
+    assert np.any(model.predict(x[:4], batch_size=4, verbose=0) != first)
+
+
+def test_no_variable_appears_after_build(row, rng):
+    options = {"dropout": 0.1, "recurrent_dropout": 0.1, "dropconnect": 0.1, row.zoneout[0]: 0.1}
+    layer = row.layer(4, **options)
+    layer.build((None, None, 3))
+    names = [v.path for v in layer.variables]
+    x = rng.normal(size=(2, 3, 3)).astype("float32")
+    layer(x, training=True), layer(x)
+    assert [v.path for v in layer.variables] == names

@@ -1,0 +1,114 @@
+"""@local_cuda: the CUDA toolkit of this machine, or the knowledge that there is none.
+
+Looked for in $CUDA_HOME, else /usr/local/cuda, else where nvcc on the PATH lies.
+$HASTE_NEED_CUDA: "1" no toolkit is an error, "0" the CPU half only, unset: whatever is there.
+$HASTE_CUDA_ARCHS: the compute capabilities to compile for, "80,90" or "90a"; unset: all of
+_ARCHS that this nvcc knows, and PTX of the newest for the GPUs that come after it.
+"""
+
+_OLDEST = (12, 2)
+_ARCHS = ["75", "80", "86", "89", "90"]
+
+def _find_root(ctx):
+    named = ctx.os.environ.get("CUDA_HOME", "")
+    if named:
+        if not ctx.path(named + "/bin/nvcc").exists:
+            fail("CUDA_HOME=%s has no bin/nvcc." % named)
+        return named
+    if ctx.path("/usr/local/cuda/bin/nvcc").exists:
+        return "/usr/local/cuda"
+    nvcc = ctx.which("nvcc")
+    root = nvcc.realpath.dirname.dirname if nvcc else None
+    return str(root) if root and root.get_child("bin").get_child("nvcc").exists else None
+
+def _check_version(ctx, nvcc):
+    report = ctx.execute([nvcc, "--version"])
+    parts = report.stdout.split(", release ")
+    if report.return_code != 0 or len(parts) != 2:
+        fail("%s --version: %s%s" % (nvcc, report.stdout, report.stderr))
+    major, minor = parts[1].split(",")[0].split(".")
+    if (int(major), int(minor)) < _OLDEST:
+        fail(("CUDA %s.%s in %s is too old: %d.%d or newer is needed. Set CUDA_HOME to one, or " +
+              "HASTE_NEED_CUDA=0 to build the CPU half only.") % ((major, minor, nvcc) + _OLDEST))
+
+    # The build number too: a toolkit replaced in place is another toolkit.
+    return report.stdout.split(", V")[1].split("\n")[0]
+
+def _arch_flags(ctx, nvcc):
+    known = [a.strip()[len("sm_"):] for a in ctx.execute([nvcc, "--list-gpu-code"]).stdout.strip().split("\n")]
+    named = ctx.os.environ.get("HASTE_CUDA_ARCHS", "").replace(" ", ",")
+    archs = [a for a in named.split(",") if a] or [a for a in _ARCHS if a in known]
+
+    # nvcc does not list the variants 90a, 100f, … of what it lists.
+    unknown = [a for a in archs if a.rstrip("af") not in known]
+    if unknown:
+        fail("HASTE_CUDA_ARCHS: %s does not know sm_%s; it knows %s." % (nvcc, unknown[0], ", ".join(known)))
+    flags = ["-gencode=arch=compute_%s,code=sm_%s" % (a, a) for a in archs]
+    if archs[-1].isdigit():  # PTX of a variant would run on no other GPU
+        flags.append("-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]))
+    return flags
+
+_BUILD = """package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "headers",
+    hdrs = glob(
+        ["include/*.h", "include/*.hpp", "include/crt/**"],
+        allow_empty = True,
+    ),
+    includes = ["include"],
+)
+
+cc_import(
+    name = "cudart_static",
+    static_library = "libcudart_static.a",
+)
+
+cc_library(
+    name = "cudart",
+    # Its symbols stay inside: another CUDA runtime may live in the same process.
+    linkopts = ["-Wl,--exclude-libs,libcudart_static.a", "-ldl", "-lpthread", "-lrt"],
+    deps = [":cudart_static", ":headers"],
+)
+"""
+
+_NO_CUDA_BUILD = """package(default_visibility = ["//visibility:public"])
+
+cc_library(name = "headers")
+
+cc_library(name = "cudart")
+"""
+
+def _impl(ctx):
+    need = ctx.os.environ.get("HASTE_NEED_CUDA", "")
+    if need not in ["", "0", "1"]:
+        fail("HASTE_NEED_CUDA: expected 0, 1 or nothing, got " + need)
+    root = None if need == "0" else _find_root(ctx)
+    if not root:
+        if need == "1":
+            fail("HASTE_NEED_CUDA=1, but there is no CUDA toolkit; set CUDA_HOME to one.")
+        ctx.file("BUILD", _NO_CUDA_BUILD)
+        ctx.file("defs.bzl", 'HAVE_CUDA = False\nNVCC = ""\nNVCC_FLAGS = []\n')
+        return
+
+    nvcc = root + "/bin/nvcc"
+    version = _check_version(ctx, nvcc)
+    libraries = [root + d for d in ["/lib64", "/lib", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu"]]
+    libraries = [d for d in libraries if ctx.path(d + "/libcudart_static.a").exists]
+    if not libraries:
+        fail("The CUDA toolkit in %s has no libcudart_static.a (Debian: libcudart-dev)." % root)
+    ctx.symlink(libraries[0] + "/libcudart_static.a", "libcudart_static.a")
+    if root != "/usr":  # there the compiler finds the headers by itself
+        ctx.symlink(root + "/include", "include")
+    ctx.file("BUILD", _BUILD)
+    ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nNVCC_FLAGS = %r\n" % (
+        nvcc,
+        _arch_flags(ctx, nvcc) + ["-DHASTE_NVCC_VERSION=" + version],
+    ))
+
+cuda_configure = repository_rule(
+    implementation = _impl,
+    environ = ["CUDA_HOME", "HASTE_CUDA_ARCHS", "HASTE_NEED_CUDA"],
+    local = True,
+    configure = True,
+)

@@ -1,0 +1,97 @@
+"""cuda_library: CUDA C++ compiled by nvcc, linked like any cc_library."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC", "NVCC_FLAGS")
+
+# What code asks to know whether the library has its CUDA half.
+CUDA_DEFINES = ["HASTE_HAVE_CUDA=1"] if HAVE_CUDA else []
+
+_FLAGS = [
+    "-x",
+    "cu",
+    "-c",
+    "-std=c++17",
+    "-O3",
+    "-DNDEBUG",
+    "--expt-relaxed-constexpr",
+    "--extended-lambda",
+    "-cudart=static",
+    "-Xcompiler=-fPIC,-fvisibility=hidden,-O3",
+]
+
+def _cuda_library_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    deps = cc_common.merge_cc_infos(cc_infos = [d[CcInfo] for d in ctx.attr.deps])
+    context = deps.compilation_context
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
+        args = ctx.actions.args()
+        args.add_all(_FLAGS)
+        args.add_all(NVCC_FLAGS)
+        args.add("-ccbin", toolchain.compiler_executable)
+        args.add_all(ctx.attr.copts)
+        args.add_all(context.defines, format_each = "-D%s")
+        args.add_all(context.quote_includes, before_each = "-I")
+        args.add_all(context.includes, before_each = "-I")
+        args.add_all(context.system_includes, before_each = "-isystem")
+        args.add(source)
+        args.add("-o", object)
+        ctx.actions.run(
+            executable = NVCC,
+            arguments = [args],
+            inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
+            outputs = [object],
+            mnemonic = "Nvcc",
+            progress_message = "Compiling %s with nvcc (%s)" % (source.short_path, ctx.label.name),
+            use_default_shell_env = True,
+        )
+        objects.append(object)
+    linking, _ = cc_common.create_linking_context_from_compilation_outputs(
+        actions = ctx.actions,
+        name = ctx.label.name,
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(
+            objects = depset(objects),
+            pic_objects = depset(objects),
+        ),
+        linking_contexts = [deps.linking_context],
+        alwayslink = True,
+        disallow_dynamic_library = True,
+    )
+    return [
+        DefaultInfo(files = depset(objects)),
+        CcInfo(compilation_context = context, linking_context = linking),
+    ]
+
+_cuda_library = rule(
+    implementation = _cuda_library_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu", ".cu.cc"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "copts": attr.string_list(),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def cuda_library(name, srcs, deps = [], copts = [], **kwargs):
+    """A library of .cu.cc files; an empty one where no CUDA toolkit is configured."""
+    if HAVE_CUDA and srcs:
+        _cuda_library(
+            name = name,
+            srcs = srcs,
+            deps = deps + ["@local_cuda//:cudart"],
+            copts = copts,
+            **kwargs
+        )
+    else:
+        native.cc_library(name = name, **kwargs)

@@ -1,0 +1,100 @@
+"""Installs one wheel under several TensorFlow versions and runs the op and layer tests in each.
+
+Usage: tf_matrix.py WHEEL VERSION...
+
+Each version has a virtual environment of its own under .venvs/, and the tests run from a copy
+there, so that nothing but the wheel can answer `import haste_keras`. Prints a table, writes it
+to build/tf_matrix.md, and exits non-zero if a version failed.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import venv
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUITES = ["tests/tf", "tests/keras"]
+PINNED = ["keras", "pytest"]
+VERSIONS_PROGRAM = (
+    "import haste_keras, keras, numpy, tensorflow;"
+    "print(tensorflow.__version__, keras.__version__, numpy.__version__, haste_keras.__file__)"
+)
+
+
+def pins() -> list[str]:
+    """The pinned requirements that every TensorFlow version shares."""
+    lines = [
+        line
+        for name in ("requirements.txt", "requirements-dev.txt")
+        for line in (ROOT / name).read_text().splitlines()
+    ]
+    return [line for line in lines if line.split("==")[0] in PINNED]
+
+
+def environment(version: str, wheel: pathlib.Path) -> pathlib.Path:
+    """Makes or completes .venvs/tf-<version> with `wheel` in it and returns its folder."""
+    folder = ROOT / ".venvs" / f"tf-{version}"
+    python = folder / "bin/python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, f"tensorflow-cpu=={version}", *pins()], check=True)
+    subprocess.run([*pip, "--no-deps", "--force-reinstall", wheel], check=True)
+    return folder
+
+
+def run(version: str, wheel: pathlib.Path) -> dict[str, str]:
+    """Runs the suites under one version and returns its row of the table."""
+    folder = environment(version, wheel)
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(ROOT / "tests", work / "tests")
+    shutil.copy(ROOT / "pyproject.toml", work)
+    python = folder / "bin/python"
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    row = {"TensorFlow": version, "Keras": "", "NumPy": ""}
+
+    found = subprocess.run(
+        [python, "-c", VERSIONS_PROGRAM], cwd=work, env=clean, capture_output=True, text=True
+    )
+    if found.returncode != 0:
+        print(found.stderr, file=sys.stderr)
+        return row | {"passed": "0", "failed": "import", "skipped": "0"}
+    _, row["Keras"], row["NumPy"], origin = found.stdout.split()[-4:]
+    if not pathlib.Path(origin).is_relative_to(folder / "lib"):
+        raise SystemExit(f"{python} imports haste_keras from {origin}, not from the wheel.")
+
+    report = work / "report.xml"
+    command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *SUITES]
+    code = subprocess.run(command, cwd=work, env=clean).returncode
+    counts = dict.fromkeys(("tests", "errors", "failures", "skipped"), 0)
+    if report.exists():
+        for suite in ElementTree.parse(report).iter("testsuite"):
+            for name in counts:
+                counts[name] += int(suite.get(name))
+    failed = counts["errors"] + counts["failures"]
+    passed = counts["tests"] - failed - counts["skipped"]
+    if code != 0 and not failed:
+        failed = f"pytest exit code {code}"
+    return row | {"passed": f"{passed}", "failed": f"{failed}", "skipped": f"{counts['skipped']}"}
+
+
+def main(wheel: str, *versions: str) -> int:
+    """Runs every version, prints the table and returns the exit code."""
+    rows = []
+    for version in versions:
+        print(f"==> TensorFlow {version}", flush=True)
+        rows.append(run(version, pathlib.Path(wheel).resolve()))
+    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
+    lines += ["| " + " | ".join(row.values()) + " |" for row in rows]
+    (ROOT / "build").mkdir(exist_ok=True)
+    (ROOT / "build/tf_matrix.md").write_text("\n".join(lines) + "\n")
+    print("\n" + "\n".join(lines))
+    return int(any(row["failed"] != "0" or row["passed"] == "0" for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
