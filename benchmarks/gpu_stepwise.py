@@ -111,6 +111,7 @@ def largest_error(ours, theirs):
 def measure(library, shape, dtype):
     n, t, c, h = shape
     peer = torch.nn.LSTM(c, h, batch_first=True, device="cuda", dtype=dtype)
+    peer.flatten_parameters()
     x = torch.randn(n, t, c, device="cuda", dtype=dtype, requires_grad=True)
     dy = torch.randn(n, t, h, device="cuda", dtype=dtype)
     haste = Haste(library, peer, x.detach())

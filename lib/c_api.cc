@@ -29,12 +29,12 @@ int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...) {
   return code;
 }
 
-#define HASTE_DECLARE(DTYPE, CELL)           \
+#define HASTE_DECLARE(DTYPE, CELL)                \
   extern const Engine CpuEngine_##CELL##_##DTYPE; \
   extern const Engine StepwiseEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_CELL(CELL)                                  \
-  HASTE_DECLARE(f32, CELL) HASTE_DECLARE(f64, CELL) HASTE_DECLARE(f16, CELL) \
-  HASTE_DECLARE(bf16, CELL)
+#define HASTE_DECLARE_CELL(CELL) \
+  HASTE_DECLARE(f32, CELL)       \
+  HASTE_DECLARE(f64, CELL) HASTE_DECLARE(f16, CELL) HASTE_DECLARE(bf16, CELL)
 HASTE_CELLS(HASTE_DECLARE_CELL)
 
 namespace {
@@ -149,8 +149,9 @@ int32_t CheckSeed(const HasteRnnConfig& config, const CellEntry& cell, const int
   bool draws = config.recurrent_dropout > 0.0f;
   for (int s = 0; s < cell.info.states; ++s) draws |= config.zoneout[s] > 0.0f;
   if (!config.training || !draws || seed != nullptr) return HASTE_OK;
-  return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                   "seed: expected two int64 for Zoneout or recurrent dropout in training, got NULL");
+  return SetStatus(
+      status, HASTE_INVALID_ARGUMENT,
+      "seed: expected two int64 for Zoneout or recurrent dropout in training, got NULL");
 }
 
 const Engine& EngineOf(const CellEntry& cell, const HasteRnnConfig& config) {
@@ -185,9 +186,9 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
 using haste::CellEntry;
 using haste::CheckPointer;
 
-#define HASTE_TRY(CALL)                           \
-  do {                                            \
-    const int32_t haste_code = (CALL);            \
+#define HASTE_TRY(CALL)                            \
+  do {                                             \
+    const int32_t haste_code = (CALL);             \
     if (haste_code != HASTE_OK) return haste_code; \
   } while (0)
 

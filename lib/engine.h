@@ -13,15 +13,20 @@ namespace haste {
 // required pointers set, rates in range.
 struct Engine {
   size_t (*workspace_bytes)(const HasteRnnConfig&, bool backward, const HasteExecutor&);
-  int32_t (*forward)(const HasteRnnConfig&, const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&, HasteStatus*);
-  int32_t (*backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace, const HasteExecutor&, HasteStatus*);
+  int32_t (*forward)(const HasteRnnConfig&, const HasteRnnForwardArgs&, void* workspace,
+                     const HasteExecutor&, HasteStatus*);
+  int32_t (*backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace,
+                      const HasteExecutor&, HasteStatus*);
 };
 
 // Formats a message into `status` and returns `code`.
-int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // Names of the dtypes and of the cells, as they stand in symbols: CpuEngine_Lstm_f32 …
-#define HASTE_DTYPES(X) X(f32, float, HASTE_FLOAT32) X(f64, double, HASTE_FLOAT64) X(f16, Half, HASTE_FLOAT16) X(bf16, Bfloat16, HASTE_BFLOAT16)
+#define HASTE_DTYPES(X)        \
+  X(f32, float, HASTE_FLOAT32) \
+  X(f64, double, HASTE_FLOAT64) X(f16, Half, HASTE_FLOAT16) X(bf16, Bfloat16, HASTE_BFLOAT16)
 
 }  // namespace haste
 

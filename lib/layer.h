@@ -9,10 +9,13 @@
 namespace haste {
 
 // layer.wx = x·W + b.
-int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&, const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
+int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
+                     const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
 
 // dx, dW, db and dR from rnn.dwx and the saved h.
-int32_t LayerGradients(const HasteRnnConfig&, const HasteCellInfo&, const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn, const HasteExecutor*, HasteStatus*);
+int32_t LayerGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                       const HasteExecutor*, HasteStatus*);
 
 }  // namespace haste
 

@@ -5,9 +5,9 @@
 // holds every function to this table.
 //
 //   function      float   double   range
-//   ExpNegative     2       2      x in [-87, 0] (double: [-708, 0]); below: clamped, error < 2e-38 (5e-308)
-//   Tanh            4       4      every x
-//   Sigmoid         3       3      x >= -87 (double: -708); below: as ExpNegative
+//   ExpNegative     2       2      x in [-87, 0] (double: [-708, 0]); below: clamped, error < 2e-38
+//   (5e-308) Tanh            4       4      every x Sigmoid         3       3      x >= -87
+//   (double: -708); below: as ExpNegative
 //
 // NaN gives NaN. None of them raises, allocates or branches on data.
 #if defined(HASTE_LIB_MATH_H_) == defined(HWY_TARGET_TOGGLE)

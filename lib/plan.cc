@@ -40,13 +40,15 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
   if (slices >= 2 && (!fits_l2 || !rows_for_all)) {
     plan.split = CpuSplit::kUnits;
     plan.threads = static_cast<int>(slices);
-    plan.reason = fits_l2 ? "fewer rows than threads" : "R exceeds a core's cache: each keeps a slice";
+    plan.reason =
+        fits_l2 ? "fewer rows than threads" : "R exceeds a core's cache: each keeps a slice";
     return plan;
   }
   const int64_t groups = std::min(n, (useful + k - 1) / k);
   plan.rows_per_task = (n + groups - 1) / groups;
   plan.threads = static_cast<int>(std::min(useful, k * groups));
-  plan.reason = plan.threads == 1 ? "too small to split a step" : "rows for every thread: no barrier";
+  plan.reason =
+      plan.threads == 1 ? "too small to split a step" : "rows for every thread: no barrier";
   return plan;
 }
 
@@ -80,9 +82,10 @@ int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
   plan->engine = kind;
   plan->reason = "one fused product and pointwise kernel a step";
   if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "device: a GPU of compute capability 7.5 or newer is needed, this one has %d.%d",
-                     cuda.sm_major, cuda.sm_minor);
+    return SetStatus(
+        status, HASTE_UNIMPLEMENTED,
+        "device: a GPU of compute capability 7.5 or newer is needed, this one has %d.%d",
+        cuda.sm_major, cuda.sm_minor);
   }
   return HASTE_OK;
 }

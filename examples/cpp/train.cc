@@ -60,12 +60,12 @@ int main(int argc, char** argv) {
   example::Check(haste::WorkspaceBytes(config, false, &forward_bytes));
   example::Check(haste::WorkspaceBytes(config, true, &backward_bytes));
   Buffer scratch(device, std::max(forward_bytes, backward_bytes) / sizeof(float) + 16);
-  void* workspace = reinterpret_cast<void*>(
-      (reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  void* workspace =
+      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
 
   // gates serves as wx, then as the gates, then as their gradients.
-  Buffer x(device, N * T * C), y(device, N * T * H), hT(device, N * H), gates(device, N * T * G * H),
-      h(device, N * T * H), c(device, N * T * H), dh(device, N * H);
+  Buffer x(device, N * T * C), y(device, N * T * H), hT(device, N * H),
+      gates(device, N * T * G * H), h(device, N * T * H), c(device, N * T * H), dh(device, N * H);
   haste::ForwardArgs forward = {};
   forward.R = R.value.data();
   forward.y = y.data();

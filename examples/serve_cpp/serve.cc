@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
   TF_DeleteLibraryHandle(library);
 
   tensorflow::SavedModelBundle model;
-  const auto loaded = tensorflow::LoadSavedModel(tensorflow::SessionOptions(),
-                                                 tensorflow::RunOptions(), argv[1], {"serve"}, &model);
+  const auto loaded = tensorflow::LoadSavedModel(
+      tensorflow::SessionOptions(), tensorflow::RunOptions(), argv[1], {"serve"}, &model);
   if (!loaded.ok()) {
     std::fprintf(stderr, "%s\n", loaded.ToString().c_str());
     return 1;

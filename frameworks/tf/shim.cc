@@ -30,7 +30,8 @@ const Eigen::ThreadPoolDevice* CpuDevice(void* op_kernel_context) {
 // Up to 2.16, Stream is a shell around an implementation and platform_specific_handle() is
 // compiled into TensorFlow; the implementation's own function is virtual.
 template <class Stream>
-auto NativeStream(Stream* stream, int) -> decltype(stream->implementation()->platform_specific_stream()) {
+auto NativeStream(Stream* stream, int)
+    -> decltype(stream->implementation()->platform_specific_stream()) {
   return stream->implementation()->platform_specific_stream();
 }
 

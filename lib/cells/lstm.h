@@ -37,7 +37,8 @@ struct Lstm {
   // x, q: [kGates] input and recurrent pre-activations. s_prev: [kStates] entering the step.
   // gate: [kGates] after activation, kept for Backward. s: [kStates] leaving the step.
   template <class V>
-  static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev, V* gate, V* s) {
+  static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,
+                               V* gate, V* s) {
     gate[kInput] = Activate(act.recurrent, x[kInput] + q[kInput]);
     gate[kForget] = Activate(act.recurrent, x[kForget] + q[kForget]);
     gate[kCandidate] = Activate(act.candidate, x[kCandidate] + q[kCandidate]);
@@ -49,8 +50,8 @@ struct Lstm {
   // ds: [kStates] gradients of the states leaving the step. dpre: [kGates] gradients of x + q.
   // ds_prev: [kStates] gradients of the states entering it; h's is the engine's product, so 0 here.
   template <class V>
-  static HASTE_FN void Backward(const Activations& act, const V* gate, const V* s_prev, const V* ds, V* dpre,
-                                V* ds_prev) {
+  static HASTE_FN void Backward(const Activations& act, const V* gate, const V* s_prev, const V* ds,
+                                V* dpre, V* ds_prev) {
     const V out = Activate(act.candidate, NewCell(gate, s_prev));
     const V dc = ds[kCell] + ds[kHidden] * gate[kOutput] * Slope(act.candidate, out);
     dpre[kInput] = dc * gate[kCandidate] * Slope(act.recurrent, gate[kInput]);

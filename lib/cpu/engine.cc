@@ -41,9 +41,8 @@ void Run(W& walk, int64_t steps, const HasteRnnConfig& config, const Plan& plan,
   if (plan.split == CpuSplit::kUnits) {
     const Range all{0, config.batch};
     for (int64_t k = 0; k < lanes; ++k) walk.Begin(k, all);
-    Lockstep(team, steps, plan.threads, [&](int64_t step, int slice) {
-      RunSlice(walk, step, slice, plan.threads, config);
-    });
+    Lockstep(team, steps, plan.threads,
+             [&](int64_t step, int slice) { RunSlice(walk, step, slice, plan.threads, config); });
     for (int64_t k = 0; k < lanes; ++k) walk.End(k, all);
     return;
   }
@@ -132,8 +131,8 @@ int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArg
 #define HASTE_ENGINE_NAME2(CELL, DTYPE) CpuEngine_##CELL##_##DTYPE
 #define HASTE_ENGINE_NAME(CELL, DTYPE) HASTE_ENGINE_NAME2(CELL, DTYPE)
 extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {
-    DispatchWorkspace, DispatchForward, DispatchBackward};
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {DispatchWorkspace, DispatchForward,
+                                                                DispatchBackward};
 
 }  // namespace haste
 #endif  // HWY_ONCE

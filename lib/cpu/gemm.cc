@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "lib/cpu/gemm.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
 #include <unistd.h>
 
 #include <algorithm>

@@ -27,9 +27,8 @@ inline constexpr int kTileRows = 3;
 // acc[r][v] += sum over i of a[r][i] · panel[i][v], in the order of i whatever kRows is: how rows
 // are grouped, and so the number of threads, does not change a bit of the result.
 template <int kRows, int kVecs, class C>
-HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride,
-                            const C* HWY_RESTRICT panel, int64_t depth,
-                            Vec<C> (&acc)[kTileRows][kVecs]) {
+HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
+                            int64_t depth, Vec<C> (&acc)[kTileRows][kVecs]) {
   const int64_t width = Width<C>();
   for (int64_t i = 0; i < depth; ++i) {
     Vec<C> b[kVecs];

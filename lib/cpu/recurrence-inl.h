@@ -136,7 +136,7 @@ class Walk {
       }
     }
     PanelProduct<kPerUnit * kUnits>(a, a_stride, rows, panel, depth,
-                                    [&](int64_t row, V(&acc)[kPerUnit * kUnits]) HWY_ATTR {
+                                    [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
                                       for (int u = 0; u < kUnits; ++u) {
                                         use(u, row, acc + u * kPerUnit);
                                       }
@@ -158,10 +158,10 @@ class Walk {
 template <class Cell, class T>
 class ForwardWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
+  using Base::config_, Base::act_, Base::panels_, Base::Row;
+  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
-  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
-  using Base::config_, Base::act_, Base::panels_, Base::Row;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int kUnits = kGates >= 3 ? 1 : 4 / kGates;
 
@@ -215,9 +215,8 @@ class ForwardWalk : public Walk<Cell, T> {
     const int64_t t = this->Time(k, step);
     this->template Product<kGates, kUnits>(
         units, operand_[step & 1] + Row(k, rows.begin), Hp, rows.end - rows.begin, weights, H,
-        [&](int u, int64_t row, const V* q) HWY_ATTR {
-          Element(step, t, k, rows.begin + row, first + u * W, q);
-        });
+        [&](int u, int64_t row, const V* q)
+            HWY_ATTR { Element(step, t, k, rows.begin + row, first + u * W, q); });
   }
 
   void End(int64_t k, Range rows) {
@@ -292,24 +291,23 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   const HasteRnnForwardArgs& args_;
-  C* packed_;                // [K, panel, H, unit vector, gate, W]
-  C* h_[2];                  // [K, N, Hp] by parity of the step
-  C* operand_[2];            // the same, as it enters the product
-  C* state_[kStates] = {};   // [K, N, Hp] the other states
+  C* packed_;               // [K, panel, H, unit vector, gate, W]
+  C* h_[2];                 // [K, N, Hp] by parity of the step
+  C* operand_[2];           // the same, as it enters the product
+  C* state_[kStates] = {};  // [K, N, Hp] the other states
 };
 
 template <class Cell, class T>
 class BackwardWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
+  using Base::config_, Base::act_, Base::panels_, Base::Row;
+  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
-  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
-  using Base::config_, Base::act_, Base::panels_, Base::Row;
   static constexpr int kUnits = 4;
 
  public:
-  BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-               Workspace* workspace)
+  BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
       : Base(config, args.mask, args.seed, workspace), args_(args) {
     panels_ = (H + kUnits * W - 1) / (kUnits * W);
     packed_ = workspace->Take<C>(K * kGates * H * Hp);
@@ -361,12 +359,11 @@ class BackwardWalk : public Walk<Cell, T> {
     const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
     const int64_t depth = kGates * H;
     const C* weights = packed_ + k * depth * Hp + panel * kUnits * W * depth;
-    this->template Product<1, kUnits>(
-        units, dpre_[(step + 1) & 1] + (k * N + rows.begin) * depth, depth,
-        rows.end - rows.begin, weights, step == 0 ? 0 : depth,
-        [&](int u, int64_t row, const V* product) HWY_ATTR {
-          Element(step, k, rows.begin + row, first + u * W, *product);
-        });
+    this->template Product<1, kUnits>(units, dpre_[(step + 1) & 1] + (k * N + rows.begin) * depth,
+                                      depth, rows.end - rows.begin, weights, step == 0 ? 0 : depth,
+                                      [&](int u, int64_t row, const V* product) HWY_ATTR {
+                                        Element(step, k, rows.begin + row, first + u * W, *product);
+                                      });
   }
 
   void End(int64_t, Range) {}
@@ -414,7 +411,7 @@ class BackwardWalk : public Walk<Cell, T> {
 
   // ds: gradients of the states, leaving the step on entry and entering it on return.
   HWY_INLINE void LiveElement(int64_t t, int64_t n, int64_t k, int64_t j, int64_t count,
-                        int64_t step_row, V* ds, V* dpre) {
+                              int64_t step_row, V* ds, V* dpre) {
     V gate[kGates], prev[kStates], kept[kStates], before[kStates];
     const T* gates = static_cast<const T*>(args_.gates) + step_row * kGates * H + j;
     for (int g = 0; g < kGates; ++g) gate[g] = LoadPart(gates + g * H, count);
@@ -426,8 +423,8 @@ class BackwardWalk : public Walk<Cell, T> {
       V keep[kStates];
       if (config_.training) this->DrawZoneout(t, n, k * H + j, keep);
       for (int s = 0; s < kStates; ++s) {
-        kept[s] = config_.training ? IfPositive(keep[s], ds[s], V())
-                                   : ds[s] * V(config_.zoneout[s]);
+        kept[s] =
+            config_.training ? IfPositive(keep[s], ds[s], V()) : ds[s] * V(config_.zoneout[s]);
         ds[s] = ds[s] - kept[s];
       }
     }

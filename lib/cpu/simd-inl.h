@@ -70,7 +70,9 @@ HWY_INLINE void Store(Vec<C> v, C* to) {
 template <class T>
 struct Storage {
   using C = T;
-  static HWY_INLINE Vec<C> Load(const T* from) { return Vec<C>(hn::LoadU(hn::ScalableTag<C>(), from)); }
+  static HWY_INLINE Vec<C> Load(const T* from) {
+    return Vec<C>(hn::LoadU(hn::ScalableTag<C>(), from));
+  }
   static HWY_INLINE void Store(Vec<C> v, T* to) { hn::StoreU(v.v, hn::ScalableTag<C>(), to); }
 };
 

@@ -50,7 +50,7 @@ Fn* ChooseTarget(Fn* avx3, Fn* avx2, Fn* baseline) {
 }
 
 // Usable after HWY_ONCE, for functions in namespace haste::HWY_NAMESPACE.
-#define HASTE_DISPATCH(FN)                                                             \
+#define HASTE_DISPATCH(FN)                                                                  \
   ChooseTarget<decltype(HWY_STATIC_DISPATCH(FN))>(HWY_CHOOSE_AVX3(FN), HWY_CHOOSE_AVX2(FN), \
                                                   &HWY_STATIC_DISPATCH(FN))
 

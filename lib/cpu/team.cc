@@ -63,9 +63,9 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // A helper's place in a lockstep walk.
 struct alignas(64) Seat {
-  std::atomic<bool> taken{false};       // the helper has arrived
-  std::atomic<int64_t> first{kNever};   // first step that the leader leaves to it
-  std::atomic<int64_t> done{-1};        // last step that it finished
+  std::atomic<bool> taken{false};      // the helper has arrived
+  std::atomic<int64_t> first{kNever};  // first step that the leader leaves to it
+  std::atomic<int64_t> done{-1};       // last step that it finished
 };
 
 struct StepState {

@@ -34,11 +34,12 @@ int32_t NoCodeForDevice(HasteStatus* status) {
   CudaProperties device;
   const int32_t code = GetCudaProperties(&device, status);
   if (code != HASTE_OK) return code;
-  return SetStatus(status, HASTE_UNIMPLEMENTED,
-                   "CUDA: this library holds no code for a GPU of compute capability %d.%d (7.5 and "
-                   "newer are supported); build it on a toolkit that knows this GPU: "
-                   "make wheel CUDA_HOME=/path/to/cuda",
-                   device.sm_major, device.sm_minor);
+  return SetStatus(
+      status, HASTE_UNIMPLEMENTED,
+      "CUDA: this library holds no code for a GPU of compute capability %d.%d (7.5 and "
+      "newer are supported); build it on a toolkit that knows this GPU: "
+      "make wheel CUDA_HOME=/path/to/cuda",
+      device.sm_major, device.sm_minor);
 }
 
 }  // namespace

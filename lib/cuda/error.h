@@ -15,12 +15,12 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status);
 }  // namespace haste
 
 // Returns from the function with an error in `status` unless `call` succeeds.
-#define HASTE_CUDA_TRY(call, status)                                   \
-  do {                                                                 \
-    const cudaError_t haste_error = (call);                            \
-    if (haste_error != cudaSuccess) {                                  \
-      return ::haste::CudaFailure(haste_error, #call, status);         \
-    }                                                                  \
+#define HASTE_CUDA_TRY(call, status)                           \
+  do {                                                         \
+    const cudaError_t haste_error = (call);                    \
+    if (haste_error != cudaSuccess) {                          \
+      return ::haste::CudaFailure(haste_error, #call, status); \
+    }                                                          \
   } while (false)
 
 #endif  // HASTE_LIB_CUDA_ERROR_H_

@@ -68,7 +68,8 @@ class ChunkLoader {
 
 // A block owns kTile × kTile of c; a thread kTile/16 × kTile/16 of it, in runs of four.
 template <class T, int kTile>
-__global__ void __launch_bounds__(kThreads, 2) Gemm(const __grid_constant__ HasteGemm g, int64_t column_tiles) {
+__global__ void __launch_bounds__(kThreads, 2)
+    Gemm(const __grid_constant__ HasteGemm g, int64_t column_tiles) {
   using C = Compute<T>;
   using Loader = ChunkLoader<T, kTile>;
   constexpr int kRuns = kTile / 64;
@@ -135,8 +136,9 @@ int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatu
                      "m, n: a product of [%" PRId64 ", %" PRId64 "] is larger than one launch", g.m,
                      g.n);
   }
-  Gemm<T, kTile><<<static_cast<unsigned>(blocks), kThreads, 0,
-                   static_cast<cudaStream_t>(executor.stream)>>>(g, column_tiles);
+  Gemm<T, kTile>
+      <<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(executor.stream)>>>(
+          g, column_tiles);
   HASTE_CUDA_TRY(cudaGetLastError(), status);
   return HASTE_OK;
 }
@@ -172,7 +174,8 @@ __global__ void __launch_bounds__(kReduceColumns* kReduceRows)
   parts[threadIdx.y][threadIdx.x] = sum;
   for (int half = kReduceRows / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.y < half) parts[threadIdx.y][threadIdx.x] += parts[threadIdx.y + half][threadIdx.x];
+    if (threadIdx.y < half)
+      parts[threadIdx.y][threadIdx.x] += parts[threadIdx.y + half][threadIdx.x];
   }
   if (threadIdx.y == 0 && column < columns) out[column] = FromCompute<T>(parts[0][threadIdx.x]);
 }
@@ -182,13 +185,12 @@ int32_t LaunchSumRows(int64_t rows, int64_t columns, const void* in, void* out,
                       const HasteExecutor& executor, HasteStatus* status) {
   const int64_t blocks = (columns + kReduceColumns - 1) / kReduceColumns;
   if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED, "columns: %" PRId64 " are more than one launch takes",
-                     columns);
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "columns: %" PRId64 " are more than one launch takes", columns);
   }
   SumRows<T><<<static_cast<unsigned>(blocks), dim3(kReduceColumns, kReduceRows), 0,
-               static_cast<cudaStream_t>(executor.stream)>>>(rows, columns,
-                                                            static_cast<const T*>(in),
-                                                            static_cast<T*>(out));
+               static_cast<cudaStream_t>(executor.stream)>>>(
+      rows, columns, static_cast<const T*>(in), static_cast<T*>(out));
   HASTE_CUDA_TRY(cudaGetLastError(), status);
   return HASTE_OK;
 }
@@ -204,7 +206,8 @@ int32_t CudaGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus*
     HASTE_DTYPES(HASTE_CASE)
 #undef HASTE_CASE
     default:
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", g.dtype);
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d",
+                       g.dtype);
   }
 }
 
@@ -218,7 +221,8 @@ int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void*
     HASTE_DTYPES(HASTE_CASE)
 #undef HASTE_CASE
     default:
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", dtype);
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d",
+                       dtype);
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // A comes through shared memory, in chunks, by asynchronous copies: each of its elements is used
 // by every column of the block. B is read once by one group of threads, so it goes from L2 to
-// registers, 16 bytes a load for float, kDepthPerChunk loads ahead of its use. Threads split the
+// registers, 16 bytes a load for float, several loads ahead of its use. Threads split the
 // depth; their accumulators meet in shared memory and are summed in one fixed order.
 #ifndef HASTE_LIB_CUDA_PRODUCT_CUH_
 #define HASTE_LIB_CUDA_PRODUCT_CUH_
@@ -17,13 +17,15 @@ namespace haste {
 template <class T, int kRows, int kColumns>
 class StepProduct {
   using C = Compute<T>;
+  static constexpr int kDepth = DepthPerChunk(sizeof(T));
   static constexpr int kRowBytes = kRows * sizeof(C);
   static constexpr int kCopyBytes = kRowBytes < 16 ? kRowBytes : 16;
   static constexpr int kCopyElements = kCopyBytes / sizeof(C);
 
  public:
   // b: [padded_depth, block_columns], this block's tile of it. shared: tiling.shared_bytes.
-  __device__ StepProduct(const Tiling& tiling, const T* b, C* shared) : tile_(tiling), shared_(shared) {
+  __device__ StepProduct(const Tiling& tiling, const T* b, C* shared)
+      : tile_(tiling), shared_(shared) {
     const int column_group = threadIdx.x % tile_.column_groups;
     const int rest = threadIdx.x / tile_.column_groups;
     const int row_group = rest % tile_.row_groups;
@@ -40,7 +42,7 @@ class StepProduct {
   __device__ void Prefetch() {
     const T* from = b_;
 #pragma unroll
-    for (int i = 0; i < kDepthPerChunk; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       if (i < tile_.iterations) ahead_[i] = LoadFragment<kColumns>(from);
       from += b_stride();
     }
@@ -49,30 +51,30 @@ class StepProduct {
   // After Prefetch. a: [padded_depth, a_stride], at the block's first row. Leaves the parts of
   // the sums in shared memory: a barrier, then Sum() gives each.
   __device__ void Multiply(const C* a, int64_t a_stride) {
-    const int chunk_depth = kDepthPerChunk * tile_.k_splits;
+    const int chunk_depth = kDepth * tile_.k_splits;
     const int chunk_elements = chunk_depth * tile_.row_stride;
     const int ahead = tile_.stages - 1;
     for (int chunk = 0; chunk < ahead; ++chunk) {
       CopyChunk(a, a_stride, chunk, shared_ + chunk * chunk_elements);
     }
     C sums[kRows][kColumns] = {};
-    const T* b = b_ + static_cast<int64_t>(kDepthPerChunk) * b_stride();
+    const T* b = b_ + static_cast<int64_t>(kDepth) * b_stride();
     int stage = 0;
     int left = tile_.iterations;
-    for (int chunk = 0; left > 0; ++chunk, left -= kDepthPerChunk) {
+    for (int chunk = 0; left > 0; ++chunk, left -= kDepth) {
       WaitCopies(tile_.stages - 2);
       __syncthreads();  // the chunk is there for all, and all are done with the one before
       const int freed = stage == 0 ? tile_.stages - 1 : stage - 1;
       CopyChunk(a, a_stride, chunk + ahead, shared_ + freed * chunk_elements);
       const C* rows = shared_ + stage * chunk_elements + split_ * tile_.row_stride + row_;
-      if (left >= 2 * kDepthPerChunk) {
+      if (left >= 2 * kDepth) {
         MultiplyChunk<true, true>(rows, b, left, sums);
-      } else if (left > kDepthPerChunk) {
+      } else if (left > kDepth) {
         MultiplyChunk<true, false>(rows, b, left, sums);
       } else {
         MultiplyChunk<false, false>(rows, b, left, sums);
       }
-      b += static_cast<int64_t>(kDepthPerChunk) * b_stride();
+      b += static_cast<int64_t>(kDepth) * b_stride();
       stage = stage + 1 == tile_.stages ? 0 : stage + 1;
     }
     __syncthreads();  // what follows takes the memory of the chunks
@@ -120,9 +122,8 @@ class StepProduct {
 
   // Always closes a group, of no copies where there is no such chunk: WaitCopies counts groups.
   __device__ void CopyChunk(const C* a, int64_t a_stride, int chunk, C* to) const {
-    const int first = chunk * kDepthPerChunk * tile_.k_splits;
-    const int depth = min(kDepthPerChunk * tile_.k_splits,
-                          tile_.iterations * tile_.k_splits - first);
+    const int first = chunk * kDepth * tile_.k_splits;
+    const int depth = min(kDepth * tile_.k_splits, tile_.iterations * tile_.k_splits - first);
     // A power of two, as row_groups is.
     const int copies = tile_.block_rows() / kCopyElements;
     const int shift = __ffs(copies) - 1;
@@ -135,13 +136,13 @@ class StepProduct {
     CommitCopies();
   }
 
-  // b: what B holds kDepthPerChunk iterations later. kWhole: the chunk is; kNextWhole: the next is.
+  // b: what B holds kDepth iterations later. kWhole: the chunk is; kNextWhole: the next is.
   template <bool kWhole, bool kNextWhole>
   __device__ __forceinline__ void MultiplyChunk(const C* rows, const T* b, int left,
                                                 C (&sums)[kRows][kColumns]) {
     const int step = tile_.k_splits * tile_.row_stride;
 #pragma unroll
-    for (int i = 0; i < kDepthPerChunk; ++i) {
+    for (int i = 0; i < kDepth; ++i) {
       if (kWhole || i < left) {
         C bv[kColumns];
 #pragma unroll
@@ -158,7 +159,7 @@ class StepProduct {
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) sums[r][c] = MulAdd(av.v[r], bv[c], sums[r][c]);
         }
-        if (kNextWhole || (kWhole && i + kDepthPerChunk < left)) {
+        if (kNextWhole || (kWhole && i + kDepth < left)) {
           ahead_[i] = LoadFragment<kColumns>(b);
         }
         rows += step;
@@ -172,7 +173,7 @@ class StepProduct {
   const T* b_;
   int split_, row_, column_;
   bool idle_;
-  Fragment<T, kColumns> ahead_[kDepthPerChunk];
+  Fragment<T, kColumns> ahead_[kDepth];
 };
 
 }  // namespace haste

@@ -93,7 +93,8 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteEx
 }
 
 int Blocks(int64_t threads) {
-  return static_cast<int>(std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
+  return static_cast<int>(
+      std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
 }
 
 // cudaLaunchKernelEx under the name that its errors should carry.
@@ -139,23 +140,24 @@ int32_t Prepare(const HasteRnnConfig& config, bool backward, const void* r,
                           static_cast<const T*>(r), const_cast<T*>(p.b)),
                    status);
   } else {
-    HASTE_CUDA_TRY(Launch(PackForward<Cell::kGates, kForwardColumns<Cell>, T>, Blocks(packs),
-                          kPrepareThreads, 0, false, executor, tile, p.K, p.H,
-                          static_cast<const T*>(r), const_cast<T*>(p.b)),
-                   status);
+    HASTE_CUDA_TRY(
+        Launch(PackForward<Cell::kGates, kForwardColumns<Cell>, T>, Blocks(packs), kPrepareThreads,
+               0, false, executor, tile, p.K, p.H, static_cast<const T*>(r), const_cast<T*>(p.b)),
+        status);
   }
-  HASTE_CUDA_TRY(cudaMemsetAsync(p.a, 0, 2 * p.K * tile.padded_depth() * tile.padded_rows() * sizeof(C),
-                                 static_cast<cudaStream_t>(executor.stream)),
-                 status);
+  HASTE_CUDA_TRY(
+      cudaMemsetAsync(p.a, 0, 2 * p.K * tile.padded_depth() * tile.padded_rows() * sizeof(C),
+                      static_cast<cudaStream_t>(executor.stream)),
+      status);
   StatePointers from = {};
   for (int s = 0; s < Cell::kStates; ++s) from.of[s] = states[s];
   HASTE_CUDA_TRY(Launch(CarryIn<Cell::kStates, T>, Blocks(p.N * p.K * p.H), kPrepareThreads, 0,
                         false, executor, p, from),
                  status);
   if (!backward) {
-    HASTE_CUDA_TRY(Launch(FirstOperand<T>, Blocks(p.N * p.K * p.H), kPrepareThreads, 0, false,
-                          executor, p),
-                   status);
+    HASTE_CUDA_TRY(
+        Launch(FirstOperand<T>, Blocks(p.N * p.K * p.H), kPrepareThreads, 0, false, executor, p),
+        status);
   }
   return HASTE_OK;
 }
@@ -163,8 +165,8 @@ int32_t Prepare(const HasteRnnConfig& config, bool backward, const void* r,
 // Runs `steps` steps from `first` on, each `stride` (1 or -1) after the one before.
 template <class Params>
 int32_t Walk(void (*kernel)(const Params, int64_t, int64_t), const Params& p, int64_t first,
-             int64_t steps, int64_t stride, const CudaProperties& device, const HasteExecutor& executor,
-             HasteStatus* status) {
+             int64_t steps, int64_t stride, const CudaProperties& device,
+             const HasteExecutor& executor, HasteStatus* status) {
   const Tiling& tile = p.tiling;
   const int64_t blocks = p.K * tile.unit_tiles * tile.row_tiles;
   if (blocks > INT32_MAX) {

@@ -25,13 +25,15 @@ struct ForwardInputs {
   __device__ void Load(const ForwardParams<T>& p, const Element& e, int64_t t) {
     live = e.exists && IsLive(p, e.n, t);
     if (!live) return;
-    const T* wx = static_cast<const T*>(p.args.wx) + ((e.n * p.T_ + t) * p.K + e.k) * Cell::kGates * p.H + e.j;
+    const T* wx = static_cast<const T*>(p.args.wx) +
+                  ((e.n * p.T_ + t) * p.K + e.k) * Cell::kGates * p.H + e.j;
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) x[g] = wx[g * p.H];
   }
 
   static __device__ void Prefetch(const ForwardParams<T>& p, const Element& e, int64_t t) {
-    const T* wx = static_cast<const T*>(p.args.wx) + ((e.n * p.T_ + t) * p.K + e.k) * Cell::kGates * p.H + e.j;
+    const T* wx = static_cast<const T*>(p.args.wx) +
+                  ((e.n * p.T_ + t) * p.K + e.k) * Cell::kGates * p.H + e.j;
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) PrefetchL2(wx + g * p.H);
   }
@@ -62,8 +64,10 @@ __device__ void ForwardElement(const ForwardParams<T>& p, const Element& e, bool
       // Selected where a state is wholly kept or new: the other may be infinite.
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
-        if (share[s] == C(1)) next[s] = prev[s];
-        else if (share[s] != C(0)) next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
+        if (share[s] == C(1))
+          next[s] = prev[s];
+        else if (share[s] != C(0))
+          next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
       }
     }
     y = next[0];
@@ -102,8 +106,8 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const BlockPlace block(tile);
   const T* b = p.b + (block.lane * tile.unit_tiles + block.unit_tile) * tile.padded_depth() *
                          tile.block_columns();
-  StepProduct<T, kRows, kForwardColumns<Cell>> product(
-      tile, b, reinterpret_cast<C*>(stepwise_shared));
+  StepProduct<T, kRows, kForwardColumns<Cell>> product(tile, b,
+                                                       reinterpret_cast<C*>(stepwise_shared));
   // Of the threads that share an element, the first has it.
   const int lanes = tile.sum_lanes;
   const int elements = tile.block_rows() * tile.units;
@@ -134,7 +138,8 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     }
     product.Multiply(Operand(p, step, block.lane, 0) + block.row, tile.padded_rows());
     __syncthreads();
-    for (int first_of_round = 0; first_of_round < elements; first_of_round += kStepThreads / lanes) {
+    for (int first_of_round = 0; first_of_round < elements;
+         first_of_round += kStepThreads / lanes) {
       const Element e(p, block, min(first_of_round + mine_index, elements - 1));
       C q[kGates];
       product.Sum(e.row, e.unit * kGates, q);
@@ -277,9 +282,11 @@ __global__ void __launch_bounds__(kStepThreads, 2)
         BackwardInputs<Cell, T>::Prefetch(p, mine, TimeOf(p, reverse, step - 1));
       }
     }
-    if (!last) product.Multiply(Operand(p, step + 1, block.lane, 0) + block.row, tile.padded_rows());
+    if (!last)
+      product.Multiply(Operand(p, step + 1, block.lane, 0) + block.row, tile.padded_rows());
     __syncthreads();
-    for (int first_of_round = 0; first_of_round < elements; first_of_round += kStepThreads / lanes) {
+    for (int first_of_round = 0; first_of_round < elements;
+         first_of_round += kStepThreads / lanes) {
       const Element e(p, block, min(first_of_round + mine_index, elements - 1));
       C dh[1] = {};
       if (!last) product.Sum(e.row, e.unit, dh);

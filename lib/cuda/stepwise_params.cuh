@@ -18,15 +18,15 @@ struct StepParams {
   Activations act;
   bool training, zoneout, zero_output_for_mask;
   float zoneout_rate[HASTE_MAX_STATES];
-  float dropout_rate;  // 0 when nothing is dropped
+  float dropout_rate;   // 0 when nothing is dropped
   const uint8_t* mask;  // [N, T] or null
   const int64_t* seed;  // [2], read only where something is drawn
 
   // Workspace.
-  const uint8_t* reverse;     // [K]
-  const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk
-  const T* b;                 // [K, unit tile, padded depth, block columns] R, packed
-  C* a;                       // [2, K, padded depth, padded rows] by parity of the step
+  const uint8_t* reverse;        // [K]
+  const int64_t* first_live;     // [2, N]: first live step of a forward, of a reverse walk
+  const T* b;                    // [K, unit tile, padded depth, block columns] R, packed
+  C* a;                          // [2, K, padded depth, padded rows] by parity of the step
   C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
 };
 
@@ -56,7 +56,7 @@ struct BlockPlace {
 
 // Element `index` of a block, units fastest.
 struct Element {
-  int row, unit;     // within the block
+  int row, unit;  // within the block
   int64_t n, k, j;
   bool exists;
   int64_t at;  // in [N, K, H]

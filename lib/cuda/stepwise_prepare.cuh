@@ -92,7 +92,8 @@ __global__ void FirstOperand(const StepParams<T> p) {
 
 // first_live[0, n]: first live step of a walk from 0; [1, n]: of a walk from T - 1; T if none is.
 // One warp a row.
-static __global__ void FindFirstLive(int64_t N, int64_t T, const uint8_t* mask, int64_t* first_live) {
+static __global__ void FindFirstLive(int64_t N, int64_t T, const uint8_t* mask,
+                                     int64_t* first_live) {
   const int lane = threadIdx.x % 32;
   for (int64_t row = GlobalThread() / 32; row < 2 * N; row += GlobalThreads() / 32) {
     const int64_t n = row % N;
@@ -100,8 +101,7 @@ static __global__ void FindFirstLive(int64_t N, int64_t T, const uint8_t* mask, 
     int64_t found = T;
     for (int64_t step = 0; step < T && found == T; step += 32) {
       const int64_t mine = step + lane;
-      const bool live =
-          mine < T && mask[n * T + (reverse ? T - 1 - mine : mine)] != 0;
+      const bool live = mine < T && mask[n * T + (reverse ? T - 1 - mine : mine)] != 0;
       const unsigned any = __ballot_sync(0xFFFFFFFFu, live);
       if (any != 0) found = step + __ffs(any) - 1;
     }

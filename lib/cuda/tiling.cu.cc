@@ -8,12 +8,12 @@ namespace {
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Clock cycles, read off an H200; only their ratios matter.
-constexpr double kIngestBytesPerClock = 40;    // of one multiprocessor, from L2
-constexpr double kL2BytesPerClock = 2600;      // of all of them
+constexpr double kIngestBytesPerClock = 40;  // of one multiprocessor, from L2
+constexpr double kL2BytesPerClock = 2600;    // of all of them
 constexpr double kSharedBytesPerClock = 128;
-constexpr double kLaunchClocks = 4000;         // from one dependent kernel to the next
-constexpr double kBlockClocks = 2500;          // latencies that nothing hides
-constexpr double kElementClocks = 400;         // pointwise part: a round of all threads
+constexpr double kLaunchClocks = 4000;  // from one dependent kernel to the next
+constexpr double kBlockClocks = 2500;   // latencies that nothing hides
+constexpr double kElementClocks = 400;  // pointwise part: a round of all threads
 
 // Rows of a thread: two for the smallest batches, else what fills 32 accumulators of 4 bytes.
 int ThreadRows(const TilingProblem& p) { return p.batch <= 2 ? 2 : p.compute_bytes == 8 ? 4 : 8; }
@@ -34,7 +34,8 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
   // 16 bytes between rows, so that threads that read neighbouring rows meet different banks.
   const int row_bytes = t->block_rows() * p.compute_bytes;
   t->row_stride = t->block_rows() + (row_bytes % 32 == 0 ? 16 / p.compute_bytes : 0);
-  const size_t chunk = static_cast<size_t>(std::min(kDepthPerChunk, t->iterations)) * t->k_splits *
+  const int chunk_depth = DepthPerChunk(p.storage_bytes);
+  const size_t chunk = static_cast<size_t>(std::min(chunk_depth, t->iterations)) * t->k_splits *
                        t->row_stride * p.compute_bytes;
   t->sum_stride = t->block_rows() * t->block_columns() + 16 / p.compute_bytes;
   const size_t sums = static_cast<size_t>(t->k_splits) * t->sum_stride * p.compute_bytes;
@@ -43,7 +44,7 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
          2 * t->sum_lanes * t->block_rows() * t->units <= kStepThreads) {
     t->sum_lanes *= 2;
   }
-  const int chunks = static_cast<int>(CeilDiv(t->iterations, kDepthPerChunk));
+  const int chunks = static_cast<int>(CeilDiv(t->iterations, chunk_depth));
   t->stages = std::max(2, std::min(kMaxStages, chunks));
   while (t->stages > 2 && t->stages * chunk > device.shared_bytes) --t->stages;
   t->shared_bytes = std::max(t->stages * chunk, sums);
@@ -51,8 +52,8 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
 }
 
 double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& t) {
-  const double ingest = static_cast<double>(p.depth) * (t.block_columns() * p.storage_bytes +
-                                                        t.block_rows() * p.compute_bytes);
+  const double ingest = static_cast<double>(p.depth) *
+                        (t.block_columns() * p.storage_bytes + t.block_rows() * p.compute_bytes);
   const double fma = t.rows * t.columns * (p.compute_bytes == 8 ? 2.0 : 1.0);
   const double issue = t.iterations * (fma + 12.0) * (kStepThreads / 32) / 4;
   const double sums = 2.0 * t.k_splits * t.block_rows() * t.block_columns() * p.compute_bytes /

@@ -14,19 +14,22 @@
 namespace haste {
 
 constexpr int kStepThreads = 256;
-constexpr int kDepthPerChunk = 8;  // elements of the depth that a thread takes of a chunk of A
-constexpr int kMaxStages = 4;      // chunks of A in shared memory
+constexpr int kMaxStages = 4;  // chunks of A in shared memory
+
+// Elements of the depth that a thread takes of a chunk of A, and how far it reads ahead in B: what
+// registers hold.
+constexpr int DepthPerChunk(int storage_bytes) { return storage_bytes == 8 ? 4 : 8; }
 
 struct Tiling {
-  int rows, columns;             // of a thread
+  int rows, columns;              // of a thread
   int row_groups, column_groups;  // of a block
   int k_splits;
   int units;       // hidden units of a block
   int iterations;  // depth of a thread: ceil(depth / k_splits)
   int row_stride;  // of A in shared memory, elements
   int stages;
-  int sum_lanes;  // threads that sum the k_splits parts of one element; a power of two
-  int sum_stride; // elements from one part of the sums to the next, in shared memory
+  int sum_lanes;   // threads that sum the k_splits parts of one element; a power of two
+  int sum_stride;  // elements from one part of the sums to the next, in shared memory
   int64_t unit_tiles, row_tiles;  // blocks of a lane
   size_t shared_bytes;
 
@@ -43,7 +46,7 @@ struct TilingProblem {
   int64_t batch, lanes, hidden;
   int64_t depth;
   int columns_per_unit;
-  int columns;       // of a thread: a multiple or a divisor of columns_per_unit
+  int columns;  // of a thread: a multiple or a divisor of columns_per_unit
   int storage_bytes, compute_bytes;
 };
 

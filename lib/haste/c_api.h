@@ -24,14 +24,24 @@ extern "C" {
 #define HASTE_MAX_STATES 4
 #define HASTE_VERSION "0.1.0"
 
-typedef enum { HASTE_OK = 0, HASTE_INVALID_ARGUMENT = 3, HASTE_UNIMPLEMENTED = 12, HASTE_INTERNAL = 13 } HasteCode;
+typedef enum {
+  HASTE_OK = 0,
+  HASTE_INVALID_ARGUMENT = 3,
+  HASTE_UNIMPLEMENTED = 12,
+  HASTE_INTERNAL = 13
+} HasteCode;
 
 typedef struct {
   int32_t code;
   char message[508];
 } HasteStatus;
 
-typedef enum { HASTE_FLOAT32 = 0, HASTE_FLOAT64 = 1, HASTE_FLOAT16 = 2, HASTE_BFLOAT16 = 3 } HasteDtype;
+typedef enum {
+  HASTE_FLOAT32 = 0,
+  HASTE_FLOAT64 = 1,
+  HASTE_FLOAT16 = 2,
+  HASTE_BFLOAT16 = 3
+} HasteDtype;
 
 typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
@@ -44,31 +54,32 @@ typedef enum {
 } HasteActivation;
 
 typedef struct {
-  const char* cell;   // "lstm"; haste_cell_count/haste_cell_name list them
-  const char* engine; // "auto" (or NULL), or the name of one: see haste_plan
-  int32_t dtype;      // HasteDtype
-  int32_t device;     // HasteDevice
+  const char* cell;                    // "lstm"; haste_cell_count/haste_cell_name list them
+  const char* engine;                  // "auto" (or NULL), or the name of one: see haste_plan
+  int32_t dtype;                       // HasteDtype
+  int32_t device;                      // HasteDevice
   int64_t batch, time, lanes, hidden;  // N, T, K, H
-  const uint8_t* reverse;        // [K] on the host, 1: the lane walks from T-1 to 0; NULL: none does
-  int32_t activation;            // HasteActivation of the candidate and of the output
+  const uint8_t* reverse;  // [K] on the host, 1: the lane walks from T-1 to 0; NULL: none does
+  int32_t activation;      // HasteActivation of the candidate and of the output
   int32_t recurrent_activation;  // HasteActivation of the gates
-  int32_t training;              // 1: draw Zoneout and dropout from seed; 0: Zoneout's expectation, no dropout
-  int32_t zero_output_for_mask;  // masked steps: 1: y is 0; 0: y repeats the previous output of the walk
+  int32_t training;  // 1: draw Zoneout and dropout from seed; 0: Zoneout's expectation, no dropout
+  int32_t zero_output_for_mask;  // masked steps: 1: y is 0; 0: y repeats the previous output of the
+                                 // walk
   int32_t allow_tf32;            // float32 on CUDA may use TF32 products
   float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
-  float recurrent_dropout;          // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
+  float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
 } HasteRnnConfig;
 
 typedef struct {
-  const void* wx;  // [N, T, K, G, H] projected input
-  const void* R;   // [K, H, G, H] recurrent kernel
+  const void* wx;                    // [N, T, K, G, H] projected input
+  const void* R;                     // [K, H, G, H] recurrent kernel
   const void* s0[HASTE_MAX_STATES];  // each [N, K, H], or NULL: zeros
-  const uint8_t* mask;   // [N, T] nonzero: a live step; NULL: all live
-  const int64_t* seed;   // [2]; NULL when nothing is drawn
-  void* y;               // [N, T, K, H] outputs
-  void* sT[HASTE_MAX_STATES];      // each [N, K, H] final states, or NULL: not wanted
+  const uint8_t* mask;               // [N, T] nonzero: a live step; NULL: all live
+  const int64_t* seed;               // [2]; NULL when nothing is drawn
+  void* y;                           // [N, T, K, H] outputs
+  void* sT[HASTE_MAX_STATES];        // each [N, K, H] final states, or NULL: not wanted
   // What backward reads; both NULL when no backward follows.
-  void* gates;                     // [N, T, K, G, H] gates after their activations; may be wx itself
+  void* gates;  // [N, T, K, G, H] gates after their activations; may be wx itself
   void* states[HASTE_MAX_STATES];  // each [N, T, K, H] states that enter each step; states[0] is h
                                    // as it enters h·R (recurrent dropout applied)
 } HasteRnnForwardArgs;
@@ -79,10 +90,10 @@ typedef struct {
   const int64_t* seed;
   const void* gates;
   const void* states[HASTE_MAX_STATES];
-  const void* dy;                          // [N, T, K, H] or NULL: zero
-  const void* dsT[HASTE_MAX_STATES];       // each [N, K, H] or NULL: zero
-  void* dwx;                               // [N, T, K, G, H]; may be gates itself
-  void* ds0[HASTE_MAX_STATES];             // each [N, K, H] or NULL: not wanted
+  const void* dy;                     // [N, T, K, H] or NULL: zero
+  const void* dsT[HASTE_MAX_STATES];  // each [N, K, H] or NULL: zero
+  void* dwx;                          // [N, T, K, G, H]; may be gates itself
+  void* ds0[HASTE_MAX_STATES];        // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
 
 // Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of
@@ -96,9 +107,12 @@ typedef struct {
 } HasteExecutor;
 
 // Bytes of scratch memory that forward/backward wants on the device; 64-byte alignment.
-HASTE_API int32_t haste_rnn_workspace_bytes(const HasteRnnConfig*, int32_t backward, const HasteExecutor*, size_t* bytes, HasteStatus*);
-HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForwardArgs*, void* workspace, const HasteExecutor*, HasteStatus*);
-HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwardArgs*, void* workspace, const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_rnn_workspace_bytes(const HasteRnnConfig*, int32_t backward,
+                                            const HasteExecutor*, size_t* bytes, HasteStatus*);
+HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForwardArgs*,
+                                    void* workspace, const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwardArgs*,
+                                     void* workspace, const HasteExecutor*, HasteStatus*);
 
 // c = alpha·a·b + beta·c, accumulated in float32 (double for double). a is [m, k], b is [k, n],
 // c is [m, n]; each element (i, j) lies at i·row_stride + j·col_stride.
@@ -110,8 +124,8 @@ typedef struct {
   const void* b;
   int64_t b_row, b_col;
   void* c;
-  int64_t c_row;    // columns of c are contiguous
-  const void* bias; // [n] added to each row, or NULL
+  int64_t c_row;     // columns of c are contiguous
+  const void* bias;  // [n] added to each row, or NULL
 } HasteGemm;
 HASTE_API int32_t haste_gemm(const HasteGemm*, const HasteExecutor*, HasteStatus*);
 
@@ -119,11 +133,11 @@ HASTE_API int32_t haste_gemm(const HasteGemm*, const HasteExecutor*, HasteStatus
 //   forward:  wx = x·W + b (into `wx`, scratch or the reserve), then haste_rnn_forward
 //   backward: haste_rnn_backward, then dx = dwx·Wᵀ, dW = xᵀ·dwx, db = Σ dwx, dR = Σ h·dwx
 typedef struct {
-  int64_t features;    // C
-  const void* x;       // [N, T, C]
-  const void* W;       // [C, K, G, H]
-  const void* b;       // [K, G, H] or NULL
-  void* wx;            // [N, T, K, G, H] written here; may equal forward.gates
+  int64_t features;  // C
+  const void* x;     // [N, T, C]
+  const void* W;     // [C, K, G, H]
+  const void* b;     // [K, G, H] or NULL
+  void* wx;          // [N, T, K, G, H] written here; may equal forward.gates
 } HasteLayerForwardArgs;
 typedef struct {
   int64_t features;
@@ -134,23 +148,29 @@ typedef struct {
   void* db;  // [K, G, H] or NULL
   void* dR;  // [K, H, G, H] or NULL
 } HasteLayerBackwardArgs;
-HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*, HasteRnnForwardArgs* rnn, void* workspace, const HasteExecutor*, HasteStatus*);
-HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBackwardArgs*, const HasteRnnBackwardArgs* rnn, void* workspace, const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
+                                      HasteRnnForwardArgs* rnn, void* workspace,
+                                      const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBackwardArgs*,
+                                       const HasteRnnBackwardArgs* rnn, void* workspace,
+                                       const HasteExecutor*, HasteStatus*);
 
 // What PlanRecurrence decided, as one line of text: engine, tiling and why.
-HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* text, size_t capacity, HasteStatus*);
+HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* text,
+                             size_t capacity, HasteStatus*);
 
 // Cells that this library was built with.
 typedef struct {
-  const char* name;                            // "lstm"
-  int32_t gates, states;                       // G, S
-  const char* state_names[HASTE_MAX_STATES];   // "h", "c"
+  const char* name;                           // "lstm"
+  int32_t gates, states;                      // G, S
+  const char* state_names[HASTE_MAX_STATES];  // "h", "c"
 } HasteCellInfo;
 HASTE_API int32_t haste_cell_count(void);
 HASTE_API const HasteCellInfo* haste_cell(int32_t index);
 
 HASTE_API const char* haste_version(void);
-// 1 if the library has CUDA code; haste_cuda_status says whether a device and its driver can run it.
+// 1 if the library has CUDA code; haste_cuda_status says whether a device and its driver can run
+// it.
 HASTE_API int32_t haste_has_cuda(void);
 HASTE_API int32_t haste_cuda_status(HasteStatus*);
 

@@ -42,7 +42,8 @@ struct Plan {
 const char* EngineName(EngineKind);
 
 // Sets `status` and returns its code if config.engine names an engine that cannot run this.
-int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&, const CudaProperties&, Plan*, HasteStatus*);
+int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
+                       const CudaProperties&, Plan*, HasteStatus*);
 
 // One line: engine, tiling, reason.
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);

@@ -72,8 +72,8 @@ inline Status Backward(const RnnConfig& config, const BackwardArgs& args, void* 
 }
 
 // The whole layer; sets rnn->wx to layer.wx.
-inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer,
-                           ForwardArgs* rnn, void* workspace, const Executor& executor = {}) {
+inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer, ForwardArgs* rnn,
+                           void* workspace, const Executor& executor = {}) {
   return internal::Wrap([&](HasteStatus* status) {
     return haste_layer_forward(&config, &layer, rnn, workspace, &executor, status);
   });
@@ -89,9 +89,8 @@ inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& la
 // Engine, tiling and why, in one line.
 inline Status Explain(const RnnConfig& config, std::string* text, const Executor& executor = {}) {
   char line[512] = "";
-  const Status status = internal::Wrap([&](HasteStatus* raw) {
-    return haste_plan(&config, &executor, line, sizeof line, raw);
-  });
+  const Status status = internal::Wrap(
+      [&](HasteStatus* raw) { return haste_plan(&config, &executor, line, sizeof line, raw); });
   *text = line;
   return status;
 }

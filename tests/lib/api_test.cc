@@ -132,9 +132,8 @@ void Gradients(unsigned seed) {
     const char* name;
     Tensor* value;
     const Tensor* gradient;
-  } inputs[] = {{"x", &layer.x, &grad.x},    {"W", &layer.W, &grad.W},
-                {"b", &layer.b, &grad.b},    {"R", &layer.R, &grad.R},
-                {"h0", &layer.h0, &grad.h0}, {"c0", &layer.c0, &grad.c0}};
+  } inputs[] = {{"x", &layer.x, &grad.x}, {"W", &layer.W, &grad.W},    {"b", &layer.b, &grad.b},
+                {"R", &layer.R, &grad.R}, {"h0", &layer.h0, &grad.h0}, {"c0", &layer.c0, &grad.c0}};
   constexpr double kStep = 1e-6;
   for (const auto& input : inputs) {
     for (size_t i = 0; i < input.value->size(); ++i) {

@@ -13,26 +13,26 @@ inline int& Failures() {
   return count;
 }
 
-#define EXPECT_TRUE(CONDITION, ...)                                              \
-  do {                                                                           \
-    if (!(CONDITION)) {                                                          \
-      ++haste_test::Failures();                                                  \
-      std::printf("%s:%d: expected %s: ", __FILE__, __LINE__, #CONDITION);       \
-      std::printf(__VA_ARGS__);                                                  \
-      std::printf("\n");                                                         \
-    }                                                                            \
+#define EXPECT_TRUE(CONDITION, ...)                                        \
+  do {                                                                     \
+    if (!(CONDITION)) {                                                    \
+      ++haste_test::Failures();                                            \
+      std::printf("%s:%d: expected %s: ", __FILE__, __LINE__, #CONDITION); \
+      std::printf(__VA_ARGS__);                                            \
+      std::printf("\n");                                                   \
+    }                                                                      \
   } while (0)
 
-#define EXPECT_NEAR(GOT, WANT, TOLERANCE, ...)                                                  \
-  do {                                                                                          \
-    const double haste_got = (GOT), haste_want = (WANT);                                        \
-    if (!(std::fabs(haste_got - haste_want) <= (TOLERANCE))) {                                  \
-      ++haste_test::Failures();                                                                 \
-      std::printf("%s:%d: %s is %.9g, expected %.9g: ", __FILE__, __LINE__, #GOT, haste_got,    \
-                  haste_want);                                                                  \
-      std::printf(__VA_ARGS__);                                                                 \
-      std::printf("\n");                                                                        \
-    }                                                                                           \
+#define EXPECT_NEAR(GOT, WANT, TOLERANCE, ...)                                               \
+  do {                                                                                       \
+    const double haste_got = (GOT), haste_want = (WANT);                                     \
+    if (!(std::fabs(haste_got - haste_want) <= (TOLERANCE))) {                               \
+      ++haste_test::Failures();                                                              \
+      std::printf("%s:%d: %s is %.9g, expected %.9g: ", __FILE__, __LINE__, #GOT, haste_got, \
+                  haste_want);                                                               \
+      std::printf(__VA_ARGS__);                                                              \
+      std::printf("\n");                                                                     \
+    }                                                                                        \
   } while (0)
 
 inline int Report(const char* name) {

@@ -68,9 +68,13 @@ double Ulps(C got, long double want) {
 template <class C>
 std::vector<C> Points(unsigned seed) {
   std::mt19937_64 random(seed);
-  std::vector<C> x = {C(0), -C(0), std::numeric_limits<C>::infinity(),
-                      -std::numeric_limits<C>::infinity(), std::numeric_limits<C>::denorm_min(),
-                      std::numeric_limits<C>::min(), std::numeric_limits<C>::max(),
+  std::vector<C> x = {C(0),
+                      -C(0),
+                      std::numeric_limits<C>::infinity(),
+                      -std::numeric_limits<C>::infinity(),
+                      std::numeric_limits<C>::denorm_min(),
+                      std::numeric_limits<C>::min(),
+                      std::numeric_limits<C>::max(),
                       std::numeric_limits<C>::lowest()};
   for (int i = -2000; i <= 2000; ++i) x.push_back(static_cast<C>(i) / 2 * C(0.6931471805599453));
   for (const double scale : {1e-30, 1e-6, 1e-3, 0.1, 1.0, 10.0, 100.0, 800.0}) {

@@ -39,15 +39,15 @@ void Cpu() {
     int want_threads;
     int64_t want_rows;
   } cases[] = {
-      {32, 100, 1, 128, 1, CpuSplit::kRows, 1, 32},    // one thread: nothing to split
-      {1, 1, 1, 128, 2, CpuSplit::kRows, 1, 1},        // one step of a streaming model
-      {1, 100, 1, 256, 2, CpuSplit::kUnits, 2, 1},     // one row: units
-      {32, 100, 1, 128, 2, CpuSplit::kRows, 2, 16},    // rows for both, R in each cache
-      {16, 128, 1, 768, 2, CpuSplit::kUnits, 2, 16},   // R exceeds a core's cache
-      {8, 500, 1, 64, 4, CpuSplit::kRows, 4, 2},       //
-      {8, 500, 2, 64, 4, CpuSplit::kRows, 4, 4},       // two lanes share the threads
-      {1, 3000000, 1, 1, 8, CpuSplit::kRows, 1, 1},    // long, but a step is nothing
-      {3, 50, 1, 100, 2, CpuSplit::kRows, 2, 2},       // a ragged last group
+      {32, 100, 1, 128, 1, CpuSplit::kRows, 1, 32},   // one thread: nothing to split
+      {1, 1, 1, 128, 2, CpuSplit::kRows, 1, 1},       // one step of a streaming model
+      {1, 100, 1, 256, 2, CpuSplit::kUnits, 2, 1},    // one row: units
+      {32, 100, 1, 128, 2, CpuSplit::kRows, 2, 16},   // rows for both, R in each cache
+      {16, 128, 1, 768, 2, CpuSplit::kUnits, 2, 16},  // R exceeds a core's cache
+      {8, 500, 1, 64, 4, CpuSplit::kRows, 4, 2},      //
+      {8, 500, 2, 64, 4, CpuSplit::kRows, 4, 4},      // two lanes share the threads
+      {1, 3000000, 1, 1, 8, CpuSplit::kRows, 1, 1},   // long, but a step is nothing
+      {3, 50, 1, 100, 2, CpuSplit::kRows, 2, 2},      // a ragged last group
   };
   for (const auto& c : cases) {
     const Plan plan = PlanOn(Sizes(c.n, c.t, c.k, c.h), c.threads);
