@@ -57,7 +57,7 @@ test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 	$(PY) tools/tf_matrix.py dist/haste_keras-*.whl $(MATRIX_VERSIONS)
 
 demo: build  ## train, save, export and reload a character model
-	$(PY) examples/char_model.py $(ARGS)
+	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)
 
 bench: build  ## benchmarks against keras.layers on the CPU
 	$(PY) -m benchmarks.cpu $(ARGS)

@@ -129,7 +129,7 @@ def main():
     )
     curve = Curve(options.minutes * 60)
     steps = split // (LENGTH + 1) // BATCH
-    model.fit(train, steps_per_epoch=steps, epochs=100, callbacks=[curve])
+    model.fit(train, steps_per_epoch=steps, epochs=100, callbacks=[curve], shuffle=False)
 
     loss = model.evaluate(test, verbose=0)
     uniform = len(alphabet)
@@ -139,10 +139,10 @@ def main():
 
     model.save(options.out / "model.keras")
     export = options.out / "export"
-    model.export(str(export))
+    model.export(str(export), verbose=False)
     probe = codes[None, :LENGTH]
-    reloaded = tf.saved_model.load(str(export)).serve(probe)
-    error = float(np.abs(reloaded - model(probe, training=False)).max())
+    reloaded = tf.saved_model.load(str(export))
+    error = float(np.abs(reloaded.serve(probe) - model(probe, training=False)).max())
     print(f"\nreloaded {export}: largest difference {error:.1e}")
     print(f"wrote {options.out}/loss.png, model.keras, export/")
     if error > 1e-5 or math.exp(loss) > uniform / 4:

@@ -1,0 +1,60 @@
+"""Every example runs and does what its first lines say. `make test` has built the C++ ones."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import haste_keras
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def built(name):
+    """The program that Bazel built from examples/`name`.cc."""
+    program = ROOT / "bazel-bin" / "examples" / name
+    assert program.exists(), f"{program} is not there: `make test-python` builds it"
+    return str(program)
+
+
+@pytest.mark.parametrize("name", ["cpp/inference", "cpp/train"])
+def test_cpp_program(name):
+    # Each checks its own result and says so by its exit status.
+    subprocess.run([built(name)], check=True)
+
+
+def test_served_from_cpp_to_the_last_bit(tmp_path):
+    keras.utils.set_random_seed(8)
+    model = keras.Sequential(
+        [
+            keras.Input((None, 5)),
+            haste_keras.LSTM(24, direction="bidirectional", return_sequences=True),
+            haste_keras.LSTM(16),
+            keras.layers.Dense(3),
+        ]
+    )
+    x = np.random.default_rng(0).normal(size=(4, 13, 5)).astype(np.float32)
+    export = str(tmp_path / "export")
+    model.export(export, verbose=False)
+    served = subprocess.run(
+        [built("serve_cpp/serve"), export, haste_keras.library_path(), *map(str, x.shape)],
+        input=x.tobytes(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    got = np.frombuffer(served.stdout, np.float32).reshape(4, 3)
+    want = model.predict(x, verbose=0)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_character_model(tmp_path):
+    # Exits with an error if the model learnt nothing or its export differs.
+    command = [sys.executable, "examples/char_model.py", "--minutes", "0.3", "--out", str(tmp_path)]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "loss.png").stat().st_size > 1000
+    assert (tmp_path / "model.keras").exists()
