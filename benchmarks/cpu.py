@@ -4,7 +4,12 @@
 
 float32, return_sequences, the same weights. A training step is forward and the gradients of all
 weights and of the input. Each case first compares outputs and gradients with Keras's, and is not
-timed if they differ. The last columns state the memory that a training step needs at its peak.
+timed if they differ.
+
+`bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
+tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
+multiply-adds, so a ratio far above it is out of reach in float32. The last columns state the memory
+that a training step needs at its peak.
 """
 
 import argparse
@@ -66,8 +71,23 @@ def check(ours, peer, where):
             raise SystemExit(f"{where}: differs from Keras by {error:.1e} of the largest value")
 
 
+MATMUL_SIZE = 1024
+
+
+def make_matmul():
+    """One large product: what the machine's multiply-adds can do at best, to compare with."""
+    a = tf.random.normal((MATMUL_SIZE, MATMUL_SIZE))
+    return tf.function(lambda: tf.matmul(a, a))
+
+
+def multiply_adds(name, n, t, c, h):
+    """Of a forward pass; a training step has three times as many."""
+    gates = LAYERS[name][2]
+    return n * t * gates * h * (c + h)
+
+
 def run_case(name, shape, seconds):
-    """One row of the table."""
+    """Medians of inference and of a training step: {peer: seconds} each."""
     (infer, train), (peer_infer, peer_train) = make_case(name, *shape)
     check(infer, peer_infer, f"{name} {shape} inference")
     check(train, peer_train, f"{name} {shape} training")
@@ -75,13 +95,26 @@ def run_case(name, shape, seconds):
     def blocking(function):
         return lambda: tf.nest.flatten(function())[-1].numpy()
 
-    inference = measure.interleaved_medians(
-        {"ours": blocking(infer), "keras": blocking(peer_infer)}, seconds
+    matmul = make_matmul()
+    functions = (
+        {"ours": infer, "keras": peer_infer, "matmul": matmul},
+        {"ours": train, "keras": peer_train, "matmul": matmul},
     )
-    training = measure.interleaved_medians(
-        {"ours": blocking(train), "keras": blocking(peer_train)}, seconds
-    )
-    return inference, training
+    return [
+        measure.interleaved_medians({peer: blocking(f) for peer, f in each.items()}, seconds)
+        for each in functions
+    ]
+
+
+def describe(times, work):
+    """Milliseconds, the ratio to Keras and its bound, from the medians of a case."""
+    floor = work * times["matmul"] / MATMUL_SIZE**3
+    return {
+        "ms": 1e3 * times["ours"],
+        "keras_ms": 1e3 * times["keras"],
+        "ratio": times["keras"] / times["ours"],
+        "bound": times["keras"] / floor,
+    }
 
 
 def memory_budget(name, n, t, c, h):
@@ -120,8 +153,8 @@ def plot(rows, path):
     labels = ["×".join(str(s) for s in row["shape"]) for row in rows]
     at = np.arange(len(rows))
     plt.figure(figsize=(9, 4))
-    plt.bar(at - 0.2, [r["inference"] for r in rows], 0.4, label="inference")
-    plt.bar(at + 0.2, [r["training"] for r in rows], 0.4, label="training step")
+    plt.bar(at - 0.2, [r["infer_ratio"] for r in rows], 0.4, label="inference")
+    plt.bar(at + 0.2, [r["train_ratio"] for r in rows], 0.4, label="training step")
     plt.axhline(1, color="black", linewidth=0.8)
     plt.yscale("log")
     plt.ylabel("times faster than keras.layers")
@@ -143,40 +176,39 @@ def main():
     options = parser.parse_args()
 
     print(
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {os.cpu_count()} cores, float32"
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, float32, {os.cpu_count()} cores"
     )
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
-    columns = "layer   N    T    C    H | infer ms  keras  ratio | train ms  keras  ratio"
-    print(columns + ("" if options.no_memory else " | MiB  budget  keras"), flush=True)
+    part = "      ms  keras  ratio  bound"
+    print(
+        f"layer   N    T    C    H | inference{part[9:]} | training{part[8:]} |  MiB budget keras"
+    )
     rows = []
     for name in LAYERS:
         for shape in shapes.CPU:
             inference, training = run_case(name, shape, options.seconds)
-            row = {
-                "layer": name,
-                "shape": shape,
-                "infer_ms": 1e3 * inference["ours"],
-                "infer_keras_ms": 1e3 * inference["keras"],
-                "inference": inference["keras"] / inference["ours"],
-                "train_ms": 1e3 * training["ours"],
-                "train_keras_ms": 1e3 * training["keras"],
-                "training": training["keras"] / training["ours"],
-            }
+            work = multiply_adds(name, *shape)
+            row = {"layer": name, "shape": shape}
             text = f"{name:5}" + "".join(f"{s:5}" for s in shape)
-            text += " | {infer_ms:8.2f} {infer_keras_ms:6.1f} {inference:6.2f}".format(**row)
-            text += " | {train_ms:8.2f} {train_keras_ms:6.1f} {training:6.2f}".format(**row)
+            for kind, times, times_work in (("infer", inference, 1), ("train", training, 3)):
+                numbers = describe(times, times_work * work)
+                text += " |{ms:8.2f} {keras_ms:6.1f} {ratio:6.2f} {bound:6.2f}".format(**numbers)
+                row.update({f"{kind}_{key}": value for key, value in numbers.items()})
             if not options.no_memory:
                 ours, peer = memory_of(name, shape)
                 row.update(mib=ours / 2**20, keras_mib=peer / 2**20)
                 row["budget_mib"] = memory_budget(name, *shape) / 2**20
-                text += " | {mib:4.0f} {budget_mib:6.0f} {keras_mib:6.0f}".format(**row)
+                text += " | {mib:4.0f} {budget_mib:6.0f} {keras_mib:5.0f}".format(**row)
             rows.append(row)
             print(text, flush=True)
-        of_layer = [r for r in rows if r["layer"] == name]
+        of_layer = [row for row in rows if row["layer"] == name]
+        means = {
+            key: measure.geometric_mean([row[key] for row in of_layer])
+            for key in ("infer_ratio", "infer_bound", "train_ratio", "train_bound")
+        }
         print(
-            f"{name}: geometric mean of the ratio: "
-            f"inference {measure.geometric_mean([r['inference'] for r in of_layer]):.2f}, "
-            f"training {measure.geometric_mean([r['training'] for r in of_layer]):.2f}"
+            "{}: geometric means: inference {infer_ratio:.2f} (bound {infer_bound:.2f}), "
+            "training {train_ratio:.2f} (bound {train_bound:.2f})".format(name, **means)
         )
     if options.csv:
         with open(options.csv, "w", newline="") as file:

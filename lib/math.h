@@ -35,6 +35,24 @@ HASTE_FN double CopySign(double magnitude, double sign) { return copysign(magnit
 // x > 0 ? yes : no, so that NaN takes `no`.
 HASTE_FN float IfPositive(float x, float yes, float no) { return x > 0.0f ? yes : no; }
 HASTE_FN double IfPositive(double x, double yes, double no) { return x > 0.0 ? yes : no; }
+// x, or `low` if x is below it; NaN stays.
+HASTE_FN float AtLeast(float x, float low) { return x < low ? low : x; }
+HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
+// a / b for b in [1, 2]. The general division of a GPU is a branch and a call; here an estimate of
+// the reciprocal, one step of Newton's and one of the remainder give the same to the last bit or
+// the one before.
+HASTE_FN float Divide(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
+  r = fmaf(r, fmaf(-b, r, 1.0f), r);
+  const float q = a * r;
+  return fmaf(r, fmaf(-b, q, a), q);
+#else
+  return a / b;
+#endif
+}
+HASTE_FN double Divide(double a, double b) { return a / b; }
 // 2^n, where shifted = n + Precision::kShifter holds the integer n in its low mantissa bits.
 HASTE_FN float Pow2(float shifted) {
   uint32_t bits;
@@ -88,7 +106,7 @@ struct Precision<double> {
 template <class V>
 HASTE_FN void SplitExp(V x, V* power, V* rest) {
   using P = Precision<typename ScalarOf<V>::type>;
-  x = IfPositive(V(P::kLowest) - x, V(P::kLowest), x);
+  x = AtLeast(x, V(P::kLowest));
   const V shifted = MulAdd(x, V(1.44269504088896340736), V(P::kShifter));
   const V n = shifted - V(P::kShifter);
   const V r = MulAdd(n, V(-P::kLn2Low), MulAdd(n, V(-P::kLn2High), x));
@@ -96,7 +114,7 @@ HASTE_FN void SplitExp(V x, V* power, V* rest) {
   double factorial = 1.0;
   for (int i = 2; i <= P::kTerms; ++i) factorial *= i;
   V poly(1.0 / factorial);
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #pragma unroll
 #else
 #pragma GCC unroll 16
@@ -123,14 +141,14 @@ HASTE_FN V Tanh(V x) {
   V power(0.0), rest(0.0);
   SplitExp(V(-2.0) * Abs(x), &power, &rest);
   const V e = MulAdd(power, rest, power - V(1.0));
-  return CopySign(e / (V(2.0) + e), x);
+  return CopySign(Divide(e, V(2.0) + e), x);
 }
 
 // With e = e^(-|x|):  sigmoid(x) = (x > 0 ? 1 : e) / (1 + e).
 template <class V>
 HASTE_FN V Sigmoid(V x) {
   const V e = ExpNegative(-Abs(x));
-  return IfPositive(x, V(1.0), e) / (V(1.0) + e);
+  return Divide(IfPositive(x, V(1.0), e), V(1.0) + e);
 }
 
 HASTE_TARGET_END

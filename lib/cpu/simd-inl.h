@@ -41,6 +41,10 @@ struct Vec {
   friend HWY_INLINE Vec IfPositive(Vec x, Vec yes, Vec no) {
     return Vec(hn::IfThenElse(hn::Gt(x.v, hn::Zero(D())), yes.v, no.v));
   }
+  friend HWY_INLINE Vec AtLeast(Vec x, Vec low) {
+    return Vec(hn::IfThenElse(hn::Lt(x.v, low.v), low.v, x.v));
+  }
+  friend HWY_INLINE Vec Divide(Vec a, Vec b) { return a / b; }
   friend HWY_INLINE Vec Pow2(Vec shifted) {
     using Bits = hwy::MakeUnsigned<C>;
     const hn::RebindToUnsigned<D> du;

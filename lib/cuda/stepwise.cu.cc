@@ -51,8 +51,10 @@ TilingProblem ProblemOf(const HasteRnnConfig& config, bool backward) {
 }
 
 Tiling TilingOf(const HasteRnnConfig& config, bool backward, const CudaProperties& device) {
-  // From sm_90 on the next step's blocks start beside this one's, so each has half.
-  const int64_t shared = device.shared_bytes_per_block / (device.sm_major >= 9 ? 2 : 1);
+  // From sm_90 on the next step's blocks start beside this one's, so each has half of what is
+  // there; the driver keeps 1 KB a block.
+  const int64_t shared = device.sm_major >= 9 ? (device.shared_bytes_per_block - 1024) / 2
+                                              : device.shared_bytes_per_block;
   return PlanTiling(ProblemOf(config, backward),
                     {device.multiprocessors, static_cast<size_t>(shared)});
 }
@@ -97,7 +99,7 @@ int Blocks(int64_t threads) {
       std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
 }
 
-// cudaLaunchKernelEx under the name that its errors should carry.
+// cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
 template <class... Params, class... Args>
 cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, int threads, size_t shared_bytes,
                    bool overlap, const HasteExecutor& executor, Args&&... args) {

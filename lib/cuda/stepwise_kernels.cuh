@@ -1,5 +1,8 @@
 // One step of the walk in one kernel: the product with R, and behind it, in the block that has
-// the sums, the cell. The order of the states' double buffer makes a launch the only barrier.
+// the sums, the cell. h is double-buffered, so that a launch is the only barrier between blocks.
+//
+// Before WaitForPreviousKernel a kernel reads only what no step writes; of a tensor that is
+// overwritten in place (wx by the gates, the gates by dwx) it reads its own time step.
 #ifndef HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
 
@@ -15,6 +18,17 @@ constexpr int kForwardColumns = Cell::kGates >= 3 ? Cell::kGates : 4;
 constexpr int kBackwardColumns = 4;
 
 extern __shared__ __align__(16) unsigned char stepwise_shared[];
+
+// Calls run(act) with the kernel's activations, known at compile time if they are Keras's defaults:
+// then nothing branches, and the gates of an element are computed side by side.
+template <class Run>
+__device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
+  if (act.candidate == HASTE_TANH && act.recurrent == HASTE_SIGMOID) {
+    run(Activations{HASTE_TANH, HASTE_SIGMOID});
+  } else {
+    run(act);
+  }
+}
 
 // What one element reads of the caller's tensors: loaded before the product, used after it.
 template <class Cell, class T>
@@ -57,17 +71,19 @@ __device__ void ForwardElement(const ForwardParams<T>& p, const Element& e, bool
     C x[kGates];
 #pragma unroll
     for (int g = 0; g < kGates; ++g) x[g] = ToCompute(in.x[g]);
-    Cell::Forward(p.act, x, q, before, gate, next);
+    WithActivations(p.act,
+                    [&](const Activations& act) { Cell::Forward(act, x, q, before, gate, next); });
     if (p.zoneout) {
       C share[kStates];
       ZoneoutShares(p, e, t, share);
       // Selected where a state is wholly kept or new: the other may be infinite.
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
-        if (share[s] == C(1))
+        if (share[s] == C(1)) {
           next[s] = prev[s];
-        else if (share[s] != C(0))
+        } else if (share[s] != C(0)) {
           next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
+        }
       }
     }
     y = next[0];
@@ -230,7 +246,8 @@ __device__ void BackwardElement(const BackwardParams<T>& p, const Element& e, bo
         ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
       }
     }
-    Cell::Backward(p.act, gate, prev, ds, dpre, before);
+    WithActivations(
+        p.act, [&](const Activations& act) { Cell::Backward(act, gate, prev, ds, dpre, before); });
 #pragma unroll
     for (int s = 0; s < kStates; ++s) ds[s] = MulAdd(before[s], s == 0 ? scale : C(1), past[s]);
   }

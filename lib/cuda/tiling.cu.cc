@@ -1,19 +1,24 @@
 #include "lib/cuda/tiling.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace haste {
 namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Clock cycles, read off an H200; only their ratios matter.
-constexpr double kIngestBytesPerClock = 40;  // of one multiprocessor, from L2
-constexpr double kL2BytesPerClock = 2600;    // of all of them
-constexpr double kSharedBytesPerClock = 128;
-constexpr double kLaunchClocks = 4000;  // from one dependent kernel to the next
-constexpr double kBlockClocks = 2500;   // latencies that nothing hides
-constexpr double kElementClocks = 400;  // pointwise part: a round of all threads
+// Clock cycles, fitted on an H200 to the times of 1900 tilings of 55 problems of all sizes and
+// dtypes. In the mean the tiling that they choose takes 2.5 % longer than the best one measured.
+constexpr double kStepClocks = 1300;          // of every step
+constexpr double kLaunchClocks = 1000;        // from one dependent kernel to the next
+constexpr double kPerBlockClocks = 20;        // to launch a block
+constexpr double kIterationClocks = 30;       // of an iteration, beside its multiply-adds
+constexpr double kChunkClocks = 580;          // of a chunk of A: its barrier and what waits for it
+constexpr double kElementClocks = 3000;       // pointwise part: a round of all threads
+constexpr double kSumClocks = 35;             // to add a part of the sums
+constexpr double kIngestBytesPerClock = 180;  // of one multiprocessor
+constexpr double kL2BytesPerClock = 4000;     // of all of them
 
 // Rows of a thread: two for the smallest batches, else what fills 32 accumulators of 4 bytes.
 int ThreadRows(const TilingProblem& p) { return p.batch <= 2 ? 2 : p.compute_bytes == 8 ? 4 : 8; }
@@ -52,18 +57,21 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
 }
 
 double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& t) {
+  const int64_t blocks = p.lanes * t.unit_tiles * t.row_tiles;
+  const double per_multiprocessor = static_cast<double>(CeilDiv(blocks, device.multiprocessors));
+  const double waves = std::ceil(per_multiprocessor / 2);  // two blocks share a multiprocessor
   const double ingest = static_cast<double>(p.depth) *
                         (t.block_columns() * p.storage_bytes + t.block_rows() * p.compute_bytes);
   const double fma = t.rows * t.columns * (p.compute_bytes == 8 ? 2.0 : 1.0);
-  const double issue = t.iterations * (fma + 12.0) * (kStepThreads / 32) / 4;
-  const double sums = 2.0 * t.k_splits * t.block_rows() * t.block_columns() * p.compute_bytes /
-                      kSharedBytesPerClock;
-  const double elements = CeilDiv(t.block_rows() * t.units, kStepThreads) * kElementClocks;
-  const double block = std::max(issue, ingest / kIngestBytesPerClock) + sums + elements;
-  const int64_t blocks = p.lanes * t.unit_tiles * t.row_tiles;
-  const double waves = static_cast<double>(CeilDiv(blocks, device.multiprocessors));
-  return std::max(waves * block, blocks * ingest / kL2BytesPerClock) + kBlockClocks +
-         (t.owns_lane() ? 0 : kLaunchClocks);
+  const double product = t.iterations * (fma + kIterationClocks) * (kStepThreads / 32) / 4 +
+                         ingest / kIngestBytesPerClock;
+  const double latency =
+      CeilDiv(t.iterations, DepthPerChunk(p.storage_bytes)) * kChunkClocks +
+      static_cast<double>(t.k_splits) / t.sum_lanes * kSumClocks +
+      CeilDiv(t.block_rows() * t.units * t.sum_lanes, kStepThreads) * kElementClocks;
+  return std::max(per_multiprocessor * product, blocks * ingest / kL2BytesPerClock) +
+         waves * latency + kStepClocks +
+         (t.owns_lane() ? 0 : kLaunchClocks + blocks * kPerBlockClocks);
 }
 
 }  // namespace
