@@ -116,7 +116,7 @@ HASTE_FN void SplitExp(V x, V* power, V* rest) {
   V poly(1.0 / factorial);
 #if defined(__CUDA_ARCH__)
 #pragma unroll
-#else
+#elif !defined(__CUDACC__)
 #pragma GCC unroll 16
 #endif
   for (int i = P::kTerms - 1; i >= 2; --i) {
