@@ -71,6 +71,11 @@ def check(ours, peer, where):
             raise SystemExit(f"{where}: differs from Keras by {error:.1e} of the largest value")
 
 
+def blocking(function):
+    """`function`, returning when its results are there."""
+    return lambda: tf.nest.flatten(function())[-1].numpy()
+
+
 MATMUL_SIZE = 1024
 
 
@@ -91,9 +96,6 @@ def run_case(name, shape, seconds):
     (infer, train), (peer_infer, peer_train) = make_case(name, *shape)
     check(infer, peer_infer, f"{name} {shape} inference")
     check(train, peer_train, f"{name} {shape} training")
-
-    def blocking(function):
-        return lambda: tf.nest.flatten(function())[-1].numpy()
 
     matmul = make_matmul()
     functions = (
