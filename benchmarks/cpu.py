@@ -125,11 +125,12 @@ def describe(times, work):
 
 
 def memory_budget(name, n, t, c, h):
-    """Bytes: reserve + inputs and outputs with their gradients + one recurrent kernel."""
+    """Bytes: reserve + inputs, outputs and all gradients + one recurrent kernel."""
     _, _, gates, states = LAYERS[name]
     reserve = n * t * (gates + states) * h
     inputs_outputs = 2 * n * t * (c + h)
-    return 4 * (reserve + inputs_outputs + gates * h * h)
+    weight_gradients = gates * h * (c + h + 1)
+    return 4 * (reserve + inputs_outputs + weight_gradients + gates * h * h)
 
 
 def memory_of(name, shape):

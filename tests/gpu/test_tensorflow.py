@@ -41,6 +41,15 @@ FEATURES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def true_float32():
+    """dR is TensorFlow's product, and TF32 its default."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
 def make_inputs(n, t, reverse, h, dtype, options):
     """Random wx, R, h0, c0 rounded to `dtype`, weights of a loss, options with a real mask."""
     rng = np.random.default_rng(n * 1000 + h)
@@ -66,7 +75,9 @@ def test_matches_the_oracle(dtype, size, features):
         actual = check._run(ops.lstm, [tf.identity(i) for i in inputs], weights, options)
     errors = {}
     for name, want in expected.items():
-        errors[name] = np.max(np.abs(actual[name] - want)) / max(1.0, np.max(np.abs(want)))
+        # In the norm: where rounding puts one element on the other side of a kink, its gradient
+        # jumps, and the rest must not be excused by that.
+        errors[name] = np.linalg.norm(actual[name] - want) / max(1.0, np.linalg.norm(want))
     worst = max(errors, key=lambda name: np.nan_to_num(errors[name], nan=np.inf))
     print(f"{dtype.name:9} {size!s:34} {features:15} worst {worst}: {errors[worst]:.1e}")
     assert errors[worst] <= check.TOLERANCE[dtype]
@@ -126,7 +137,6 @@ def test_layer_matches_keras():
             loss = tf.reduce_sum(y * tf.cos(tf.range(65.0)))
         return [y, *tape.gradient(loss, [x, *layer.trainable_weights])]
 
-    tf.config.experimental.enable_tensor_float_32_execution(False)
     for got, want in zip(gradients(ours, "GPU:0"), gradients(stock, "CPU:0"), strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5 * float(tf.reduce_max(tf.abs(want))))
 
@@ -143,8 +153,8 @@ def test_export_from_the_gpu_loads_without_one(tmp_path):
         "import sys, numpy as np, tensorflow as tf, haste_keras\n"
         "assert not tf.config.list_physical_devices('GPU')\n"
         "io = np.load(sys.argv[1] + '/io.npz')\n"
-        "got = tf.saved_model.load(sys.argv[1] + '/export').serve(io['x'])\n"
-        "np.testing.assert_allclose(got, io['want'], atol=2e-5)\n"
+        "model = tf.saved_model.load(sys.argv[1] + '/export')\n"
+        "np.testing.assert_allclose(model.serve(io['x']), io['want'], atol=2e-5)\n"
     )
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
