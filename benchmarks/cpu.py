@@ -9,8 +9,8 @@ timed if they differ.
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
 tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
 multiply-adds, so a ratio far above it is out of reach in float32. The last columns state the memory
-of our training step at its peak, beside what it should need: the reserve (gates and states), inputs,
-outputs and gradients, and one recurrent kernel.
+of our training step at its peak, beside what it should need: the reserve (gates and states),
+inputs, outputs and gradients, and one recurrent kernel.
 """
 
 import argparse
