@@ -26,61 +26,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import haste_keras
-from benchmarks import measure, shapes
-
-# ours, the peer, the gates of a unit, the states that backward reads
-LAYERS = {"LSTM": (haste_keras.LSTM, keras.layers.LSTM, 4, 2)}
-
-
-def make_functions(layer, x, target):
-    """Inference and training step of a layer, each a tf.function of no arguments."""
-
-    @tf.function
-    def infer():
-        return layer(x, training=False)
-
-    @tf.function
-    def train():
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True) * target)
-        return tape.gradient(loss, [x, *layer.trainable_weights])
-
-    return infer, train
-
-
-def make_case(name, n, t, c, h):
-    """Ours and the peer with the same weights and input."""
-    ours_class, peer_class, _, _ = LAYERS[name]
-    keras.utils.set_random_seed(n + h)
-    ours, peer = (cls(h, return_sequences=True) for cls in (ours_class, peer_class))
-    x = tf.random.normal((n, t, c))
-    target = tf.random.normal((n, t, h)) / (n * t)
-    ours(x)
-    peer(x)
-    ours.set_weights(peer.get_weights())
-    return make_functions(ours, x, target), make_functions(peer, x, target)
-
-
-def check(ours, peer, where):
-    """Refuses to go on if a result differs from the peer's."""
-    for got, want in zip(tf.nest.flatten(ours()), tf.nest.flatten(peer()), strict=True):
-        scale = np.abs(want).max() + 1e-12
-        error = float(np.abs(got - want).max() / scale)
-        if not error < 1e-4:
-            raise SystemExit(f"{where}: differs from Keras by {error:.1e} of the largest value")
-
-
-def blocking(function):
-    """`function`, returning when its results are there."""
-
-    def call():
-        function()
-        tf.test.experimental.sync_devices()
-
-    return call
-
+from benchmarks import cases, measure, shapes
 
 MATMUL_SIZE = 1024
 
@@ -93,15 +39,15 @@ def make_matmul():
 
 def multiply_adds(name, n, t, c, h):
     """Of a forward pass; a training step has three times as many."""
-    gates = LAYERS[name][2]
+    gates = cases.LAYERS[name][2]
     return n * t * gates * h * (c + h)
 
 
 def run_case(name, shape, seconds):
     """Medians of inference and of a training step: {peer: seconds} each."""
-    (infer, train), (peer_infer, peer_train) = make_case(name, *shape)
-    check(infer, peer_infer, f"{name} {shape} inference")
-    check(train, peer_train, f"{name} {shape} training")
+    (infer, train), (peer_infer, peer_train) = cases.make_case(name, *shape)
+    cases.check(infer, peer_infer, f"{name} {shape} inference")
+    cases.check(train, peer_train, f"{name} {shape} training")
 
     matmul = make_matmul()
     functions = (
@@ -109,7 +55,7 @@ def run_case(name, shape, seconds):
         {"ours": train, "keras": peer_train, "matmul": matmul},
     )
     return [
-        measure.interleaved_medians({peer: blocking(f) for peer, f in each.items()}, seconds)
+        measure.interleaved_medians({peer: cases.blocking(f) for peer, f in each.items()}, seconds)
         for each in functions
     ]
 
@@ -125,20 +71,11 @@ def describe(times, work):
     }
 
 
-def memory_budget(name, n, t, c, h):
-    """Bytes: reserve + inputs, outputs and all gradients + one recurrent kernel."""
-    _, _, gates, states = LAYERS[name]
-    reserve = n * t * (gates + states) * h
-    inputs_outputs = 2 * n * t * (c + h)
-    weight_gradients = gates * h * (c + h + 1)
-    return 4 * (reserve + inputs_outputs + weight_gradients + gates * h * h)
-
-
 def memory_of(name, shape):
     """Peak bytes of our training step, in a process of its own."""
     code = (
-        "import json, sys; from benchmarks import cpu, measure;"
-        "step = cpu.make_case(sys.argv[1], *json.loads(sys.argv[2]))[0][1]; step(); step();"
+        "import json, sys; from benchmarks import cases, measure;"
+        "step = cases.make_case(sys.argv[1], *json.loads(sys.argv[2]))[0][1]; step(); step();"
         "print(measure.peak_bytes(step))"
     )
     # oneDNN's allocator and malloc's free lists keep what they have: both out of the way.
@@ -189,7 +126,7 @@ def main():
     part = "      ms  keras  ratio  bound"
     print(f"layer   N    T    C    H | inference{part[9:]} | training{part[8:]} | MiB budget")
     rows = []
-    for name in LAYERS:
+    for name in cases.LAYERS:
         for shape in shapes.CPU:
             inference, training = run_case(name, shape, options.seconds)
             work = multiply_adds(name, *shape)
@@ -201,7 +138,7 @@ def main():
                 row.update({f"{kind}_{key}": value for key, value in numbers.items()})
             if not options.no_memory:
                 row["mib"] = memory_of(name, shape) / 2**20
-                row["budget_mib"] = memory_budget(name, *shape) / 2**20
+                row["budget_mib"] = cases.memory_budget(name, *shape) / 2**20
                 text += " |{mib:4.0f} {budget_mib:6.0f}".format(**row)
             rows.append(row)
             print(text, flush=True)

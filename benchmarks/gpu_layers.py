@@ -1,9 +1,10 @@
-"""haste_keras.LSTM beside keras.layers.LSTM (cuDNN) under TensorFlow on one GPU.
+"""haste_keras.LSTM beside keras.layers.LSTM under TensorFlow on one GPU.
 
-    python -m benchmarks.gpu_layers [--seconds 3]
+    python -m benchmarks.gpu_layers [--seconds 3] [--plot FILE]
 
-float32 without TF32, return_sequences, the same weights, inside tf.function; outputs and gradients
-are compared first. The last line of a case states the device memory of a training step at its peak.
+The same weights, return_sequences, inside tf.function, no TF32; outputs and gradients are
+compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
+with the device memory of a training step at its peak. The second is what makes Keras leave cuDNN.
 """
 
 import argparse
@@ -13,9 +14,22 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from benchmarks import cpu, measure, shapes
+from benchmarks import cases, measure, shapes
 
-CASES = [shapes.GPU_LONG, (32, 100, 128, 256), (64, 100, 256, 512), (1, 100, 128, 256)]
+PLAIN = [shapes.GPU_LONG, (32, 100, 128, 256), (64, 100, 256, 512), (1, 100, 128, 256)]
+FEATURES_AT = (32, 100, 128, 256)
+FEATURES = {
+    "plain": {},
+    "left-padded mask": {"mask": True},
+    "relu": {"activation": "relu"},
+    "recurrent_dropout": {"recurrent_dropout": 0.1},
+    "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
+}
+
+
+def left_padded(n, t):
+    """[n, t] mask of sequences of different lengths that end together."""
+    return tf.reverse(tf.sequence_mask(tf.linspace(t // 2, t, n), t), [1])
 
 
 def peak_of(step):
@@ -27,9 +41,60 @@ def peak_of(step):
     return tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
 
 
+def run_case(shape, seconds, **arguments):
+    """Ours and the peer, and ({peer: seconds} of inference, the same of a training step)."""
+    if arguments.get("mask"):
+        arguments["mask"] = left_padded(*shape[:2])
+    ours, peer = cases.make_case("LSTM", *shape, **arguments)
+    tolerance = 5e-2 if "dtype" in arguments else 1e-4
+    cases.check(ours[0], peer[0], f"{shape} {arguments} inference", tolerance)
+    if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
+        cases.check(ours[1], peer[1], f"{shape} {arguments} training", tolerance)
+    times = [
+        measure.interleaved_medians(
+            {"ours": cases.blocking(mine), "keras": cases.blocking(theirs)}, seconds
+        )
+        for mine, theirs in zip(ours, peer, strict=True)
+    ]
+    return ours, peer, times
+
+
+def columns(times):
+    """Milliseconds of both and the ratio, for inference and training."""
+    return "".join(
+        f" |{1e3 * t['ours']:9.2f} {1e3 * t['keras']:6.2f} {t['keras'] / t['ours']:6.2f}"
+        for t in times
+    )
+
+
+def plot(ratios, path):
+    """Bars of keras / ours for what makes Keras leave cuDNN."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.figure(figsize=(8, 4))
+    for i, kind in enumerate(("inference", "training step")):
+        at = [position + 0.4 * i - 0.2 for position in range(len(ratios))]
+        bars = plt.bar(at, [both[i] for both in ratios.values()], 0.4, label=kind)
+        plt.bar_label(bars, fmt="%.1f×", fontsize=8)
+    plt.axhline(1, color="black", linewidth=0.8)
+    plt.ylabel("times faster than keras.layers.LSTM")
+    plt.xticks(range(len(ratios)), ratios)
+    n, t, c, h = FEATURES_AT
+    plt.title(
+        f"NVIDIA H200, float32 unless it says otherwise, N={n} T={t} C={c} H={h}", fontsize=10
+    )
+    plt.legend()
+    plt.tight_layout()
+    plt.savefig(path, dpi=120)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0, help="to time a pair of peers")
+    parser.add_argument("--plot", help="draw the second table there")
     options = parser.parse_args()
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
@@ -37,21 +102,21 @@ def main():
     tf.config.experimental.enable_tensor_float_32_execution(False)
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name")
     print(f"TensorFlow {tf.__version__}, {name}, float32; medians in ms; ratio = keras / ours")
-    print(
-        "   N    T    C    H | inference keras  ratio | training  keras  ratio | MiB budget keras"
-    )
-    for shape in CASES:
-        ours, peer = cpu.make_case("LSTM", *shape)
-        text = "".join(f"{s:5}" for s in shape)
-        for kind, mine, theirs in zip(("inference", "training"), ours, peer, strict=True):
-            cpu.check(mine, theirs, f"{shape} {kind}")
-            times = measure.interleaved_medians(
-                {"ours": cpu.blocking(mine), "keras": cpu.blocking(theirs)}, options.seconds
-            )
-            ratio = times["keras"] / times["ours"]
-            text += f" |{1e3 * times['ours']:9.2f} {1e3 * times['keras']:6.2f} {ratio:6.2f}"
-        memory = [peak_of(ours[1]), cpu.memory_budget("LSTM", *shape), peak_of(peer[1])]
+    head = " | inference keras  ratio | training  keras  ratio"
+    print("   N    T    C    H" + head + " | MiB budget keras")
+    for shape in PLAIN:
+        ours, peer, times = run_case(shape, options.seconds)
+        memory = [peak_of(ours[1]), cases.memory_budget("LSTM", *shape), peak_of(peer[1])]
+        text = "".join(f"{s:5}" for s in shape) + columns(times)
         print(text + " |" + " ".join(f"{m / 2**20:5.0f}" for m in memory), flush=True)
+    print(f"\n{FEATURES_AT!s:20}" + head)
+    ratios = {}
+    for feature, arguments in FEATURES.items():
+        _, _, times = run_case(FEATURES_AT, options.seconds, **arguments)
+        ratios[feature] = [t["keras"] / t["ours"] for t in times]
+        print(f"{feature:20}" + columns(times), flush=True)
+    if options.plot:
+        plot(ratios, options.plot)
 
 
 if __name__ == "__main__":
