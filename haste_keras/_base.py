@@ -29,6 +29,16 @@ def _clone_initializer(initializer):
     return initializer
 
 
+def _add_bias(wx, bias):
+    """wx [N·T, G·H] + bias [G·H]."""
+    if wx.dtype.size > 2:
+        return tf.nn.bias_add(wx, bias)
+    # TensorFlow sums BiasAdd's gradient over N·T rows in the 16-bit type itself. Of a product it
+    # sums in float32.
+    ones = tf.ones([tf.shape(wx)[0], 1], wx.dtype)
+    return wx + tf.matmul(ones, bias[tf.newaxis])
+
+
 class RecurrentLayer(keras.layers.RNN):
     """Base of the fused layers; takes and gives what `keras.layers.RNN` does.
 
@@ -296,7 +306,7 @@ class RecurrentLayer(keras.layers.RNN):
         kernel = kernels[0] if len(kernels) == 1 else tf.concat(kernels, axis=1)
         wx = tf.matmul(tf.reshape(sequences, [-1, features]), kernel)
         if biases[0] is not None:
-            wx = tf.nn.bias_add(wx, biases[0] if len(biases) == 1 else tf.concat(biases, axis=0))
+            wx = _add_bias(wx, biases[0] if len(biases) == 1 else tf.concat(biases, axis=0))
         count, hidden, gates, _ = lanes.shape
         return tf.reshape(wx, [size(sequences, 0), size(sequences, 1), count, gates, hidden])
 

@@ -73,6 +73,25 @@ def test_trains_under_a_global_mixed_policy(row, policy):
         assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_gradients_of_many_rows_in_16_bits(row, policy, rng):
+    # Sums over N·T rows, where 16 bits as an accumulator would lose most of what they hold.
+    x = rng.normal(size=(64, 60, 8)).astype("float32")
+    target = rng.normal(size=(64, 60, 16)).astype("float32")
+    exact, layer = (row.layer(16, return_sequences=True, dtype=d) for d in ("float32", policy))
+    exact.build(x.shape), layer.build(x.shape)
+    layer.set_weights(exact.get_weights())
+
+    def gradients(each):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.cast(each(x, training=True), "float32") * target)
+        return tape.gradient(loss, each.trainable_variables)
+
+    for got, want in zip(gradients(layer), gradients(exact), strict=True):
+        error = np.linalg.norm(got - want) / np.linalg.norm(want)
+        assert error < {"mixed_float16": 2e-3, "mixed_bfloat16": 1.5e-2}[policy]
+
+
 def test_loss_scale_optimizer(row):
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05))
     _fit(_model(row, dtype="mixed_float16"), optimizer=optimizer)
