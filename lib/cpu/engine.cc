@@ -7,8 +7,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "lib/cpu/backward-inl.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/recurrence-inl.h"
+#include "lib/cpu/forward-inl.h"
 #include "lib/cpu/team.h"
 #include "lib/cpu/workspace.h"
 #include "lib/engine.h"

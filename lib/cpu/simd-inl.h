@@ -97,7 +97,7 @@ struct Storage<Bfloat16> {
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     const auto rounded = hn::Add(bits, hn::Add(hn::Set(du, 0x7FFFu), odd));
     const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-    const auto is_nan = hn::RebindMask(du, hn::Ne(v.v, v.v));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v.v));
     const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
     // Values fit 16 bits; DemoteTo takes signed input, so sign-extend them first.
     const hn::RebindToSigned<DU32> di;
@@ -107,6 +107,55 @@ struct Storage<Bfloat16> {
   }
 };
 
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+// Without an instruction for it, Highway converts neither NaN nor infinity, and truncates.
+inline float HalfToFloat(uint16_t half) {
+  constexpr uint32_t kExponent = 0x7C00u << 13;
+  uint32_t bits = static_cast<uint32_t>(half & 0x7FFF) << 13;
+  const uint32_t exponent = bits & kExponent;
+  bits += (127u - 15u) << 23;
+  float value;
+  if (exponent == kExponent) bits += (255u - 31u - 127u + 15u) << 23;  // infinity, NaN
+  if (exponent == 0) bits += 1u << 23;  // subnormal: an implicit one too many, taken off below
+  memcpy(&value, &bits, sizeof value);
+  if (exponent == 0) value -= 6.103515625e-05f;
+  return half & 0x8000 ? -value : value;
+}
+// Rounds to nearest even.
+inline uint16_t FloatToHalf(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  bits &= 0x7FFFFFFF;
+  if (bits > 0x7F800000) return sign | 0x7E00;   // NaN
+  if (bits >= 0x47800000) return sign | 0x7C00;  // 65536 and more
+  if (bits < 0x38800000) {
+    // Below the smallest normal half: adding 0.5 leaves its last bit where a half's is.
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    magnitude += 0.5f;
+    memcpy(&bits, &magnitude, sizeof bits);
+    return static_cast<uint16_t>(sign | (bits - 0x3F000000));
+  }
+  bits += 0xFFF + (bits >> 13 & 1) - ((127u - 15u) << 23);
+  return static_cast<uint16_t>(sign | bits >> 13);
+}
+
+template <>
+struct Storage<Half> {
+  using C = float;
+  static HWY_INLINE Vec<C> Load(const Half* from) {
+    HWY_ALIGN C lanes[HWY_MAX_BYTES / sizeof(C)];
+    for (int64_t i = 0; i < Width<C>(); ++i) lanes[i] = HalfToFloat(from[i].bits);
+    return haste::HWY_NAMESPACE::Load(lanes);
+  }
+  static HWY_INLINE void Store(Vec<C> v, Half* to) {
+    HWY_ALIGN C lanes[HWY_MAX_BYTES / sizeof(C)];
+    haste::HWY_NAMESPACE::Store(v, lanes);
+    for (int64_t i = 0; i < Width<C>(); ++i) to[i].bits = FloatToHalf(lanes[i]);
+  }
+};
+#else
 template <>
 struct Storage<Half> {
   using C = float;
@@ -120,6 +169,7 @@ struct Storage<Half> {
     hn::StoreU(hn::DemoteTo(D16(), v.v), D16(), reinterpret_cast<hwy::float16_t*>(to));
   }
 };
+#endif
 
 // The first `count` lanes, without touching memory behind them; the others are 0.
 template <class T>
