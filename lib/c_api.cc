@@ -1,17 +1,20 @@
 // The C ABI: checks arguments, looks up the engine of a cell and dtype, and calls it.
 #include "lib/haste/c_api.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
 
 #include "lib/cells/cells.h"
 #include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
-#include "lib/haste/plan.h"
 #include "lib/layer.h"
+#include "lib/plan.h"
 #ifdef HASTE_HAVE_CUDA
 #include "lib/cuda/cuda.h"
 #endif
@@ -115,6 +118,16 @@ int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteS
                        size.name, size.least, size.value);
     }
   }
+  const double n = static_cast<double>(config.batch);
+  const double t = static_cast<double>(std::max<int64_t>(config.time, 1));  // of [N, K, H] too
+  const double k = static_cast<double>(config.lanes), h = static_cast<double>(config.hidden);
+  if (k * h * (*cell)->info.gates * std::max(n * t, h) * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "batch, time, lanes, hidden: wx [batch, time, lanes, gates, hidden] or "
+                     "R [lanes, hidden, gates, hidden] exceeds 2^60 bytes with %" PRId64
+                     ", %" PRId64 ", %" PRId64 ", %" PRId64,
+                     config.batch, config.time, config.lanes, config.hidden);
+  }
   const struct {
     const char* name;
     int32_t value;
@@ -180,6 +193,20 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
   return HASTE_OK;
 }
 
+// Runs a function of the C ABI; exceptions end here.
+template <class Call>
+int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return SetStatus(status, HASTE_INTERNAL, "out of memory on the host");
+  } catch (const std::exception& error) {
+    return SetStatus(status, HASTE_INTERNAL, "unexpected failure: %s", error.what());
+  } catch (...) {
+    return SetStatus(status, HASTE_INTERNAL, "unexpected failure of an unknown kind");
+  }
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -210,118 +237,144 @@ int32_t haste_has_cuda(void) {
 #endif
 }
 
-int32_t haste_cuda_status(HasteStatus* status) { return haste::CheckDevice(HASTE_CUDA, status); }
+int32_t haste_cuda_status(HasteStatus* status) {
+  return haste::Guarded(status, [&] { return haste::CheckDevice(HASTE_CUDA, status); });
+}
 
 int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward,
                                   const HasteExecutor* executor, size_t* bytes,
                                   HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  *bytes = config->batch == 0 || config->time == 0
-               ? 0
-               : haste::EngineOf(*cell, *config)
-                     .workspace_bytes(*config, backward != 0, haste::OrDefault(executor));
-  return HASTE_OK;
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    *bytes = config->batch == 0 || config->time == 0
+                 ? 0
+                 : haste::EngineOf(*cell, *config)
+                       .workspace_bytes(*config, backward != 0, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
 }
 
 int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArgs* args,
                           void* workspace, const HasteExecutor* executor, HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
-  if (config->batch == 0 || config->time == 0) {
-    return haste::CopyStates(*config, cell->info.states, args->s0, args->sT,
-                             haste::OrDefault(executor), status);
-  }
-  HASTE_TRY(CheckPointer(args->wx, "wx", status));
-  HASTE_TRY(CheckPointer(args->R, "R", status));
-  HASTE_TRY(CheckPointer(args->y, "y", status));
-  HASTE_TRY(CheckPointer(workspace, "workspace", status));
-  for (int s = 0; args->gates != nullptr && s < cell->info.states; ++s) {
-    HASTE_TRY(CheckPointer(args->states[s], "states", status));
-  }
-  return haste::EngineOf(*cell, *config)
-      .forward(*config, *args, workspace, haste::OrDefault(executor), status);
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
+    if (config->batch == 0 || config->time == 0) {
+      return haste::CopyStates(*config, cell->info.states, args->s0, args->sT,
+                               haste::OrDefault(executor), status);
+    }
+    HASTE_TRY(CheckPointer(args->wx, "wx", status));
+    HASTE_TRY(CheckPointer(args->R, "R", status));
+    HASTE_TRY(CheckPointer(args->y, "y", status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    for (int s = 0; args->gates != nullptr && s < cell->info.states; ++s) {
+      HASTE_TRY(CheckPointer(args->states[s], "states", status));
+    }
+    return haste::EngineOf(*cell, *config)
+        .forward(*config, *args, workspace, haste::OrDefault(executor), status);
+  });
 }
 
 int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardArgs* args,
                            void* workspace, const HasteExecutor* executor, HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
-  if (config->batch == 0 || config->time == 0) {
-    return haste::CopyStates(*config, cell->info.states, args->dsT, args->ds0,
-                             haste::OrDefault(executor), status);
-  }
-  HASTE_TRY(CheckPointer(args->R, "R", status));
-  HASTE_TRY(CheckPointer(args->gates, "gates", status));
-  HASTE_TRY(CheckPointer(args->dwx, "dwx", status));
-  HASTE_TRY(CheckPointer(workspace, "workspace", status));
-  for (int s = 0; s < cell->info.states; ++s) {
-    HASTE_TRY(CheckPointer(args->states[s], "states", status));
-  }
-  return haste::EngineOf(*cell, *config)
-      .backward(*config, *args, workspace, haste::OrDefault(executor), status);
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
+    if (config->batch == 0 || config->time == 0) {
+      return haste::CopyStates(*config, cell->info.states, args->dsT, args->ds0,
+                               haste::OrDefault(executor), status);
+    }
+    HASTE_TRY(CheckPointer(args->R, "R", status));
+    HASTE_TRY(CheckPointer(args->gates, "gates", status));
+    HASTE_TRY(CheckPointer(args->dwx, "dwx", status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    for (int s = 0; s < cell->info.states; ++s) {
+      HASTE_TRY(CheckPointer(args->states[s], "states", status));
+    }
+    return haste::EngineOf(*cell, *config)
+        .backward(*config, *args, workspace, haste::OrDefault(executor), status);
+  });
 }
 
 int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteStatus* status) {
-  HASTE_TRY(haste::CheckDevice(gemm->device, status));
-  if (gemm->dtype < HASTE_FLOAT32 || gemm->dtype > HASTE_BFLOAT16) {
-    return haste::Invalid(status, "dtype", "a HasteDtype", gemm->dtype);
-  }
-  if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
-    return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
-                            "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64,
-                            gemm->m, gemm->n, gemm->k);
-  }
-  if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
-  HASTE_TRY(CheckPointer(gemm->c, "c", status));
-  if (gemm->k > 0) {
-    HASTE_TRY(CheckPointer(gemm->a, "a", status));
-    HASTE_TRY(CheckPointer(gemm->b, "b", status));
-  }
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckDevice(gemm->device, status));
+    if (gemm->dtype < HASTE_FLOAT32 || gemm->dtype > HASTE_BFLOAT16) {
+      return haste::Invalid(status, "dtype", "a HasteDtype", gemm->dtype);
+    }
+    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
+      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
+                              "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64,
+                              gemm->m, gemm->n, gemm->k);
+    }
+    const double m = static_cast<double>(gemm->m), n = static_cast<double>(gemm->n);
+    const double k = static_cast<double>(gemm->k);
+    if (std::max({m * n, m * k, k * n}) * sizeof(double) > haste::kMaxBytes) {
+      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
+                              "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64
+                              ", %" PRId64,
+                              gemm->m, gemm->n, gemm->k);
+    }
+    if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(gemm->c, "c", status));
+    if (gemm->k > 0) {
+      HASTE_TRY(CheckPointer(gemm->a, "a", status));
+      HASTE_TRY(CheckPointer(gemm->b, "b", status));
+    }
 #ifdef HASTE_HAVE_CUDA
-  if (gemm->device == HASTE_CUDA) {
-    return haste::CudaGemm(*gemm, haste::OrDefault(executor), status);
-  }
+    if (gemm->device == HASTE_CUDA) {
+      return haste::CudaGemm(*gemm, haste::OrDefault(executor), status);
+    }
 #endif
-  haste::CpuGemm(*gemm, haste::OrDefault(executor));
-  return HASTE_OK;
+    haste::CpuGemm(*gemm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
 }
 
 int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
                             HasteRnnForwardArgs* rnn, void* workspace,
                             const HasteExecutor* executor, HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  HASTE_TRY(haste::ProjectInput(*config, cell->info, *layer, executor, status));
-  rnn->wx = layer->wx;
-  return haste_rnn_forward(config, rnn, workspace, executor, status);
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckFeatures(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste::ProjectInput(*config, cell->info, *layer, executor, status));
+    rnn->wx = layer->wx;
+    return haste_rnn_forward(config, rnn, workspace, executor, status);
+  });
 }
 
 int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackwardArgs* layer,
                              const HasteRnnBackwardArgs* rnn, void* workspace,
                              const HasteExecutor* executor, HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
-  return haste::LayerGradients(*config, cell->info, *layer, *rnn, executor, status);
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckFeatures(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
+    return haste::LayerGradients(*config, cell->info, *layer, *rnn, executor, status);
+  });
 }
 
 int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, char* text,
                    size_t capacity, HasteStatus* status) {
-  const CellEntry* cell;
-  HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-  haste::CudaProperties cuda;
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    haste::CudaProperties cuda;
 #ifdef HASTE_HAVE_CUDA
-  if (config->device == HASTE_CUDA) HASTE_TRY(haste::GetCudaProperties(&cuda, status));
+    if (config->device == HASTE_CUDA) HASTE_TRY(haste::GetCudaProperties(&cuda, status));
 #endif
-  haste::Plan plan;
-  HASTE_TRY(haste::PlanRecurrence(*config, cell->info,
-                                  haste::GetCpuProperties(haste::OrDefault(executor)), cuda, &plan,
-                                  status));
-  snprintf(text, capacity, "%s", haste::Describe(plan, *config, cell->info).c_str());
-  return HASTE_OK;
+    haste::Plan plan;
+    HASTE_TRY(haste::PlanRecurrence(*config, cell->info,
+                                    haste::GetCpuProperties(haste::OrDefault(executor)), cuda,
+                                    &plan, status));
+    snprintf(text, capacity, "%s", haste::Describe(plan, *config, cell->info).c_str());
+    return HASTE_OK;
+  });
 }
 
 }  // extern "C"

@@ -19,6 +19,10 @@ struct Engine {
                       const HasteExecutor&, HasteStatus*);
 };
 
+// No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what
+// the engines compute, stay inside 64 bits.
+constexpr double kMaxBytes = 1152921504606846976.0;  // 2^60
+
 // Formats a message into `status` and returns `code`.
 int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));

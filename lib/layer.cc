@@ -1,5 +1,8 @@
 #include "lib/layer.h"
 
+#include <algorithm>
+#include <cinttypes>
+
 #include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
@@ -33,12 +36,6 @@ void SetB(HasteGemm* gemm, const void* b, int64_t row, bool transposed) {
   gemm->b_col = transposed ? row : 1;
 }
 
-int32_t CheckFeatures(int64_t features, HasteStatus* status) {
-  if (features >= 0) return HASTE_OK;
-  return SetStatus(status, HASTE_INVALID_ARGUMENT, "features: expected a size, got %lld",
-                   static_cast<long long>(features));
-}
-
 int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, const void* in,
                    void* out, const HasteExecutor* executor, HasteStatus* status) {
   const HasteExecutor none = {};
@@ -55,10 +52,25 @@ int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, 
 
 }  // namespace
 
+int32_t CheckFeatures(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
+                      HasteStatus* status) {
+  if (features < 0) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT, "features: expected a size, got %" PRId64,
+                     features);
+  }
+  const double rows = static_cast<double>(config.batch) * config.time;
+  const double width = static_cast<double>(config.lanes) * cell.gates * config.hidden;
+  if (features * std::max(rows, width) * sizeof(double) <= kMaxBytes) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "features: x [batch, time, features] or W [features, lanes, gates, hidden] "
+                   "exceeds 2^60 bytes with features = %" PRId64 ", batch = %" PRId64
+                   ", time = %" PRId64 ", lanes = %" PRId64 ", hidden = %" PRId64,
+                   features, config.batch, config.time, config.lanes, config.hidden);
+}
+
 int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                      const HasteLayerForwardArgs& layer, const HasteExecutor* executor,
                      HasteStatus* status) {
-  if (const int32_t code = CheckFeatures(layer.features, status)) return code;
   const int64_t width = config.lanes * cell.gates * config.hidden;
   HasteGemm gemm = Product(config, config.batch * config.time, width, layer.features);
   SetA(&gemm, layer.x, layer.features, false);
@@ -71,7 +83,6 @@ int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
 int32_t LayerGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                        const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                        const HasteExecutor* executor, HasteStatus* status) {
-  if (const int32_t code = CheckFeatures(layer.features, status)) return code;
   const int64_t rows = config.batch * config.time;
   const int64_t lane = cell.gates * config.hidden;
   const int64_t width = config.lanes * lane;

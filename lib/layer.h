@@ -8,7 +8,10 @@
 
 namespace haste {
 
-// layer.wx = x·W + b.
+// Whether x, W and their gradients have sizes that can be.
+int32_t CheckFeatures(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
+
+// layer.wx = x·W + b. Features were checked, here and below.
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
                      const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
 

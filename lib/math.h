@@ -4,10 +4,13 @@
 // Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
 // holds every function to this table.
 //
+// clang-format off
 //   function      float   double   range
-//   ExpNegative     2       2      x in [-87, 0] (double: [-708, 0]); below: clamped, error < 2e-38
-//   (5e-308) Tanh            4       4      every x Sigmoid         3       3      x >= -87
-//   (double: -708); below: as ExpNegative
+//   ExpNegative     2       2      x in [-87, 0] (double: [-708, 0]); below: clamped, absolute
+//                                  error < 2e-38 (double: 5e-308)
+//   Tanh            4       4      every x
+//   Sigmoid         3       3      x >= -87 (double: -708); below: as ExpNegative
+// clang-format on
 //
 // NaN gives NaN. None of them raises, allocates or branches on data.
 #if defined(HASTE_LIB_MATH_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,4 +1,4 @@
-#include "lib/haste/plan.h"
+#include "lib/plan.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -12,31 +12,34 @@ namespace haste {
 namespace {
 
 // Below this many multiply-adds a thread costs more to wake than it saves (about 5 µs).
-constexpr int64_t kWakeMacs = 200 * 1000;
+constexpr double kWakeMacs = 200e3;
 // Below this many a step, a slice is done before the others have noticed that it began.
-constexpr int64_t kStepMacs = 30 * 1000;
+constexpr double kStepMacs = 30e3;
 // Hidden units of a slice: at least one panel of the widest vectors.
 constexpr int64_t kSliceUnits = 16;
 
 Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu) {
   const int64_t n = config.batch, k = config.lanes, h = config.hidden;
-  const int64_t lane_macs = h * h * cell.gates;
-  const int64_t step_macs = n * k * lane_macs;
-  const int64_t scalar = config.dtype == HASTE_FLOAT64 ? 8 : 4;
+  // In double: sizes that are allowed overflow 64 bits when multiplied.
+  const double lane_macs = static_cast<double>(h) * h * cell.gates;
+  const double step_macs = static_cast<double>(n) * k * lane_macs;
+  const double scalar = config.dtype == HASTE_FLOAT64 ? 8 : 4;
   Plan plan;
   plan.rows_per_task = n;
   if (cpu.threads <= 1) {
     plan.reason = "one thread";
     return plan;
   }
-  const int64_t useful = std::min<int64_t>(cpu.threads, step_macs * config.time / kWakeMacs + 1);
+  const auto useful =
+      static_cast<int64_t>(std::min<double>(cpu.threads, step_macs * config.time / kWakeMacs + 1));
   if (useful == 1) {
     plan.reason = "too little work to wake a second thread";
     return plan;
   }
   const bool fits_l2 = lane_macs * scalar <= cpu.l2_bytes;
   const bool rows_for_all = n * k >= useful;
-  const int64_t slices = std::min<int64_t>({useful, k * (h / kSliceUnits), step_macs / kStepMacs});
+  const auto worth = static_cast<int64_t>(std::min<double>(useful, step_macs / kStepMacs));
+  const int64_t slices = std::min(worth, k * (h / kSliceUnits));
   if (slices >= 2 && (!fits_l2 || !rows_for_all)) {
     plan.split = CpuSplit::kUnits;
     plan.threads = static_cast<int>(slices);

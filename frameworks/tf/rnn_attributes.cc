@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "frameworks/tf/shim_loader.h"
-
 namespace haste {
 namespace tf {
 namespace {
@@ -156,7 +154,6 @@ HasteRnnConfig RnnAttributes::Config(int64_t batch, int64_t time, int64_t lanes,
   result.time = time;
   result.lanes = lanes;
   result.hidden = hidden;
-  result.allow_tf32 = TensorFloat32Enabled();
   return result;
 }
 

@@ -115,7 +115,10 @@ bool Call::ReadInputs() {
 bool Call::FindExecutor() {
   const Shim* shim = GetShim();
   if (kernel_.device == HASTE_CPU) {
-    if (shim == nullptr) return true;  // haste's own threads
+    if (shim == nullptr) {
+      WarnOfMissingShim();
+      return true;  // haste's own threads
+    }
     executor_.threads = shim->num_threads(context_);
     executor_.pool = shim->pool(context_);
     executor_.schedule = executor_.pool == nullptr ? nullptr : shim->schedule;

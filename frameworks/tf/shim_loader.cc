@@ -1,6 +1,7 @@
 #include "frameworks/tf/shim_loader.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -20,6 +21,7 @@ namespace {
 
 struct Loaded {
   std::atomic<const Shim*> shim{nullptr};
+  std::atomic<bool> refused{false};  // haste_tf_set_shim has told its caller
   std::once_flag searched;
   std::mutex mutex;  // guards error
   std::string error;
@@ -125,16 +127,23 @@ std::string ShimError() {
          "); `make wheel TF_VERSIONS=" + version + "` builds it";
 }
 
-bool TensorFloat32Enabled() {
-  static const auto enabled = reinterpret_cast<bool (*)()>(
-      TensorFlowSymbol("_ZN3tsl33tensor_float_32_execution_enabledEv"));
-  return enabled == nullptr || enabled();  // on is TensorFlow's default
+void WarnOfMissingShim() {
+  static const bool warned = [] {
+    if (State().refused.load(std::memory_order_relaxed)) return false;
+    fprintf(stderr, "%s. Until then CPU ops run on threads of their own.\n", ShimError().c_str());
+    return true;
+  }();
+  (void)warned;
 }
 
 }  // namespace tf
 }  // namespace haste
 
-int haste_tf_set_shim(const char* path) { return haste::tf::Use(path) ? 0 : 1; }
+int haste_tf_set_shim(const char* path) {
+  const bool used = haste::tf::Use(path);
+  if (!used) haste::tf::State().refused.store(true, std::memory_order_relaxed);
+  return used ? 0 : 1;
+}
 
 const char* haste_tf_shim_error(void) {
   thread_local std::string error;

@@ -23,8 +23,9 @@ const Shim* GetShim();
 // Why GetShim() is nullptr, and the command that mends it.
 std::string ShimError();
 
-// TensorFlow's switch tf.config.experimental.enable_tensor_float_32_execution.
-bool TensorFloat32Enabled();
+// Says on stderr, once a process, that CPU ops run on threads of haste's own. Silent if
+// haste_tf_set_shim has refused a shim: its caller knows.
+void WarnOfMissingShim();
 
 }  // namespace tf
 }  // namespace haste

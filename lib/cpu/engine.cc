@@ -11,8 +11,8 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/forward-inl.h"
 #include "lib/cpu/team.h"
-#include "lib/cpu/workspace.h"
 #include "lib/engine.h"
+#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 

@@ -5,39 +5,57 @@
 #ifndef HASTE_LIB_CPU_TARGETS_H_
 #define HASTE_LIB_CPU_TARGETS_H_
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Baseline (whatever the compiler flags say; NEON on Arm), AVX2 + FMA + F16C, AVX-512.
+#include <algorithm>
+
 #if defined(__x86_64__)
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// AVX-512, AVX2 + FMA + F16C, and a baseline that runs anywhere; nothing that a newer Highway adds,
+// since nothing below would choose it.
+#define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_EMU128 | HWY_SCALAR))
+#else
+// What the compiler's flags say, NEON on Arm: there is nobody to choose anything else.
+#define HWY_COMPILE_ONLY_STATIC
 #endif
 #define HASTE_SIMD 1
 
 namespace haste {
 
-enum class SimdTarget { kBaseline, kAvx2, kAvx3 };
+enum class SimdTarget { kBaseline, kAvx2, kAvx3 };  // each includes those before it
 
-// The best that the machine has; HASTE_SIMD_TARGET=baseline or avx2 holds it back, to compare
-// targets or to see on one machine what another computes.
-inline SimdTarget BestTarget() {
+// The best that the machine has.
+inline SimdTarget MachineTarget() {
 #if defined(__x86_64__)
-  static const SimdTarget target = [] {
-    const char* wanted = getenv("HASTE_SIMD_TARGET");
-    if (wanted != nullptr && strcmp(wanted, "baseline") == 0) return SimdTarget::kBaseline;
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                      __builtin_cpu_supports("f16c");
-    const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl");
-    if (wanted != nullptr && strcmp(wanted, "avx2") == 0 && avx2) return SimdTarget::kAvx2;
-    return avx2 && avx3 ? SimdTarget::kAvx3 : avx2 ? SimdTarget::kAvx2 : SimdTarget::kBaseline;
-  }();
-  return target;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("f16c");
+  const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl");
+  return avx2 && avx3 ? SimdTarget::kAvx3 : avx2 ? SimdTarget::kAvx2 : SimdTarget::kBaseline;
 #else
   return SimdTarget::kBaseline;
 #endif
+}
+
+// The most that HASTE_SIMD_TARGET (baseline, avx2 or avx3) allows.
+inline SimdTarget AllowedTarget() {
+  const char* wanted = getenv("HASTE_SIMD_TARGET");
+  if (wanted == nullptr || *wanted == 0 || strcmp(wanted, "avx3") == 0) return SimdTarget::kAvx3;
+  if (strcmp(wanted, "avx2") == 0) return SimdTarget::kAvx2;
+  if (strcmp(wanted, "baseline") == 0) return SimdTarget::kBaseline;
+  fprintf(stderr, "haste: HASTE_SIMD_TARGET: expected baseline, avx2 or avx3, got %s: ignored\n",
+          wanted);
+  return SimdTarget::kAvx3;
+}
+
+// The best that the machine has; HASTE_SIMD_TARGET holds it back, to compare targets or to see on
+// one machine what another computes.
+inline SimdTarget BestTarget() {
+  static const SimdTarget target = std::min(MachineTarget(), AllowedTarget());
+  return target;
 }
 
 // A target that was not compiled is nullptr: its flags are part of the baseline then.

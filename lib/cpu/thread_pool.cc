@@ -1,17 +1,50 @@
 #include "lib/cpu/thread_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
+#include <system_error>
 
 namespace haste {
 
+namespace {
+
+std::atomic<ThreadPool*> shared{nullptr};
+// Guards the making of `shared`, and is free in a forked child.
+std::mutex making;
+
+void ForgetThreadsOfTheParent() {
+  // Never freed: a thread of the parent, which is not here, may hold its mutex.
+  shared.store(nullptr, std::memory_order_relaxed);
+  making.unlock();
+}
+
+}  // namespace
+
 ThreadPool& ThreadPool::Shared() {
-  static ThreadPool* pool =
-      new ThreadPool(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1));
+  if (ThreadPool* pool = shared.load(std::memory_order_acquire)) return *pool;
+  static const int registered =
+      pthread_atfork([] { making.lock(); }, [] { making.unlock(); }, ForgetThreadsOfTheParent);
+  (void)registered;  // fails without memory only: then a child runs on the calling thread alone
+  std::lock_guard<std::mutex> lock(making);
+  ThreadPool* pool = shared.load(std::memory_order_relaxed);
+  if (pool == nullptr) {
+    pool = new ThreadPool(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1));
+    shared.store(pool, std::memory_order_release);
+  }
   return *pool;
 }
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  for (int i = 0; i < threads; ++i) {
+    try {
+      threads_.emplace_back([this] { Run(); });
+    } catch (const std::system_error&) {  // a limit of the system's: what runs already is enough
+      if (threads_.empty()) throw;
+      break;
+    }
+  }
 }
 
 void ThreadPool::Schedule(void (*fn)(void*), void* arg) {

@@ -1,4 +1,5 @@
-// The threads of programs that bring none: started at first use, kept until the process ends.
+// The threads of programs that bring none: started at first use, kept until the process ends. A
+// forked child, which inherits no threads, starts its own.
 #ifndef HASTE_LIB_CPU_THREAD_POOL_H_
 #define HASTE_LIB_CPU_THREAD_POOL_H_
 

@@ -16,9 +16,9 @@
 
 #include "lib/cells/cells.h"
 #include "lib/cpu/product-inl.h"
-#include "lib/cpu/workspace.h"
 #include "lib/haste/c_api.h"
 #include "lib/random.h"
+#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "lib/haste/c_api.h"
-#include "lib/haste/plan.h"
+#include "lib/plan.h"
 
 namespace haste {
 

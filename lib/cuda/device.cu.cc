@@ -1,5 +1,6 @@
 // Devices and errors: can this build run here, and if not, what to do about it.
 #include "lib/cuda/cuda.h"
+#include "lib/cuda/driver.h"
 #include "lib/cuda/error.h"
 
 namespace haste {
@@ -8,26 +9,12 @@ namespace {
 // Its image is there exactly where those of the engines are: all are compiled alike.
 __global__ void Probe() {}
 
-// 13000 → 13.0
-int Major(int version) { return version / 1000; }
-int Minor(int version) { return version % 1000 / 10; }
-
 int32_t DriverTooOld(HasteStatus* status) {
   int driver = 0;
   cudaDriverGetVersion(&driver);  // 0 if there is none
   cudaGetLastError();
-  if (driver == 0) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "CUDA: no NVIDIA driver is loaded on this machine (this library was built "
-                     "with CUDA %d.%d)",
-                     Major(CUDART_VERSION), Minor(CUDART_VERSION));
-  }
-  return SetStatus(status, HASTE_UNIMPLEMENTED,
-                   "CUDA: the NVIDIA driver runs CUDA up to %d.%d, but this library was built with "
-                   "CUDA %d.%d; update the driver, or build with an older toolkit: "
-                   "make wheel CUDA_HOME=/path/to/cuda-%d",
-                   Major(driver), Minor(driver), Major(CUDART_VERSION), Minor(CUDART_VERSION),
-                   Major(driver));
+  return SetStatus(status, HASTE_UNIMPLEMENTED, "%s",
+                   DriverSentence(driver, CUDART_VERSION).c_str());
 }
 
 int32_t NoCodeForDevice(HasteStatus* status) {
@@ -90,7 +77,7 @@ int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& 
 int32_t CudaDeviceStatus(HasteStatus* status) {
   int driver = 0, devices = 0;
   HASTE_CUDA_TRY(cudaDriverGetVersion(&driver), status);
-  if (Major(driver) < Major(CUDART_VERSION)) return DriverTooOld(status);
+  if (!DriverRuns(driver, CUDART_VERSION)) return DriverTooOld(status);
   HASTE_CUDA_TRY(cudaGetDeviceCount(&devices), status);
   if (devices == 0) return CudaFailure(cudaErrorNoDevice, "cudaGetDeviceCount", status);
   cudaFuncAttributes attributes;

@@ -5,6 +5,7 @@
 
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
+#include "lib/cuda/launch.cuh"
 #include "lib/cuda/storage.cuh"
 #include "lib/engine.h"
 #include "lib/math.h"
@@ -136,10 +137,8 @@ int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatu
                      "m, n: a product of [%" PRId64 ", %" PRId64 "] is larger than one launch", g.m,
                      g.n);
   }
-  Gemm<T, kTile>
-      <<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(executor.stream)>>>(
-          g, column_tiles);
-  HASTE_CUDA_TRY(cudaGetLastError(), status);
+  HASTE_CUDA_TRY(Launch(Gemm<T, kTile>, blocks, kThreads, 0, false, executor, g, column_tiles),
+                 status);
   return HASTE_OK;
 }
 
@@ -188,10 +187,9 @@ int32_t LaunchSumRows(int64_t rows, int64_t columns, const void* in, void* out,
     return SetStatus(status, HASTE_UNIMPLEMENTED,
                      "columns: %" PRId64 " are more than one launch takes", columns);
   }
-  SumRows<T><<<static_cast<unsigned>(blocks), dim3(kReduceColumns, kReduceRows), 0,
-               static_cast<cudaStream_t>(executor.stream)>>>(
-      rows, columns, static_cast<const T*>(in), static_cast<T*>(out));
-  HASTE_CUDA_TRY(cudaGetLastError(), status);
+  HASTE_CUDA_TRY(Launch(SumRows<T>, blocks, dim3(kReduceColumns, kReduceRows), 0, false, executor,
+                        rows, columns, static_cast<const T*>(in), static_cast<T*>(out)),
+                 status);
   return HASTE_OK;
 }
 

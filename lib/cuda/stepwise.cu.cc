@@ -9,9 +9,11 @@
 
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
+#include "lib/cuda/launch.cuh"
 #include "lib/cuda/stepwise_kernels.cuh"
 #include "lib/cuda/stepwise_prepare.cuh"
 #include "lib/engine.h"
+#include "lib/workspace.h"
 
 namespace haste {
 namespace {
@@ -19,23 +21,6 @@ namespace {
 using Cell = HASTE_CELL;
 using T = HASTE_T;
 using C = Compute<T>;
-
-// Hands out the workspace; from a null base it only counts.
-class Arena {
- public:
-  explicit Arena(void* base) : base_(static_cast<unsigned char*>(base)) {}
-  template <class Type>
-  Type* Take(int64_t count) {
-    unsigned char* at = base_ == nullptr ? nullptr : base_ + bytes_;
-    bytes_ += (count * sizeof(Type) + 63) / 64 * 64;
-    return reinterpret_cast<Type*>(at);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  unsigned char* const base_;
-  size_t bytes_ = 0;
-};
 
 TilingProblem ProblemOf(const HasteRnnConfig& config, bool backward) {
   TilingProblem problem;
@@ -59,8 +44,8 @@ Tiling TilingOf(const HasteRnnConfig& config, bool backward, const CudaPropertie
                     {device.multiprocessors, static_cast<size_t>(shared)});
 }
 
-// Sizes, options and workspace; `arena` counts what it takes.
-void Fill(const HasteRnnConfig& config, bool backward, const Tiling& tiling, Arena* arena,
+// Sizes, options and workspace; `workspace` counts what it takes.
+void Fill(const HasteRnnConfig& config, bool backward, const Tiling& tiling, Workspace* workspace,
           StepParams<T>* p) {
   const int64_t N = p->N = config.batch;
   p->T_ = config.time;
@@ -76,11 +61,11 @@ void Fill(const HasteRnnConfig& config, bool backward, const Tiling& tiling, Are
     p->zoneout_rate[s] = config.zoneout[s];
     p->zoneout |= config.zoneout[s] > 0.0f;
   }
-  p->reverse = arena->Take<uint8_t>(K);
-  p->first_live = arena->Take<int64_t>(2 * N);
-  p->b = arena->Take<T>(K * tiling.unit_tiles * tiling.padded_depth() * tiling.block_columns());
-  p->a = arena->Take<C>(2 * K * tiling.padded_depth() * tiling.padded_rows());
-  for (int s = 0; s < Cell::kStates; ++s) p->carried[s] = arena->Take<C>(N * K * H);
+  p->reverse = workspace->Take<uint8_t>(K);
+  p->first_live = workspace->Take<int64_t>(2 * N);
+  p->b = workspace->Take<T>(K * tiling.unit_tiles * tiling.padded_depth() * tiling.block_columns());
+  p->a = workspace->Take<C>(2 * K * tiling.padded_depth() * tiling.padded_rows());
+  for (int s = 0; s < Cell::kStates; ++s) p->carried[s] = workspace->Take<C>(N * K * H);
 }
 
 size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
@@ -88,32 +73,15 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteEx
   HasteStatus status;
   // Without a device there is nothing to run on; forward and backward say so.
   if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
-  Arena count(nullptr);
+  Workspace count(nullptr);
   StepParams<T> p;
   Fill(config, backward, TilingOf(config, backward, device), &count, &p);
-  return count.bytes();
+  return count.used();
 }
 
 int Blocks(int64_t threads) {
   return static_cast<int>(
       std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
-}
-
-// cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
-template <class... Params, class... Args>
-cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, int threads, size_t shared_bytes,
-                   bool overlap, const HasteExecutor& executor, Args&&... args) {
-  cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(static_cast<unsigned>(blocks));
-  launch.blockDim = dim3(static_cast<unsigned>(threads));
-  launch.dynamicSmemBytes = shared_bytes;
-  launch.stream = static_cast<cudaStream_t>(executor.stream);
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  launch.attrs = &attribute;
-  launch.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
 }
 
 int32_t Prepare(const HasteRnnConfig& config, bool backward, const void* r,
@@ -199,8 +167,8 @@ int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, v
   const int32_t found = GetCudaProperties(&device, status);
   if (found != HASTE_OK) return found;
   ForwardParams<T> p;
-  Arena arena(workspace);
-  Fill(config, false, TilingOf(config, false, device), &arena, &p);
+  Workspace pieces(workspace);
+  Fill(config, false, TilingOf(config, false, device), &pieces, &p);
   p.mask = args.mask;
   p.seed = args.seed;
   p.args = args;
@@ -218,8 +186,8 @@ int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
   const int32_t found = GetCudaProperties(&device, status);
   if (found != HASTE_OK) return found;
   BackwardParams<T> p;
-  Arena arena(workspace);
-  Fill(config, true, TilingOf(config, true, device), &arena, &p);
+  Workspace pieces(workspace);
+  Fill(config, true, TilingOf(config, true, device), &pieces, &p);
   p.mask = args.mask;
   p.seed = args.seed;
   p.args = args;

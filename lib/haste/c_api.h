@@ -9,7 +9,9 @@
 //
 // Tensors are dense, row-major, and of config.dtype unless a comment says otherwise. All
 // pointers of one call live on config.device; a NULL is allowed only where it says so.
-// Every function returns HASTE_OK or sets `status` and returns its code; nothing throws.
+// Every function returns HASTE_OK or sets `status` and returns its code. Nothing throws: what the
+// C++ underneath throws (no memory, no threads) comes back as HASTE_INTERNAL. No tensor may
+// exceed 2^60 bytes, counted at 8 bytes an element.
 #ifndef HASTE_LIB_HASTE_C_API_H_
 #define HASTE_LIB_HASTE_C_API_H_
 
@@ -54,7 +56,7 @@ typedef enum {
 } HasteActivation;
 
 typedef struct {
-  const char* cell;                    // "lstm"; haste_cell_count/haste_cell_name list them
+  const char* cell;                    // "lstm"; haste_cell_count/haste_cell list them
   const char* engine;                  // "auto" (or NULL), or the name of one: see haste_plan
   int32_t dtype;                       // HasteDtype
   int32_t device;                      // HasteDevice
@@ -65,7 +67,6 @@ typedef struct {
   int32_t training;  // 1: draw Zoneout and dropout from seed; 0: Zoneout's expectation, no dropout
   int32_t zero_output_for_mask;  // masked steps: 1: y is 0; 0: y repeats the previous output of the
                                  // walk
-  int32_t allow_tf32;            // float32 on CUDA may use TF32 products
   float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
   float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
 } HasteRnnConfig;
@@ -114,7 +115,7 @@ HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForward
 HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwardArgs*,
                                      void* workspace, const HasteExecutor*, HasteStatus*);
 
-// c = alpha·a·b + beta·c, accumulated in float32 (double for double). a is [m, k], b is [k, n],
+// c = a·b + bias, accumulated in float32 (double for double). a is [m, k], b is [k, n],
 // c is [m, n]; each element (i, j) lies at i·row_stride + j·col_stride.
 typedef struct {
   int32_t dtype, device;
@@ -155,7 +156,9 @@ HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBa
                                        const HasteRnnBackwardArgs* rnn, void* workspace,
                                        const HasteExecutor*, HasteStatus*);
 
-// What PlanRecurrence decided, as one line of text: engine, tiling and why.
+// One line of text that says which engine runs this and why: "lstm on cpu: 2 threads over rows,
+// N=32 T=100 K=1 H=128: rows for every thread: no barrier". On the CPU it names the threads and
+// what they share out (rows of the batch, or hidden units); on CUDA engine, sizes and reason.
 HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* text,
                              size_t capacity, HasteStatus*);
 

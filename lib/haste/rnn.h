@@ -86,7 +86,7 @@ inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& la
   });
 }
 
-// Engine, tiling and why, in one line.
+// Which engine runs this, and why, in one line: see haste_plan.
 inline Status Explain(const RnnConfig& config, std::string* text, const Executor& executor = {}) {
   char line[512] = "";
   const Status status = internal::Wrap(

@@ -42,7 +42,6 @@ class RnnConfig(ctypes.Structure):
         ("recurrent_activation", _i32),
         ("training", _i32),
         ("zero_output_for_mask", _i32),
-        ("allow_tf32", _i32),
         ("zoneout", _f32 * MAX_STATES),
         ("recurrent_dropout", _f32),
     ]

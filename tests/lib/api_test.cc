@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "lib/cpu/thread_pool.h"
 #include "lib/haste/rnn.h"
 #include "tests/lib/check.h"
 
@@ -164,6 +168,10 @@ void BadArguments() {
       {"engine", [](RnnConfig* c) { c->engine = "warp"; }},
       {"batch", [](RnnConfig* c) { c->batch = -1; }},
       {"time", [](RnnConfig* c) { c->time = int64_t{1} << 40; }},
+      {"batch, time, lanes, hidden: wx", [](RnnConfig* c) { c->batch = c->time = 1 << 30; }},
+      {"batch, time, lanes, hidden: wx", [](RnnConfig* c) { c->hidden = 1 << 30; }},  // R
+      {"2147483647",
+       [](RnnConfig* c) { c->batch = c->time = c->lanes = c->hidden = (int64_t{1} << 31) - 1; }},
       {"lanes", [](RnnConfig* c) { c->lanes = 0; }},
       {"hidden", [](RnnConfig* c) { c->hidden = 0; }},
       {"recurrent_activation", [](RnnConfig* c) { c->recurrent_activation = 5; }},
@@ -179,6 +187,22 @@ void BadArguments() {
                 "an error that names %s, got \"%s\"", c.names, status.message().c_str());
   }
   const RnnConfig config = TestConfig();
+  RnnConfig huge = config;
+  huge.batch = huge.time = 1 << 30;
+  ForwardArgs args = {};
+  args.seed = kSeed;
+  const Status too_large = Forward(huge, args, nullptr);
+  EXPECT_TRUE(too_large.message().find("1073741824") != std::string::npos, "%s",
+              too_large.message().c_str());
+  const Status features =
+      LayerForward(config, {int64_t{1} << 60, nullptr, nullptr, nullptr, nullptr}, &args, nullptr);
+  EXPECT_TRUE(features.message().find("features") == 0, "%s", features.message().c_str());
+  HasteGemm gemm = {};
+  gemm.m = gemm.n = gemm.k = int64_t{1} << 40;
+  HasteStatus status = {};
+  EXPECT_TRUE(haste_gemm(&gemm, nullptr, &status) == HASTE_INVALID_ARGUMENT &&
+                  strstr(status.message, "m, n, k") != nullptr,
+              "%s", status.message);
   const Status no_seed = Forward(config, {}, nullptr);
   EXPECT_TRUE(no_seed.message().find("seed") == 0, "%s", no_seed.message().c_str());
 }
@@ -199,6 +223,45 @@ void EmptyWalks() {
   EXPECT_TRUE(Forward(config, {}, nullptr).ok(), "N=0");
 }
 
+// What C++ throws underneath does not cross the C ABI.
+void Exceptions() {
+  const int64_t size = 256;
+  const std::vector<float> a(size * size), b(size * size);
+  std::vector<float> c(size * size);
+  HasteGemm gemm = {};
+  gemm.m = gemm.n = gemm.k = gemm.a_row = gemm.b_row = gemm.c_row = size;
+  gemm.a_col = gemm.b_col = 1;
+  gemm.a = a.data();
+  gemm.b = b.data();
+  gemm.c = c.data();
+  Executor executor = {};
+  executor.threads = 2;
+  const struct {
+    void (*schedule)(void*, void (*)(void*), void*);
+    const char* text;
+  } cases[] = {
+      {[](void*, void (*)(void*), void*) { throw std::bad_alloc(); }, "out of memory"},
+      {[](void*, void (*)(void*), void*) { throw std::runtime_error("no threads"); }, "no threads"},
+      {[](void*, void (*)(void*), void*) { throw 1; }, "unknown"},
+  };
+  for (const auto& thrown : cases) {
+    executor.schedule = thrown.schedule;
+    HasteStatus status = {};
+    EXPECT_TRUE(haste_gemm(&gemm, &executor, &status) == HASTE_INTERNAL &&
+                    strstr(status.message, thrown.text) != nullptr,
+                "%s", status.message);
+  }
+}
+
+// Whether haste's own threads do what they are given, within ten seconds.
+bool ThreadsWork() {
+  static std::atomic<bool> done;
+  done = false;
+  ThreadPool::Shared().Schedule([](void*) { done = true; }, nullptr);
+  for (int i = 0; i < 10000 && !done; ++i) usleep(1000);
+  return done;
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -210,10 +273,52 @@ int RunOn(const char* target, unsigned seed) {
     haste::Gradients(seed);
     haste::BadArguments();
     haste::EmptyWalks();
+    haste::Exceptions();
     _exit(haste_test::Report(target == nullptr ? "api_test" : target));
   }
   int status = 1;
   waitpid(child, &status, 0);
+  return status;
+}
+
+// A child has none of the threads that its parent started, and starts its own; so does its child.
+int ForkWithThreads(unsigned seed, int generations) {
+  EXPECT_TRUE(haste::ThreadsWork(), "%d generations to come", generations);
+  if (generations > 0) {
+    const pid_t child = fork();
+    if (child == 0) _exit(ForkWithThreads(seed, generations - 1));
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(status == 0, "a forked child failed");
+    EXPECT_TRUE(haste::ThreadsWork(), "the parent's threads still work");
+  } else {
+    haste::Gradients(seed);
+  }
+  return haste_test::Failures() == 0 ? 0 : 1;
+}
+
+// One line, and the value is ignored.
+int UnknownTarget() {
+  int out[2];
+  if (pipe(out) != 0) return 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDERR_FILENO);
+    setenv("HASTE_SIMD_TARGET", "sse9", 1);
+    haste::Gradients(1);
+    _exit(haste_test::Failures() == 0 ? 0 : 1);
+  }
+  close(out[1]);
+  char text[512] = "";
+  for (ssize_t got, used = 0; (got = read(out[0], text + used, sizeof text - 1 - used)) > 0;) {
+    used += got;
+  }
+  close(out[0]);
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(strstr(text, "HASTE_SIMD_TARGET") && strstr(text, "sse9"), "\"%s\"", text);
+  const char* end = strchr(text, '\n');
+  EXPECT_TRUE(end != nullptr && end[1] == 0, "one line: \"%s\"", text);
   return status;
 }
 
@@ -225,5 +330,8 @@ int main() {
   for (const char* target : {static_cast<const char*>(nullptr), "avx2", "baseline"}) {
     failed |= RunOn(target, seed);
   }
+  failed |= UnknownTarget();
+  failed |= ForkWithThreads(seed, 2);
+  failed |= haste_test::Report("forks");
   return failed == 0 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 // Pins what PlanRecurrence decides, on machines that this one need not be.
-#include "lib/haste/plan.h"
+#include "lib/plan.h"
 
 #include <cstring>
 
@@ -61,6 +61,17 @@ void Cpu() {
   }
 }
 
+// Products of sizes that are allowed one by one, but overflow 64 bits.
+void HugeSizes() {
+  const Plan one_group = PlanOn(Sizes(int64_t{1} << 10, 1 << 20, 1, 1 << 20), 8);
+  EXPECT_TRUE(one_group.split == CpuSplit::kUnits && one_group.threads == 8, "%d threads",
+              one_group.threads);
+  const int64_t most = (int64_t{1} << 31) - 1;
+  const Plan everything = PlanOn(Sizes(most, most, most, most), 8);
+  EXPECT_TRUE(everything.split == CpuSplit::kUnits && everything.threads == 8, "%d threads",
+              everything.threads);
+}
+
 void Engines() {
   HasteRnnConfig config = Sizes(16, 1024, 1, 768);
   config.device = HASTE_CUDA;
@@ -90,6 +101,7 @@ void Engines() {
 
 int main() {
   haste::Cpu();
+  haste::HugeSizes();
   haste::Engines();
   return haste_test::Report("plan_test");
 }

@@ -1,7 +1,7 @@
 // PlanRecurrence: which engine runs a recurrence, and how it is cut. A pure function of sizes and
 // device properties, so that a machine with no GPU can test what a GPU would be given.
-#ifndef HASTE_LIB_HASTE_PLAN_H_
-#define HASTE_LIB_HASTE_PLAN_H_
+#ifndef HASTE_LIB_PLAN_H_
+#define HASTE_LIB_PLAN_H_
 
 #include <stdint.h>
 
@@ -45,9 +45,9 @@ const char* EngineName(EngineKind);
 int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
                        const CudaProperties&, Plan*, HasteStatus*);
 
-// One line: engine, tiling, reason.
+// One line: cell, engine, sizes and reason; on the CPU also the threads and what they share out.
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_HASTE_PLAN_H_
+#endif  // HASTE_LIB_PLAN_H_

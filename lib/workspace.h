@@ -1,7 +1,7 @@
 // Scratch memory handed out piece by piece. With no memory behind it, it only counts: sizes and
 // places come from the same calls.
-#ifndef HASTE_LIB_CPU_WORKSPACE_H_
-#define HASTE_LIB_CPU_WORKSPACE_H_
+#ifndef HASTE_LIB_WORKSPACE_H_
+#define HASTE_LIB_WORKSPACE_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ class Workspace {
 
   template <class T>
   T* Take(int64_t count) {
-    T* piece = reinterpret_cast<T*>(base_ + used_);
+    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
     used_ += (static_cast<size_t>(count) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
     return piece;
   }
@@ -28,4 +28,4 @@ class Workspace {
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_CPU_WORKSPACE_H_
+#endif  // HASTE_LIB_WORKSPACE_H_

@@ -1,0 +1,19 @@
+// Whether an NVIDIA driver runs code of a CUDA toolkit. Plain C++, so that a machine with neither
+// can test what one with both is told. Versions are as CUDA counts them: 13010 is 13.1.
+#ifndef HASTE_LIB_CUDA_DRIVER_H_
+#define HASTE_LIB_CUDA_DRIVER_H_
+
+#include <string>
+
+namespace haste {
+
+// A driver runs what any toolkit of its major version, or of an older one, has built.
+bool DriverRuns(int driver, int toolkit);
+
+// One sentence for those whose `driver` (0: none is loaded) does not run this library, which was
+// built with `toolkit`: what is there, what is needed, and what to do.
+std::string DriverSentence(int driver, int toolkit);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_DRIVER_H_
