@@ -3,15 +3,19 @@
 # PYTHON       the Python that .venv is made of (default: python3)
 # CUDA_ARCHS   compute capabilities to compile for, "90" or "80 90" (default: tools/bazel_rules/cuda.bzl)
 # TF_VERSIONS  TensorFlow versions whose shims go into the wheel (default: the one of .venv)
+# GPU_PYTHON   a Python that has torch and TensorFlow for the GPU (default: .venvs/gpu, made for it)
 # ARGS         further arguments of pytest, the demo or the benchmarks
 PYTHON ?= python3
 CUDA_ARCHS ?=
 TF_VERSIONS ?=
+GPU_PYTHON ?=
 ARGS ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
 VENV_STAMP := $(VENV)/.requirements-stamp
+GPU_VENV := .venvs/gpu
+GPU_VENV_STAMP := $(GPU_VENV)/.requirements-stamp
 BAZEL_RUN := tools/run_bazel.sh
 MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 
@@ -28,6 +32,10 @@ venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
 $(VENV_STAMP): requirements.txt requirements-dev.txt
 	tools/make_venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(GPU_VENV_STAMP): requirements.txt requirements-gpu.txt
+	tools/make_venv.sh $(PYTHON) $(GPU_VENV) requirements-gpu.txt
 	@touch $@
 
 deps:  ## install Bazel, Google Highway's headers and a C++ compiler where they are missing
@@ -49,8 +57,9 @@ test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/...
 	$(PY) -m pytest tests --ignore=tests/gpu $(ARGS)
 
-test-gpu: build  ## tests that need an NVIDIA GPU
-	$(PY) -m pytest tests/gpu $(ARGS)
+test-gpu: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## tests that need an NVIDIA GPU
+	$(BAZEL_RUN) build //examples/cpp/...
+	HASTE_REQUIRE_GPU=1 $(or $(GPU_PYTHON),$(GPU_VENV)/bin/python) -m pytest tests/gpu $(ARGS)
 
 test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 	tools/build_wheel.sh $(PY) $(MATRIX_VERSIONS)

@@ -12,7 +12,15 @@ import tensorflow as tf
 from keras.src.utils.naming import to_snake_case
 
 from haste_keras import _xla
-from haste_keras._checks import check_choice, check_features, check_mask, check_states, size
+from haste_keras._checks import (
+    ENGINES,
+    check_choice,
+    check_features,
+    check_mask,
+    check_rank,
+    check_states,
+    size,
+)
 
 DIRECTIONS = ("forward", "backward", "bidirectional")
 MERGE_MODES = ("concat", "sum", "mul", "ave", None)
@@ -69,8 +77,7 @@ class RecurrentLayer(keras.layers.RNN):
                 "Expected one of {'auto', True, False}. "
                 f"Received: use_cudnn={use_cudnn}"
             )
-        if not isinstance(engine, str):
-            raise ValueError(f"`engine` must be a string. Received: engine={engine!r}")
+        check_choice("engine", engine, ENGINES)
         bidirectional = direction == "bidirectional"
         cell_arguments = {
             name: kwargs.pop(name) for name in cell_class.argument_names() if name in kwargs
@@ -172,6 +179,10 @@ class RecurrentLayer(keras.layers.RNN):
         states = super().get_initial_state(batch_size)
         return states * 2 if self.backward_cell is not None else states
 
+    def __call__(self, sequences, *args, **kwargs):
+        check_rank(self, sequences)  # Keras reads the rank before `call` could
+        return super().__call__(sequences, *args, **kwargs)
+
     # The call. Keras's own `call` reads step 0, which a sequence of no steps has not, and relies
     # on the casts of `__call__`, which TimeDistributed goes past.
 
@@ -188,6 +199,7 @@ class RecurrentLayer(keras.layers.RNN):
           states; merged or paired directions as `merge_mode` says.
         """
         sequences = tf.cast(tf.convert_to_tensor(sequences), self.compute_dtype)
+        check_rank(self, sequences)
         check_features(self, sequences.shape)
         if self.unroll and sequences.shape[1] is None:
             raise ValueError(

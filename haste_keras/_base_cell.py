@@ -8,7 +8,13 @@ import numpy as np
 import tensorflow as tf
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
-from haste_keras._checks import check_activation, check_rate
+from haste_keras._checks import (
+    check_activation,
+    check_rate,
+    check_seed,
+    check_transformed,
+    is_integer,
+)
 
 
 def arguments(scope, without=()):
@@ -79,14 +85,14 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         bias_transform=None,
         **kwargs,
     ):
-        if units <= 0:
+        if not is_integer(units) or units <= 0:
             raise ValueError(
                 "Received an invalid value for argument `units`, "
-                f"expected a positive integer, got {units}."
+                f"expected a positive integer, got {units!r}."
             )
-        if heads < 1 or units % heads:
+        if not is_integer(heads) or heads < 1 or units % heads:
             raise ValueError(
-                f"`heads` must be a positive divisor of units={units}. Received: heads={heads}"
+                f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
             )
         implementation = kwargs.pop("implementation", 2)
         if implementation not in (0, 1, 2):
@@ -95,8 +101,8 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
             )
         super().__init__(**kwargs)
         self.implementation = implementation
-        self.units = units
-        self.heads = heads
+        self.units = int(units)
+        self.heads = int(heads)
         self.activation = keras.activations.get(activation)
         check_activation(self.activation, "activation", self.stock)
         self.use_bias = use_bias
@@ -118,6 +124,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
         self.zoneout = check_rate("zoneout", zoneout)
         self.dropconnect = check_rate("dropconnect", dropconnect)
+        check_seed(seed)
         # A generator in place of a number is shared: the two directions of a layer have one.
         if isinstance(seed, keras.random.SeedGenerator):
             self.seed_generator, seed = seed, seed.get_config()["seed"]
@@ -206,23 +213,28 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     def _initialize_bias(self, shape, dtype=None):
         return self.bias_initializer(shape, dtype=dtype)
 
-    def _apply(self, transform, variable):
+    def _transformed(self, name):
+        """The weight `name`, through its transform, in the compute dtype."""
+        variable = getattr(self, name)
+        argument = f"{name.removesuffix('_kernel')}_transform"
+        transform = getattr(self, argument)
         value = tf.convert_to_tensor(variable.value)
         if transform is not None:
-            value = transform(value)
+            value = tf.convert_to_tensor(transform(value))
+            check_transformed(argument, value, variable)
         return tf.cast(value, self.compute_dtype)
 
     def input_weights(self):
         """Kernel [C, G·units] and bias [G·units] (or None), transformed, in the compute dtype."""
-        kernel = self._apply(self.kernel_transform, self.kernel)
-        bias = None if self.bias is None else self._apply(self.bias_transform, self.bias)
+        kernel = self._transformed("kernel")
+        bias = None if self.bias is None else self._transformed("bias")
         return kernel, bias
 
     def recurrent_lanes(self):
         """Recurrent kernel as the op takes it: [heads, H, G, H], transformed, compute dtype."""
         hidden = self.units // self.heads
         return tf.reshape(
-            self._apply(self.recurrent_transform, self.recurrent_kernel),
+            self._transformed("recurrent_kernel"),
             [self.heads, hidden, len(self.spec.gates), hidden],
         )
 

@@ -1,14 +1,22 @@
 """Checks of what a layer is given; every error names the argument, what was wanted, what came."""
 
+import numbers
+
 import keras
 import tensorflow as tf
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
+ENGINES = ("auto", "cpu", "stepwise")
 
 
 def size(x, axis):
     """Size of an axis: an int where it is known, else a scalar tensor."""
     return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
+
+
+def sizes(x):
+    """`size` of every axis."""
+    return [size(x, axis) for axis in range(x.shape.rank)]
 
 
 def check_choice(argument, value, choices):
@@ -18,11 +26,22 @@ def check_choice(argument, value, choices):
         raise ValueError(f"`{argument}` must be one of {expected}. Received: {argument}={value!r}")
 
 
+def is_integer(value):
+    """Whether `value` is an integer, of Python or NumPy, and no bool."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def check_rate(argument, rate):
-    """Returns `rate` as a float. Raises ValueError if it is outside [0, 1)."""
-    if not 0 <= rate < 1:
-        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={rate}")
+    """Returns `rate` as a float. Raises ValueError unless it is a number in [0, 1)."""
+    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={rate!r}")
     return float(rate)
+
+
+def check_seed(seed):
+    """Raises ValueError if `seed` is an integer beyond the 64 bits that a generator holds."""
+    if is_integer(seed) and not -(2**63) <= seed < 2**63:
+        raise ValueError(f"`seed` must be in [-2**63, 2**63). Received: seed={seed}")
 
 
 def check_activation(function, argument, stock):
@@ -40,6 +59,24 @@ def check_activation(function, argument, stock):
         f"`{argument}` must be one of {', '.join(ACTIVATIONS)}: the fused kernels have no other. "
         f"Received: {argument}={received}. Use keras.layers.{stock} for it."
     )
+
+
+def check_rank(layer, sequences):
+    """Raises ValueError if `sequences` is a tensor of a rank that is not known."""
+    if tf.is_tensor(sequences) and sequences.shape.rank is None:
+        raise ValueError(
+            f"`sequences` of layer {layer.name} must be [batch, time, features]. "
+            "Received: a tensor of unknown rank; tf.ensure_shape gives it one"
+        )
+
+
+def check_transformed(argument, value, variable):
+    """Raises ValueError unless the transform in `argument` kept the shape of `variable`."""
+    if not value.shape.is_compatible_with(variable.shape):
+        raise ValueError(
+            f"`{argument}` must return a tensor of its argument's shape {tuple(variable.shape)}. "
+            f"Received: shape {value.shape}"
+        )
 
 
 def check_features(layer, shape):
@@ -65,7 +102,7 @@ def check_features(layer, shape):
 
 def check_mask(layer, mask, sequences):
     """`mask` as a bool tensor [N, T], or None. Raises ValueError if it is of another shape."""
-    if isinstance(mask, (list, tuple)) and (mask[0] is None or hasattr(mask[0], "shape")):
+    if isinstance(mask, (list, tuple)) and mask and (mask[0] is None or hasattr(mask[0], "shape")):
         mask = mask[0]
     if mask is None:
         return None

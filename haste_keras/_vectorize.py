@@ -11,17 +11,12 @@ import tensorflow as tf
 
 from haste_keras import _raw
 from haste_keras._cells import CELLS
+from haste_keras._checks import sizes
 
 try:
     from tensorflow.python.ops.parallel_for.pfor import RegisterPFor, wrap
 except ImportError:
     RegisterPFor = None
-
-
-def _sizes(tensor):
-    """Sizes of a tensor: numbers where they are known, scalar tensors elsewhere."""
-    dynamic = tf.shape(tensor)
-    return [dynamic[i] if size is None else size for i, size in enumerate(tensor.shape)]
 
 
 def _convert(pfor_input, function, *, leading, shared):
@@ -31,7 +26,7 @@ def _convert(pfor_input, function, *, leading, shared):
     shared: inputs that must not, having no batch. Where that is not so, TensorFlow's exception
     from here makes it loop over the op.
     """
-    loop, batch = _sizes(pfor_input.stacked_input(leading))[:2]
+    loop, batch = sizes(pfor_input.stacked_input(leading))[:2]
     # An input that is a vector is an optional one that was left out: [0] stays [0].
     folded = [
         i for i, t in enumerate(pfor_input.op.inputs) if i not in shared and t.shape.rank != 1
@@ -41,7 +36,7 @@ def _convert(pfor_input, function, *, leading, shared):
     for i in range(pfor_input.num_inputs):
         if i in folded:
             tensor = pfor_input.stacked_input(i)
-            inputs.append(tf.reshape(tensor, [loop * batch, *_sizes(tensor)[2:]]))
+            inputs.append(tf.reshape(tensor, [loop * batch, *sizes(tensor)[2:]]))
         else:
             inputs.append(pfor_input.unstacked_input(i))
     outputs = []
@@ -49,7 +44,7 @@ def _convert(pfor_input, function, *, leading, shared):
         if tensor.shape.rank == 1:
             outputs.append(wrap(tensor, False))
         else:
-            outputs.append(wrap(tf.reshape(tensor, [loop, batch, *_sizes(tensor)[1:]]), True))
+            outputs.append(wrap(tf.reshape(tensor, [loop, batch, *sizes(tensor)[1:]]), True))
     return outputs
 
 

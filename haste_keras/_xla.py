@@ -11,6 +11,8 @@ import tensorflow as tf
 from keras.src import backend as keras_backend
 from tensorflow.python.ops import control_flow_util
 
+from haste_keras._checks import size
+
 
 def compiles_here():
     """Whether the function that is being traced is one that XLA compiles."""
@@ -26,10 +28,13 @@ def loop_of_steps(cell, sequences, states, *, training, **options):
     """
     warnings.warn(
         "XLA compiles this function, and the fused ops have no kernel for XLA: Keras's loop over "
-        f"{type(cell).__name__} runs in their place, with the same result. For speed leave "
-        "jit_compile unset.",
+        f"{type(cell).__name__} runs in their place. The result is the same, but dropout, "
+        "DropConnect and Zoneout draw other numbers. For speed leave jit_compile unset.",
         stacklevel=2,
     )
+    if sequences.shape[1] == 0:  # Keras's loop reads step 0
+        outputs = tf.zeros([size(sequences, 0), 0, cell.units], sequences.dtype)
+        return tf.zeros_like(states[0]), outputs, states
     cell.get_dropout_mask(sequences[:, 0, :])
     cell.get_recurrent_dropout_mask(states[0])
     result = keras_backend.rnn(

@@ -6,14 +6,16 @@ gradients stay outside, where TensorFlow does them best.
 """
 
 import numbers
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from haste_keras import _gradients, _raw, _vectorize  # noqa: F401  (register by import)
+from haste_keras import _gradients, _raw, _vectorize, _xla  # noqa: F401  (register by import)
 from haste_keras._cells import LSTM
+from haste_keras._checks import ACTIVATIONS
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
 
 
 def lstm(
@@ -73,6 +75,7 @@ def lstm(
 
     Raises:
       TypeError, ValueError: an argument is not as above; the message names it.
+      NotImplementedError: XLA compiles the function that calls this.
       tf.errors.InvalidArgumentError, FailedPreconditionError, InternalError: found by the op.
 
     Source: Hochreiter & Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997;
@@ -117,6 +120,11 @@ def _recurrence(
 
     zoneout: {argument: rate}, in the order of spec.states. Returns y, tuple of final states.
     """
+    if _xla.compiles_here():
+        raise NotImplementedError(
+            f"ops.{spec.name}: XLA compiles this function (jit_compile=True) and has no kernel of "
+            f"the op; leave jit_compile unset, or use haste_keras.{spec.layer}, which falls back"
+        )
     sizes = {"G": len(spec.gates)}
     wx = _tensor(spec, "wx", wx, None, "NTKGH", sizes)
     recurrent_kernel = _tensor(spec, "recurrent_kernel", recurrent_kernel, wx, "KHGH", sizes)
@@ -235,6 +243,10 @@ def _seed(spec, seed, draws):
         return tf.zeros([0], tf.int64)
     if isinstance(seed, numbers.Integral):
         seed = (int(seed), 0)
+    if isinstance(seed, list | tuple):
+        for word in seed:
+            if isinstance(word, numbers.Integral) and not -(2**63) <= word < 2**63:
+                raise ValueError(f"ops.{spec.name}: seed must be in [-2**63, 2**63), but is {word}")
     seed = tf.convert_to_tensor(seed)
     if not seed.dtype.is_integer:
         raise TypeError(f"ops.{spec.name}: seed must be of integers, but is {seed.dtype.name}")
@@ -245,6 +257,10 @@ def _seed(spec, seed, draws):
 def _reverse(spec, reverse, lanes):
     if reverse is None:
         return [False] * lanes
+    if not isinstance(reverse, Sequence | np.ndarray) or isinstance(reverse, str):
+        raise TypeError(
+            f"ops.{spec.name}: reverse must be a list of K = {lanes} bools, but is {reverse!r}"
+        )
     reverse = [bool(flag) for flag in reverse]
     if len(reverse) != lanes:
         raise ValueError(
@@ -255,12 +271,11 @@ def _reverse(spec, reverse, lanes):
 
 
 def _rate(spec, name, value, *, one):
-    rate = float(value)
-    if not (0 <= rate <= 1 and (one or rate < 1)):
+    if not isinstance(value, numbers.Real) or not (0 <= value <= 1 and (one or value < 1)):
         raise ValueError(
             f"ops.{spec.name}: {name} must be in [0, 1{']' if one else ')'}, but is {value!r}"
         )
-    return rate
+    return float(value)
 
 
 def _flag(spec, name, value):

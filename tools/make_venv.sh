@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv, the project's own virtual environment, from the pinned requirements.
-#   make_venv.sh PYTHON FOLDER
+# Makes a virtual environment from pinned requirements: .venv, the project's own, unless told else.
+#   make_venv.sh PYTHON FOLDER [REQUIREMENTS]
 set -euo pipefail
-python=$1 folder=$2
+python=$1 folder=$2 requirements=${3:-requirements-dev.txt}
 cd "$(dirname "$0")/.."
 
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -22,4 +22,4 @@ if ! [ -x "$folder/bin/python" ]; then
     exit 1
   fi
 fi
-"$folder/bin/python" -m pip install --disable-pip-version-check -r requirements-dev.txt
+"$folder/bin/python" -m pip install --disable-pip-version-check -r "$requirements"

@@ -3,8 +3,9 @@
 Usage: tf_matrix.py WHEEL VERSION...
 
 Each version has a virtual environment of its own under .venvs/, and the tests run from a copy
-there, so that nothing but the wheel can answer `import haste_keras`. Prints a table, writes it
-to build/tf_matrix.md, and exits non-zero if a version failed.
+there, so that nothing but the wheel can answer `import haste_keras`. Versions that have no wheel
+for this Python are named and left out. Prints a table, writes it to build/tf_matrix.md, and exits
+non-zero if a version failed or none could run.
 """
 
 import os
@@ -17,6 +18,15 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ["tests/tf", "tests/keras"]
+# The newest Python that a TensorFlow has wheels for; newer TensorFlows are taken to have one.
+NEWEST_PYTHON = {
+    "2.16": (3, 12),
+    "2.17": (3, 12),
+    "2.18": (3, 12),
+    "2.19": (3, 12),
+    "2.20": (3, 13),
+    "2.21": (3, 13),
+}
 PINNED = ["keras", "pytest"]
 VERSIONS_PROGRAM = (
     "import haste_keras, keras, numpy, tensorflow;"
@@ -32,6 +42,17 @@ def pins() -> list[str]:
         for line in (ROOT / name).read_text().splitlines()
     ]
     return [line for line in lines if line.split("==")[0] in PINNED]
+
+
+def skipped(version: str) -> str:
+    """Why `version` cannot run under this Python; empty if it can."""
+    python = sys.version_info[:2]
+    newest = NEWEST_PYTHON.get(version.rpartition(".")[0], python)
+    if python <= newest:
+        return ""
+    return "TensorFlow {} has no wheel for Python {}.{}; its newest is {}.{}.".format(
+        version, *python, *newest
+    )
 
 
 def environment(version: str, wheel: pathlib.Path) -> pathlib.Path:
@@ -84,6 +105,13 @@ def run(version: str, wheel: pathlib.Path) -> dict[str, str]:
 
 def main(wheel: str, *versions: str) -> int:
     """Runs every version, prints the table and returns the exit code."""
+    for version in versions:
+        if skipped(version):
+            print(f"==> skipped: {skipped(version)}", flush=True)
+    versions = tuple(version for version in versions if not skipped(version))
+    if not versions:
+        print("No version is left to test.", file=sys.stderr)
+        return 1
     rows = []
     for version in versions:
         print(f"==> TensorFlow {version}", flush=True)

@@ -5,20 +5,18 @@ read before it is written, shows. Errors are ‖ours − reference‖ / ‖refer
 """
 
 import pytest
+from needs import need, need_module
 
-torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("no GPU", allow_module_level=True)
+torch = need_module("torch")
+need(torch.cuda.is_available(), "GPU that torch sees")
 
 import lib_ctypes  # noqa: E402
 import lstm_reference  # noqa: E402
 
-if lib_ctypes.library_path() is None:
-    pytest.skip("no libhaste.so: build it first", allow_module_level=True)
+need(lib_ctypes.library_path(), "libhaste.so: build it first")
 
 LIB = lib_ctypes.Library(lib_ctypes.library_path())
-if not LIB.has_cuda():
-    pytest.skip("libhaste.so was built without CUDA", allow_module_level=True)
+need(LIB.has_cuda(), "CUDA in libhaste.so")
 
 TOLERANCE = {
     torch.float64: 1e-12,

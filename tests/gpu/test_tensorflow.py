@@ -6,16 +6,16 @@ import sys
 
 import numpy as np
 import pytest
+from needs import need_tensorflow
 
-tf = pytest.importorskip("tensorflow")
-if not tf.config.list_physical_devices("GPU"):
-    pytest.skip("no GPU", allow_module_level=True)
+tf = need_tensorflow()
 
 import keras  # noqa: E402
 
 import haste_keras  # noqa: E402
 from haste_keras import check, ops, reference  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("true_float32")  # dR is TensorFlow's product
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 SIZES = [  # N, T, lane directions, H
     (1, 1, [False], 1),
@@ -39,15 +39,6 @@ FEATURES = {
     },
     "expected": {"zoneout": 0.2, "zoneout_cell": 0.1},
 }
-
-
-@pytest.fixture(autouse=True)
-def true_float32():
-    """dR is TensorFlow's product, and TF32 its default."""
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
 def make_inputs(n, t, reverse, h, dtype, options):

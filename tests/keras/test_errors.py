@@ -13,6 +13,15 @@ ONES = np.ones((2, 4, 3), "float32")
     [
         ({"units": 0}, "`units`.*got 0"),
         ({"units": -3}, "`units`.*got -3"),
+        ({"units": "4"}, "`units`.*positive integer, got '4'"),
+        ({"units": 4.0}, r"`units`.*positive integer, got 4\.0"),
+        ({"dropout": None}, r"`dropout` must be in \[0, 1\).*dropout=None"),
+        ({"zoneout": "a"}, r"`zoneout` must be in \[0, 1\).*zoneout='a'"),
+        ({"heads": 2.0}, r"`heads` must be a positive divisor of units=4.*heads=2\.0"),
+        ({"heads": True}, "`heads` must be a positive divisor of units=4.*heads=True"),
+        ({"seed": 2**63}, r"`seed` must be in \[-2\*\*63, 2\*\*63\).*seed=9223372036854775808"),
+        ({"seed": -(2**63) - 1}, "`seed` must be in .*seed=-9223372036854775809"),
+        ({"engine": "warp"}, "`engine` must be one of 'auto', 'cpu', 'stepwise'.*'warp'"),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\).*dropout=1.0"),
         ({"recurrent_dropout": -0.1}, r"`recurrent_dropout` must be in \[0, 1\).*-0.1"),
         ({"zoneout": 1.5}, r"`zoneout` must be in \[0, 1\).*1.5"),
@@ -44,6 +53,20 @@ def test_wrong_rank(row):
         row.layer(4).call(tf.constant(ONES[0]))
 
 
+def test_unknown_rank(row):
+    layer = row.layer(4)
+    run = tf.function(layer, input_signature=[tf.TensorSpec(None)])
+    with pytest.raises(ValueError, match=r"`sequences`.*batch, time, features.*unknown rank"):
+        run(ONES)
+
+
+def test_transform_that_changes_the_shape(row):
+    for name in ("kernel_transform", "recurrent_transform", "bias_transform"):
+        layer = row.layer(4, **{name: lambda w: w[:2]})
+        with pytest.raises(ValueError, match=rf"`{name}` must return .* shape \(.*: shape \(2,"):
+            layer(ONES)
+
+
 def test_unknown_features(row):
     with pytest.raises(ValueError, match=r"`sequences`.*known number of features"):
         row.layer(4)(keras.Input((None, None)))
@@ -66,6 +89,11 @@ def test_changed_features(row):
 def test_mask_of_the_wrong_shape(row, shape):
     with pytest.raises(ValueError, match="`mask`"):
         row.layer(4)(ONES, mask=np.ones(shape, bool))
+
+
+def test_empty_mask(row):
+    with pytest.raises(ValueError, match=r"`mask`.*\(2, 4\).*shape \(0,\)"):
+        row.layer(4).call(tf.constant(ONES), mask=[])
 
 
 def test_mask_of_the_wrong_length_in_graph(row):

@@ -113,3 +113,35 @@ def test_three_million_steps(row):
     x = tf.random.normal([1, 3_000_000, 1])
     tail = layer(x[:, -2000:])
     np.testing.assert_allclose(layer(x), tail, atol=1e-5)
+
+
+def test_gradient_of_three_million_steps(row, rng):
+    """Against 300 rows of 10,000 steps, each after the 1,000 before it, which is all it forgets."""
+    rows, steps, before = 300, 10_000, 1000
+    layer = row.layer(1, return_sequences=True, dtype="float64")
+    layer.build((None, None, 1))
+    x = rng.normal(size=rows * steps)
+    weight = tf.constant(rng.normal(size=rows * steps))
+    variables = [v.value for v in layer.trainable_variables]
+    padded = np.concatenate([np.zeros(before), x])
+    windows = np.stack([padded[i * steps : (i + 1) * steps + before] for i in range(rows)])
+    mask = np.ones(windows.shape, bool)
+    mask[0, :before] = False  # the first row begins at step 0
+
+    def gradients(x, run):
+        x = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.tensordot(tf.reshape(run(x[:, :, None]), [-1]), weight, 1)
+        return [gradient.numpy() for gradient in tape.gradient(loss, [x, *variables])]
+
+    dx, *whole = gradients(x[None], layer)
+    dwindows, *parts = gradients(windows, lambda x: layer(x, mask=mask)[:, before:])
+    for got, want in zip(whole, parts, strict=True):
+        assert np.all(np.isfinite(got))
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+    # A step's gradient has a share of each row that reads it: of its own, and of the next one.
+    dpadded = np.zeros(padded.shape)
+    for i, row_gradient in enumerate(dwindows):
+        dpadded[i * steps : (i + 1) * steps + before] += row_gradient
+    np.testing.assert_allclose(dx[0], dpadded[before:], atol=1e-9)

@@ -143,6 +143,19 @@ def test_function_that_xla_compiles_gives_the_same(row, options, masked, rng):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_function_that_xla_compiles_takes_no_steps(row, direction, rng):
+    layer = row.layer(4, return_sequences=True, return_state=True, direction=direction)
+    layer.build((None, None, 2))
+    states = [tf.constant(rng.normal(size=(3, 4)), tf.float32) for _ in layer.state_size]
+    x = tf.zeros([3, 0, 2])
+    with pytest.warns(UserWarning, match="XLA"):
+        compiled = tf.function(layer, jit_compile=True)(x, initial_state=states)
+    for got, want in zip(compiled, layer(x, initial_state=states), strict=True):
+        assert got.shape == want.shape
+        np.testing.assert_array_equal(got, want)
+
+
 def test_runs_eagerly(row):
     _fit(_model(row, dropout=0.1), run_eagerly=True)
 

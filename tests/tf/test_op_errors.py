@@ -93,6 +93,15 @@ OF_PYTHON = [
         ValueError,
         "reverse must have a flag for each of the K = 2 lanes, but has 1",
     ),
+    ({"reverse": True}, TypeError, "reverse must be a list of K = 2 bools, but is True"),
+    ({"seed": 2**63}, ValueError, r"seed must be in \[-2\*\*63, 2\*\*63\), but is 92233"),
+    ({"seed": [0, -(2**63) - 1]}, ValueError, "seed must be in .* but is -9223372036854775809"),
+    ({"zoneout": "a"}, ValueError, r"zoneout must be in \[0, 1\], but is 'a'"),
+    (
+        {"recurrent_dropout": None},
+        ValueError,
+        r"recurrent_dropout must be in \[0, 1\), but is None",
+    ),
     ({"zoneout": 1.5}, ValueError, r"zoneout must be in \[0, 1\], but is 1.5"),
     ({"zoneout_cell": -0.1}, ValueError, r"zoneout_cell must be in \[0, 1\], but is -0.1"),
     ({"zoneout": float("nan")}, ValueError, r"zoneout must be in \[0, 1\], but is nan"),
@@ -128,6 +137,12 @@ OF_PYTHON = [
 def test_functional_form(changes, error, message):
     with pytest.raises(error, match=message):
         ops.lstm(**arguments(**changes))
+
+
+def test_function_that_xla_compiles():
+    function = tf.function(lambda: ops.lstm(**arguments())[0], jit_compile=True)
+    with pytest.raises(NotImplementedError, match="XLA compiles this function"):
+        function()
 
 
 def test_unknown_lanes():
