@@ -14,19 +14,9 @@ import sys
 
 import torch
 
+from benchmarks import shapes
 from tests.gpu import lib_ctypes
 
-# N, T, C, H
-SHAPES = [
-    (16, 1024, 768, 768),
-    (1, 100, 128, 256),
-    (32, 100, 128, 256),
-    (64, 100, 256, 512),
-    (8, 1000, 256, 256),
-    (128, 100, 768, 768),
-    (256, 128, 64, 64),
-    (32, 100, 1024, 2048),
-]
 TOLERANCE = {
     torch.float32: 1e-4,
     torch.float64: 1e-10,
@@ -168,7 +158,7 @@ def main():
     library = lib_ctypes.Library(path)
     print(f"{torch.cuda.get_device_name()}, {args.dtype}, milliseconds; cuDNN by torch", flush=True)
     rows = []
-    for shape in SHAPES:
+    for shape in shapes.GPU:
         row = measure(library, shape, dtype)
         if not rows:
             print("  ".join(f"{name:>16}" for name in row))

@@ -13,3 +13,15 @@ CPU = [
 
 # The long sequence on which Haste and FlashRNN report.
 GPU_LONG = (16, 1024, 768, 768)
+
+# Small and large batches, sequences and layers around it.
+GPU = [
+    GPU_LONG,
+    (1, 100, 128, 256),
+    (32, 100, 128, 256),
+    (64, 100, 256, 512),
+    (8, 1000, 256, 256),
+    (128, 100, 768, 768),
+    (256, 128, 64, 64),
+    (32, 100, 1024, 2048),
+]
