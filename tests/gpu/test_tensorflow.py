@@ -56,21 +56,22 @@ def make_inputs(n, t, reverse, h, dtype, options):
 
 
 @pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-def test_matches_the_oracle(dtype, size, features):
-    inputs, weights, options = make_inputs(*size, dtype, FEATURES[features])
+def test_matches_the_oracle(dtype, sizes, features):
+    inputs, weights, options = make_inputs(*sizes, dtype, FEATURES[features])
     with tf.device("CPU:0"):
         expected = check._run(reference.lstm, inputs, weights, options)
     with tf.device("GPU:0"):
         actual = check._run(ops.lstm, [tf.identity(i) for i in inputs], weights, options)
     errors = {}
     for name, want in expected.items():
-        # In the norm: where rounding puts one element on the other side of a kink, its gradient
-        # jumps, and the rest must not be excused by that.
-        errors[name] = np.linalg.norm(actual[name] - want) / max(1.0, np.linalg.norm(want))
+        # Where rounding puts an element on the other side of a kink its gradient jumps, on the CPU
+        # as here (one of 196,608 at the largest size): with ReLU the norm is what can be held.
+        size = np.linalg.norm if "activation" in FEATURES[features] else lambda e: np.abs(e).max()
+        errors[name] = size(actual[name] - want) / max(1.0, size(want))
     worst = max(errors, key=lambda name: np.nan_to_num(errors[name], nan=np.inf))
-    print(f"{dtype.name:9} {size!s:34} {features:15} worst {worst}: {errors[worst]:.1e}")
+    print(f"{dtype.name:9} {sizes!s:34} {features:15} worst {worst}: {errors[worst]:.1e}")
     assert errors[worst] <= check.TOLERANCE[dtype]
 
 
