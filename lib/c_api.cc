@@ -1,20 +1,21 @@
-// The C ABI: checks arguments, looks up the engine of a cell and dtype, and calls it.
+// The C ABI: has arguments checked, looks up the engine of a cell and dtype, and calls it.
 #include "lib/haste/c_api.h"
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
 
-#include "lib/cells/cells.h"
 #include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
 #include "lib/layer.h"
 #include "lib/plan.h"
+#include "lib/registry.h"
 #ifdef HASTE_HAVE_CUDA
 #include "lib/cuda/cuda.h"
 #endif
@@ -32,143 +33,29 @@ int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...) {
   return code;
 }
 
-#define HASTE_DECLARE(DTYPE, CELL)                \
-  extern const Engine CpuEngine_##CELL##_##DTYPE; \
-  extern const Engine StepwiseEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_CELL(CELL) \
-  HASTE_DECLARE(f32, CELL)       \
-  HASTE_DECLARE(f64, CELL) HASTE_DECLARE(f16, CELL) HASTE_DECLARE(bf16, CELL)
-HASTE_CELLS(HASTE_DECLARE_CELL)
-
 namespace {
-
-// In the order of HasteDtype.
-struct CellEntry {
-  HasteCellInfo info;
-  const Engine* cpu[4];
-  const Engine* stepwise[4];
-};
-
-template <class Cell>
-constexpr HasteCellInfo Info() {
-  HasteCellInfo info = {Cell::kName, Cell::kGates, Cell::kStates, {}};
-  for (int s = 0; s < Cell::kStates; ++s) info.state_names[s] = Cell::kStateNames[s];
-  return info;
-}
-
-#define HASTE_ENGINES(ENGINE, CELL) \
-  {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
-#ifdef HASTE_HAVE_CUDA
-#define HASTE_CELL_ENTRY(CELL) \
-  {Info<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(StepwiseEngine, CELL)},
-#else
-#define HASTE_CELL_ENTRY(CELL) {Info<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}},
-#endif
-// Constant, so that initialisers of other files may read it.
-constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
-constexpr int kCellCount = sizeof kCells / sizeof kCells[0];
 
 const HasteExecutor kDefaultExecutor = {};
 const HasteExecutor& OrDefault(const HasteExecutor* executor) {
   return executor == nullptr ? kDefaultExecutor : *executor;
 }
 
-int32_t Invalid(HasteStatus* status, const char* name, const char* expected, double got) {
-  return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
-}
-
-int32_t CheckDevice(int32_t device, HasteStatus* status) {
-  if (device == HASTE_CPU) return HASTE_OK;
-  if (device != HASTE_CUDA) return Invalid(status, "device", "0 (CPU) or 1 (CUDA)", device);
+// `to` = `from`, or 0 if that is NULL.
+int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
+             const HasteExecutor& executor, HasteStatus* status) {
+  if (to == nullptr || bytes == 0) return HASTE_OK;
 #ifdef HASTE_HAVE_CUDA
-  return CudaDeviceStatus(status);
-#else
-  return SetStatus(status, HASTE_UNIMPLEMENTED,
-                   "device: this build of haste has no CUDA code; build it where a CUDA toolkit is "
-                   "installed (`make wheel CUDA_HOME=/usr/local/cuda`)");
+  if (device == HASTE_CUDA) return CudaCopy(to, from, bytes, executor, status);
 #endif
-}
-
-// Finds the cell and checks everything that both directions share.
-int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteStatus* status) {
-  *cell = nullptr;
-  for (const CellEntry& entry : kCells) {
-    if (config.cell != nullptr && strcmp(config.cell, entry.info.name) == 0) *cell = &entry;
+  (void)device;
+  (void)executor;
+  (void)status;
+  if (from == nullptr) {
+    memset(to, 0, bytes);
+  } else {
+    memcpy(to, from, bytes);
   }
-  if (*cell == nullptr) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT, "cell: no cell is named \"%s\"",
-                     config.cell == nullptr ? "(null)" : config.cell);
-  }
-  if (config.dtype < HASTE_FLOAT32 || config.dtype > HASTE_BFLOAT16) {
-    return Invalid(status, "dtype", "a HasteDtype", config.dtype);
-  }
-  struct {
-    const char* name;
-    int64_t value;
-    int64_t least;
-  } const sizes[] = {{"batch", config.batch, 0},
-                     {"time", config.time, 0},
-                     {"lanes", config.lanes, 1},
-                     {"hidden", config.hidden, 1}};
-  for (const auto& size : sizes) {
-    // Random draws count time, rows and units in 32 bits.
-    if (size.value < size.least || size.value > INT32_MAX) {
-      return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                       "%s: expected a size of at least %" PRId64 " and below 2^31, got %" PRId64,
-                       size.name, size.least, size.value);
-    }
-  }
-  const double n = static_cast<double>(config.batch);
-  const double t = static_cast<double>(std::max<int64_t>(config.time, 1));  // of [N, K, H] too
-  const double k = static_cast<double>(config.lanes), h = static_cast<double>(config.hidden);
-  if (k * h * (*cell)->info.gates * std::max(n * t, h) * sizeof(double) > kMaxBytes) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "batch, time, lanes, hidden: wx [batch, time, lanes, gates, hidden] or "
-                     "R [lanes, hidden, gates, hidden] exceeds 2^60 bytes with %" PRId64
-                     ", %" PRId64 ", %" PRId64 ", %" PRId64,
-                     config.batch, config.time, config.lanes, config.hidden);
-  }
-  const struct {
-    const char* name;
-    int32_t value;
-  } activations[] = {{"activation", config.activation},
-                     {"recurrent_activation", config.recurrent_activation}};
-  for (const auto& activation : activations) {
-    if (activation.value < HASTE_TANH || activation.value > HASTE_LINEAR) {
-      return Invalid(status, activation.name, "a HasteActivation", activation.value);
-    }
-  }
-  for (int s = 0; s < (*cell)->info.states; ++s) {
-    if (!(config.zoneout[s] >= 0.0f && config.zoneout[s] <= 1.0f)) {
-      return Invalid(status, "zoneout", "rates in [0, 1]", config.zoneout[s]);
-    }
-  }
-  if (!(config.recurrent_dropout >= 0.0f && config.recurrent_dropout < 1.0f)) {
-    return Invalid(status, "recurrent_dropout", "a rate in [0, 1)", config.recurrent_dropout);
-  }
-  Plan plan;
-  const int32_t code =
-      PlanRecurrence(config, (*cell)->info, CpuProperties(), CudaProperties(), &plan, status);
-  return code != HASTE_OK ? code : CheckDevice(config.device, status);
-}
-
-int32_t CheckPointer(const void* pointer, const char* name, HasteStatus* status) {
-  if (pointer != nullptr) return HASTE_OK;
-  return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected memory, got NULL", name);
-}
-
-int32_t CheckSeed(const HasteRnnConfig& config, const CellEntry& cell, const int64_t* seed,
-                  HasteStatus* status) {
-  bool draws = config.recurrent_dropout > 0.0f;
-  for (int s = 0; s < cell.info.states; ++s) draws |= config.zoneout[s] > 0.0f;
-  if (!config.training || !draws || seed != nullptr) return HASTE_OK;
-  return SetStatus(
-      status, HASTE_INVALID_ARGUMENT,
-      "seed: expected two int64 for Zoneout or recurrent dropout in training, got NULL");
-}
-
-const Engine& EngineOf(const CellEntry& cell, const HasteRnnConfig& config) {
-  return *(config.device == HASTE_CUDA ? cell.stepwise : cell.cpu)[config.dtype];
+  return HASTE_OK;
 }
 
 // states to = from, or 0: what is left of a walk over no steps.
@@ -176,20 +63,51 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
                    void* const* to, const HasteExecutor& executor, HasteStatus* status) {
   const size_t bytes = config.batch * config.lanes * config.hidden * DtypeSize(config.dtype);
   for (int s = 0; s < states; ++s) {
-    if (to[s] == nullptr || bytes == 0) continue;
-    if (config.device == HASTE_CUDA) {
-#ifdef HASTE_HAVE_CUDA
-      const int32_t code = CudaCopy(to[s], from[s], bytes, executor, status);
-      if (code != HASTE_OK) return code;
-#endif
-    } else if (from[s] == nullptr) {
-      memset(to[s], 0, bytes);
-    } else {
-      memcpy(to[s], from[s], bytes);
-    }
+    const int32_t code = Copy(config.device, bytes, from[s], to[s], executor, status);
+    if (code != HASTE_OK) return code;
   }
-  (void)executor;
-  (void)status;
+  return HASTE_OK;
+}
+
+// The gradients of parameters that no step has read.
+int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                               const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
+                               HasteStatus* status) {
+  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
+  if (cell.recurrence == HASTE_DIAGONAL) {
+    const int32_t code = Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status);
+    if (code != HASTE_OK) return code;
+  }
+  for (int e = 0; e < cell.extras; ++e) {
+    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
+    const int32_t code = Copy(config.device, bytes, nullptr, args.dextra[e], executor, status);
+    if (code != HASTE_OK) return code;
+  }
+  return HASTE_OK;
+}
+
+// Of haste_layer_norm and its gradient: dtype, device, sizes.
+template <class Norm>
+int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
+  int32_t code = CheckDtype(norm.dtype, status);
+  if (code == HASTE_OK) code = CheckDevice(norm.device, status);
+  if (code != HASTE_OK) return code;
+  if (norm.rows < 0 || norm.lanes < 1 || norm.features < 1) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "rows, lanes, features: expected sizes of at least 0, 1, 1, got %" PRId64
+                     ", %" PRId64 ", %" PRId64,
+                     norm.rows, norm.lanes, norm.features);
+  }
+  if (static_cast<double>(norm.rows) * norm.lanes * norm.features * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "rows, lanes, features: x exceeds 2^60 bytes with %" PRId64 ", %" PRId64
+                     ", %" PRId64,
+                     norm.rows, norm.lanes, norm.features);
+  }
+  if (!(norm.epsilon > 0.0f && std::isfinite(norm.epsilon))) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT, "epsilon: expected a positive number, got %g",
+                     norm.epsilon);
+  }
   return HASTE_OK;
 }
 
@@ -212,6 +130,7 @@ int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
 
 using haste::CellEntry;
 using haste::CheckPointer;
+using haste::SetStatus;
 
 #define HASTE_TRY(CALL)                            \
   do {                                             \
@@ -221,10 +140,10 @@ using haste::CheckPointer;
 
 extern "C" {
 
-int32_t haste_cell_count(void) { return haste::kCellCount; }
+int32_t haste_cell_count(void) { return haste::CellCount(); }
 
 const HasteCellInfo* haste_cell(int32_t index) {
-  return index >= 0 && index < haste::kCellCount ? &haste::kCells[index].info : nullptr;
+  return index >= 0 && index < haste::CellCount() ? &haste::CellAt(index).info : nullptr;
 }
 
 const char* haste_version(void) { return HASTE_VERSION; }
@@ -260,18 +179,12 @@ int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArg
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
     if (config->batch == 0 || config->time == 0) {
       return haste::CopyStates(*config, cell->info.states, args->s0, args->sT,
                                haste::OrDefault(executor), status);
     }
-    HASTE_TRY(CheckPointer(args->wx, "wx", status));
-    HASTE_TRY(CheckPointer(args->R, "R", status));
-    HASTE_TRY(CheckPointer(args->y, "y", status));
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    for (int s = 0; args->gates != nullptr && s < cell->info.states; ++s) {
-      HASTE_TRY(CheckPointer(args->states[s], "states", status));
-    }
+    HASTE_TRY(haste::CheckForward(cell->info, *args, workspace, status));
     return haste::EngineOf(*cell, *config)
         .forward(*config, *args, workspace, haste::OrDefault(executor), status);
   });
@@ -282,18 +195,14 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckSeed(*config, *cell, args->seed, status));
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
     if (config->batch == 0 || config->time == 0) {
+      HASTE_TRY(haste::ZeroParameterGradients(*config, cell->info, *args,
+                                              haste::OrDefault(executor), status));
       return haste::CopyStates(*config, cell->info.states, args->dsT, args->ds0,
                                haste::OrDefault(executor), status);
     }
-    HASTE_TRY(CheckPointer(args->R, "R", status));
-    HASTE_TRY(CheckPointer(args->gates, "gates", status));
-    HASTE_TRY(CheckPointer(args->dwx, "dwx", status));
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    for (int s = 0; s < cell->info.states; ++s) {
-      HASTE_TRY(CheckPointer(args->states[s], "states", status));
-    }
+    HASTE_TRY(haste::CheckBackward(cell->info, *args, workspace, status));
     return haste::EngineOf(*cell, *config)
         .backward(*config, *args, workspace, haste::OrDefault(executor), status);
   });
@@ -302,9 +211,7 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
 int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
     HASTE_TRY(haste::CheckDevice(gemm->device, status));
-    if (gemm->dtype < HASTE_FLOAT32 || gemm->dtype > HASTE_BFLOAT16) {
-      return haste::Invalid(status, "dtype", "a HasteDtype", gemm->dtype);
-    }
+    HASTE_TRY(haste::CheckDtype(gemm->dtype, status));
     if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
       return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
                               "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64,
@@ -334,16 +241,97 @@ int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteSt
   });
 }
 
+int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
+                                         const HasteExecutor* executor, size_t* bytes,
+                                         HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    *bytes = 0;
+    if (norm->rows == 0) return HASTE_OK;
+#ifdef HASTE_HAVE_CUDA
+    if (norm->device == HASTE_CUDA) {
+      *bytes = haste::CudaLayerNormWorkspace(*norm, haste::OrDefault(executor));
+      return HASTE_OK;
+    }
+#endif
+    *bytes = haste::CpuLayerNormWorkspace(*norm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* executor,
+                         HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    if (norm->rows == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(norm->x, "x", status));
+    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm->y, "y", status));
+#ifdef HASTE_HAVE_CUDA
+    if (norm->device == HASTE_CUDA) {
+      return haste::CudaLayerNorm(*norm, haste::OrDefault(executor), status);
+    }
+#endif
+    haste::CpuLayerNorm(*norm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
+                              const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    HASTE_TRY(CheckPointer(norm->dgamma, "dgamma", status));
+    if (norm->rows == 0) {
+      const size_t bytes = norm->lanes * norm->features * haste::DtypeSize(norm->dtype);
+      for (void* sum : {norm->dgamma, norm->dbeta}) {
+        HASTE_TRY(
+            haste::Copy(norm->device, bytes, nullptr, sum, haste::OrDefault(executor), status));
+      }
+      return HASTE_OK;
+    }
+    HASTE_TRY(CheckPointer(norm->x, "x", status));
+    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm->dy, "dy", status));
+    HASTE_TRY(CheckPointer(norm->dx, "dx", status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+#ifdef HASTE_HAVE_CUDA
+    if (norm->device == HASTE_CUDA) {
+      return haste::CudaLayerNormGrad(*norm, workspace, haste::OrDefault(executor), status);
+    }
+#endif
+    haste::CpuLayerNormGrad(*norm, workspace, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
 int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
                             HasteRnnForwardArgs* rnn, void* workspace,
                             const HasteExecutor* executor, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckFeatures(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste::ProjectInput(*config, cell->info, *layer, executor, status));
     rnn->wx = layer->wx;
     return haste_rnn_forward(config, rnn, workspace, executor, status);
+  });
+}
+
+int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
+                                             const HasteLayerBackwardArgs* layer,
+                                             const HasteExecutor* executor, size_t* bytes,
+                                             HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste_rnn_workspace_bytes(config, 1, executor, bytes, status));
+    if (layer->gamma == nullptr) return HASTE_OK;
+    const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, nullptr);
+    size_t more = 0;
+    HASTE_TRY(haste_layer_norm_workspace_bytes(&norm, executor, &more, status));
+    *bytes = std::max(*bytes, more);  // one after the other
+    return HASTE_OK;
   });
 }
 
@@ -353,9 +341,14 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckFeatures(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
-    return haste::LayerGradients(*config, cell->info, *layer, *rnn, executor, status);
+    HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
+    if (layer->gamma != nullptr) {
+      const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, rnn->dwx);
+      HASTE_TRY(haste_layer_norm_grad(&norm, workspace, executor, status));
+    }
+    return haste::WeightGradients(*config, cell->info, *layer, *rnn, executor, status);
   });
 }
 

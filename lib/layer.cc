@@ -52,8 +52,13 @@ int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, 
 
 }  // namespace
 
-int32_t CheckFeatures(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
-                      HasteStatus* status) {
+int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
+                   HasteStatus* status) {
+  if (cell.separate_gates) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "cell: expected one that takes x·W, but %s takes its gates one by one",
+                     cell.name);
+  }
   if (features < 0) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT, "features: expected a size, got %" PRId64,
                      features);
@@ -76,13 +81,56 @@ int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
   SetA(&gemm, layer.x, layer.features, false);
   SetB(&gemm, layer.W, width, false);
   gemm.c = layer.wx;
-  gemm.bias = layer.b;
-  return haste_gemm(&gemm, executor, status);
+  if (layer.gamma == nullptr) {
+    gemm.bias = layer.b;
+    return haste_gemm(&gemm, executor, status);
+  }
+  if (layer.xw != nullptr) gemm.c = layer.xw;
+  if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+  HasteLayerNorm norm = {};
+  norm.dtype = config.dtype;
+  norm.device = config.device;
+  norm.rows = gemm.m;
+  norm.lanes = config.lanes;
+  norm.features = cell.gates * config.hidden;
+  norm.epsilon = config.epsilon;
+  norm.x = gemm.c;
+  norm.gamma = layer.gamma;
+  norm.beta = layer.b;
+  norm.y = layer.wx;
+  return haste_layer_norm(&norm, executor, status);
 }
 
-int32_t LayerGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                       const HasteExecutor* executor, HasteStatus* status) {
+int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                      const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                      const HasteExecutor* executor, HasteStatus* status) {
+  // The normalisation gives it with the gradient of gamma.
+  if (layer.db == nullptr || layer.gamma != nullptr) return HASTE_OK;
+  return ReduceRows(config, config.batch * config.time, config.lanes * cell.gates * config.hidden,
+                    rnn.dwx, layer.db, executor, status);
+}
+
+HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                 const HasteLayerBackwardArgs& layer, void* dwx) {
+  HasteLayerNormGrad norm = {};
+  norm.dtype = config.dtype;
+  norm.device = config.device;
+  norm.rows = config.batch * config.time;
+  norm.lanes = config.lanes;
+  norm.features = cell.gates * config.hidden;
+  norm.epsilon = config.epsilon;
+  norm.x = layer.xw;
+  norm.gamma = layer.gamma;
+  norm.dy = dwx;
+  norm.dx = dwx;
+  norm.dgamma = layer.dgamma;
+  norm.dbeta = layer.db;
+  return norm;
+}
+
+int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                        const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                        const HasteExecutor* executor, HasteStatus* status) {
   const int64_t rows = config.batch * config.time;
   const int64_t lane = cell.gates * config.hidden;
   const int64_t width = config.lanes * lane;
@@ -101,20 +149,25 @@ int32_t LayerGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
     gemm.c = layer.dW;
     if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
   }
-  if (layer.db != nullptr) {
-    const int32_t code = ReduceRows(config, rows, width, rnn.dwx, layer.db, executor, status);
-    if (code != HASTE_OK) return code;
-  }
-  for (int64_t k = 0; layer.dR != nullptr && k < config.lanes; ++k) {
-    HasteGemm gemm = Product(config, config.hidden, lane, rows);
-    const char* h = static_cast<const char*>(rnn.states[0]);
-    const char* dwx = static_cast<const char*>(rnn.dwx);
-    SetA(&gemm, h + k * config.hidden * size, config.lanes * config.hidden, true);
-    SetB(&gemm, dwx + k * lane * size, width, false);
-    gemm.c = static_cast<char*>(layer.dR) + k * config.hidden * lane * size;
-    if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
-  }
-  return HASTE_OK;
+  if (layer.dR == nullptr || cell.recurrence != HASTE_DENSE) return HASTE_OK;
+  // Gates [first, last) of all lanes were made of saved[operand].
+  const auto product = [&](int operand, int64_t first, int64_t last) -> int32_t {
+    const char* h = static_cast<const char*>(rnn.saved[operand]);
+    const char* dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
+    for (int64_t k = 0; k < config.lanes; ++k) {
+      HasteGemm gemm = Product(config, config.hidden, (last - first) * config.hidden, rows);
+      SetA(&gemm, h + k * config.hidden * size, config.lanes * config.hidden, true);
+      SetB(&gemm, dq + (k * lane + first * config.hidden) * size, width, false);
+      gemm.c =
+          static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
+      gemm.c_row = lane;
+      if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+    }
+    return HASTE_OK;
+  };
+  if (cell.reset_gates == 0) return product(0, 0, cell.gates);
+  if (const int32_t code = product(0, 0, cell.reset_gates)) return code;
+  return product(1, cell.reset_gates, cell.gates);
 }
 
 }  // namespace haste

@@ -8,17 +8,23 @@
 
 namespace haste {
 
-// Whether x, W and their gradients have sizes that can be.
-int32_t CheckFeatures(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
+// Whether the cell takes x·W at all, and x, W and their gradients have sizes that can be.
+int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
 
-// layer.wx = x·W + b. Features were checked, here and below.
+// layer.wx = x·W + b, with x·W normalised if layer.gamma. Arguments were checked, here and below.
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
                      const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
 
-// dx, dW, db and dR from rnn.dwx and the saved h.
-int32_t LayerGradients(const HasteRnnConfig&, const HasteCellInfo&,
-                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                       const HasteExecutor*, HasteStatus*);
+// In this order: db from rnn.dwx; with layer.gamma haste_layer_norm_grad, in place, on what
+// InputNormGrad says; dx, dW and dR.
+int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                      const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                      const HasteExecutor*, HasteStatus*);
+HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
+                                 const HasteLayerBackwardArgs& layer, void* dwx);
+int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                        const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                        const HasteExecutor*, HasteStatus*);
 
 }  // namespace haste
 

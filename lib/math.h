@@ -1,5 +1,6 @@
-// Exp, Tanh and Sigmoid for every scalar that a cell is instantiated with: float and double
-// here, vectors of them in lib/cpu/simd-inl.h. One formula serves all of them, on CPU and GPU.
+// Exp, Tanh, Sigmoid and its logarithm for every scalar that a cell is instantiated with: float and
+// double here, vectors of them in lib/cpu/simd-inl.h. One formula serves all of them, on CPU and
+// GPU.
 //
 // Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
 // holds every function to this table.
@@ -10,6 +11,7 @@
 //                                  error < 2e-38 (double: 5e-308)
 //   Tanh            4       4      every x
 //   Sigmoid         3       3      x >= -87 (double: -708); below: as ExpNegative
+//   LogSigmoid      4       4      every x <= 87 (double: 708); above: absolute, as ExpNegative
 // clang-format on
 //
 // NaN gives NaN. None of them raises, allocates or branches on data.
@@ -41,6 +43,9 @@ HASTE_FN double IfPositive(double x, double yes, double no) { return x > 0.0 ? y
 // x, or `low` if x is below it; NaN stays.
 HASTE_FN float AtLeast(float x, float low) { return x < low ? low : x; }
 HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
+// x, as a constant to what differentiates (the dual numbers of the tests).
+HASTE_FN float StopGradient(float x) { return x; }
+HASTE_FN double StopGradient(double x) { return x; }
 // a / b for b in [1, 2]. The general division of a GPU is a branch and a call; here an estimate of
 // the reciprocal, one step of Newton's and one of the remainder give the same to the last bit or
 // the one before.
@@ -90,7 +95,8 @@ template <class Scalar>
 struct Precision;
 template <>
 struct Precision<float> {
-  static constexpr int kTerms = 7;  // Taylor terms of e^r - 1 on |r| <= ln(2)/2: 2e-8
+  static constexpr int kTerms = 7;     // Taylor terms of e^r - 1 on |r| <= ln(2)/2: 2e-8
+  static constexpr int kLogTerms = 7;  // of artanh(s) / s on s <= 1/3: 1e-9
   static constexpr float kShifter = 12582912.0f;
   static constexpr float kLn2High = 0.693359375f;  // few bits: n·kLn2High is exact
   static constexpr float kLn2Low = -2.12194440e-4f;
@@ -98,7 +104,8 @@ struct Precision<float> {
 };
 template <>
 struct Precision<double> {
-  static constexpr int kTerms = 13;  // 5e-18
+  static constexpr int kTerms = 13;     // 5e-18
+  static constexpr int kLogTerms = 16;  // 2e-18
   static constexpr double kShifter = 6755399441055744.0;
   static constexpr double kLn2High = 6.93145751953125e-1;
   static constexpr double kLn2Low = 1.42860682030941723212e-6;
@@ -152,6 +159,25 @@ template <class V>
 HASTE_FN V Sigmoid(V x) {
   const V e = ExpNegative(-Abs(x));
   return Divide(IfPositive(x, V(1.0), e), V(1.0) + e);
+}
+
+// log sigmoid(x) = min(x, 0) - log(1 + e), e = e^(-|x|), and with s = e / (2 + e) <= 1/3:
+// log(1 + e) = 2 artanh(s) = 2 (s + s³/3 + s⁵/5 …).
+template <class V>
+HASTE_FN V LogSigmoid(V x) {
+  using P = Precision<typename ScalarOf<V>::type>;
+  const V e = ExpNegative(-Abs(x));
+  const V s = e / (V(2.0) + e);
+  const V square = s * s;
+  V series(1.0 / (2 * P::kLogTerms + 1));
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#elif !defined(__CUDACC__)
+#pragma GCC unroll 16
+#endif
+  for (int i = P::kLogTerms - 1; i >= 1; --i) series = MulAdd(series, square, V(1.0 / (2 * i + 1)));
+  series = MulAdd(series * square, s, s);
+  return MulAdd(V(-2.0), series, -AtLeast(-x, V(0.0)));
 }
 
 HASTE_TARGET_END

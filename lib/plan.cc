@@ -15,6 +15,8 @@ namespace {
 constexpr double kWakeMacs = 200e3;
 // Below this many a step, a slice is done before the others have noticed that it began.
 constexpr double kStepMacs = 30e3;
+// Elements of a scan that a thread should have, at some 10 ns of memory and arithmetic each.
+constexpr double kScanElements = 10e3;
 // Hidden units of a slice: at least one panel of the widest vectors.
 constexpr int64_t kSliceUnits = 16;
 
@@ -55,6 +57,23 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
   return plan;
 }
 
+Plan PlanScan(const HasteRnnConfig& config, const CpuProperties& cpu) {
+  Plan plan;
+  plan.engine = EngineKind::kScan;
+  plan.reason = "element by element, bound by memory";
+  if (config.device == HASTE_CUDA) return plan;
+  const double elements = static_cast<double>(config.batch) * config.time * config.lanes *
+                          static_cast<double>(config.hidden);
+  plan.threads = static_cast<int>(std::min<double>(cpu.threads, elements / kScanElements + 1));
+  if (plan.threads <= 1) plan.reason = "element by element; too little work for a second thread";
+  return plan;
+}
+
+EngineKind KindOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  if (cell.recurrence != HASTE_DENSE) return EngineKind::kScan;
+  return config.device == HASTE_CUDA ? EngineKind::kStepwise : EngineKind::kCpu;
+}
+
 }  // namespace
 
 const char* EngineName(EngineKind kind) {
@@ -63,6 +82,8 @@ const char* EngineName(EngineKind kind) {
       return "cpu";
     case EngineKind::kStepwise:
       return "stepwise";
+    case EngineKind::kScan:
+      return "scan";
   }
   return "";
 }
@@ -70,20 +91,28 @@ const char* EngineName(EngineKind kind) {
 int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
                        const CpuProperties& cpu, const CudaProperties& cuda, Plan* plan,
                        HasteStatus* status) {
-  const EngineKind kind = config.device == HASTE_CUDA ? EngineKind::kStepwise : EngineKind::kCpu;
+  const EngineKind kind = KindOf(config, cell);
   const char* wanted = config.engine == nullptr ? "auto" : config.engine;
   if (strcmp(wanted, "auto") != 0 && strcmp(wanted, EngineName(kind)) != 0) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "engine: expected \"auto\" or \"%s\" for this device, got \"%s\"",
-                     EngineName(kind), wanted);
-  }
-  if (kind == EngineKind::kCpu) {
-    *plan = PlanCpu(config, cell, cpu);
-    return HASTE_OK;
+                     "engine: expected \"auto\" or \"%s\" for %s on this device, got \"%s\"",
+                     EngineName(kind), cell.name, wanted);
   }
   *plan = Plan();
   plan->engine = kind;
-  plan->reason = "one fused product and pointwise kernel a step";
+  switch (kind) {
+    case EngineKind::kCpu:
+      *plan = PlanCpu(config, cell, cpu);
+      break;
+    case EngineKind::kScan:
+      *plan = PlanScan(config, cpu);
+      break;
+    case EngineKind::kStepwise:
+      plan->reason = cell.normalizes || cell.reset_gates > 0
+                         ? "a product and a pointwise kernel for each phase of a step"
+                         : "one fused product and pointwise kernel a step";
+  }
+  if (config.device == HASTE_CPU) return HASTE_OK;
   if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
     return SetStatus(
         status, HASTE_UNIMPLEMENTED,
@@ -94,20 +123,20 @@ int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
 }
 
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  char text[256];
-  const char* how = plan.split == CpuSplit::kUnits ? "units" : "rows";
-  if (plan.engine == EngineKind::kCpu) {
-    snprintf(text, sizeof text,
-             "%s on cpu: %d thread%s over %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64
-             ": %s",
-             cell.name, plan.threads, plan.threads == 1 ? "" : "s", how, config.batch, config.time,
-             config.lanes, config.hidden, plan.reason);
+  char where[64];
+  if (config.device == HASTE_CUDA) {
+    snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {
-    snprintf(text, sizeof text,
-             "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
-             EngineName(plan.engine), config.batch, config.time, config.lanes, config.hidden,
-             plan.reason);
+    const char* parts = plan.engine == EngineKind::kScan ? "rows and units"
+                        : plan.split == CpuSplit::kUnits ? "units"
+                                                         : "rows";
+    snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
+             plan.threads == 1 ? "" : "s", parts);
   }
+  char text[256];
+  snprintf(text, sizeof text,
+           "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
+           where, config.batch, config.time, config.lanes, config.hidden, plan.reason);
   return text;
 }
 

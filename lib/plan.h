@@ -23,18 +23,18 @@ struct CudaProperties {
   int64_t l2_bytes = 0;
 };
 
-enum class EngineKind { kCpu, kStepwise };
+enum class EngineKind { kCpu, kStepwise, kScan };
 
 // How the CPU engine gives work to threads.
 enum class CpuSplit {
   kRows,   // each thread walks time alone, over its own lanes and rows of the batch
   kUnits,  // all threads walk together, each over its own hidden units
-};
+};  // (kScan: threads share out rows and units; nothing ties them together)
 
 struct Plan {
   EngineKind engine = EngineKind::kCpu;
   CpuSplit split = CpuSplit::kRows;
-  int threads = 1;            // kUnits: slices; kRows: threads worth waking
+  int threads = 1;            // kUnits: slices; else threads worth waking
   int64_t rows_per_task = 0;  // kRows
   const char* reason = "";
 };

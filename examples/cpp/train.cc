@@ -70,14 +70,15 @@ int main(int argc, char** argv) {
   forward.R = R.value.data();
   forward.y = y.data();
   forward.sT[0] = hT.data();
+  forward.keep = 1;
   forward.gates = gates.data();
-  forward.states[0] = h.data();
-  forward.states[1] = c.data();
+  forward.saved[0] = h.data();
+  forward.saved[1] = c.data();
   haste::BackwardArgs backward = {};
   backward.R = R.value.data();
   backward.gates = gates.data();
-  backward.states[0] = h.data();
-  backward.states[1] = c.data();
+  backward.saved[0] = h.data();
+  backward.saved[1] = c.data();
   backward.dsT[0] = dh.data();
   backward.dwx = gates.data();
 

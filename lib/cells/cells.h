@@ -6,9 +6,20 @@
 #define HASTE_LIB_CELLS_CELLS_H_
 #endif
 
+#include "lib/cells/elman.h"
+#include "lib/cells/gru.h"
+#include "lib/cells/gru_reset_before.h"
+#include "lib/cells/indrnn.h"
+#include "lib/cells/layer_norm.h"
 #include "lib/cells/lstm.h"
+#include "lib/cells/qrnn.h"
+#include "lib/cells/slstm.h"
 
-// X(struct) for each cell.
-#define HASTE_CELLS(X) X(Lstm)
+// X(struct) for each cell, by the engine that walks it: with a matrix product a step; the same with
+// layer normalisation; element by element.
+#define HASTE_MATRIX_CELLS(X) X(Lstm) X(Gru) X(GruResetBefore) X(Elman) X(SLstm)
+#define HASTE_NORM_CELLS(X) X(LayerNormLstm) X(LayerNormGru)
+#define HASTE_SCAN_CELLS(X) X(IndRnn) X(QrnnF) X(QrnnFo) X(QrnnIfo) X(ForgetMult)
+#define HASTE_CELLS(X) HASTE_MATRIX_CELLS(X) HASTE_NORM_CELLS(X) HASTE_SCAN_CELLS(X)
 
 #endif

@@ -23,49 +23,56 @@
 #define HASTE_LIB_CELLS_LSTM_H_
 #endif
 
-#include "lib/cells/activation.h"
-#include "lib/per_target.h"
+#include "lib/cells/cell.h"
 
 HASTE_TARGET_BEGIN
 
-struct Lstm {
-  enum Gate { kInput, kForget, kCandidate, kOutput, kGates };  // Keras's order: i, f, c, o
+struct Lstm : Cell {
+  enum Gate { kInput, kForget, kCandidate, kOutput, kGates, kKept = kGates };  // Keras's i, f, c, o
   enum State { kHidden, kCell, kStates };
   static constexpr const char* kName = "lstm";
+  static constexpr const char* kGateNames[kGates] = {"i", "f", "g", "o"};
   static constexpr const char* kStateNames[kStates] = {"h", "c"};
+  static constexpr const char* kSavedNames[] = {"h_in", "c_in"};
 
-  // x, q: [kGates] input and recurrent pre-activations. s_prev: [kStates] entering the step.
-  // gate: [kGates] after activation, kept for Backward. s: [kStates] leaving the step.
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,
                                V* gate, V* s) {
-    gate[kInput] = Activate(act.recurrent, x[kInput] + q[kInput]);
-    gate[kForget] = Activate(act.recurrent, x[kForget] + q[kForget]);
-    gate[kCandidate] = Activate(act.candidate, x[kCandidate] + q[kCandidate]);
-    gate[kOutput] = Activate(act.recurrent, x[kOutput] + q[kOutput]);
+    Gates(act, x, q, gate);
     s[kCell] = NewCell(gate, s_prev);
     s[kHidden] = gate[kOutput] * Activate(act.candidate, s[kCell]);
   }
 
-  // ds: [kStates] gradients of the states leaving the step. dpre: [kGates] gradients of x + q.
-  // ds_prev: [kStates] gradients of the states entering it; h's is the engine's product, so 0 here.
   template <class V>
   static HASTE_FN void Backward(const Activations& act, const V* gate, const V* s_prev, const V* ds,
-                                V* dpre, V* ds_prev) {
+                                V* dx, V* ds_prev) {
     const V out = Activate(act.candidate, NewCell(gate, s_prev));
     const V dc = ds[kCell] + ds[kHidden] * gate[kOutput] * Slope(act.candidate, out);
-    dpre[kInput] = dc * gate[kCandidate] * Slope(act.recurrent, gate[kInput]);
-    dpre[kForget] = dc * s_prev[kCell] * Slope(act.recurrent, gate[kForget]);
-    dpre[kCandidate] = dc * gate[kInput] * Slope(act.candidate, gate[kCandidate]);
-    dpre[kOutput] = ds[kHidden] * out * Slope(act.recurrent, gate[kOutput]);
-    ds_prev[kCell] = dc * gate[kForget];
-    ds_prev[kHidden] = V(0.0);
+    dx[kOutput] = ds[kHidden] * out * Slope(act.recurrent, gate[kOutput]);
+    BackwardOfCell(act, gate, s_prev, dc, dx, ds_prev);
   }
 
- private:
+ protected:  // of the layer-normalised LSTM too
+  template <class V>
+  static HASTE_FN void Gates(const Activations& act, const V* x, const V* q, V* gate) {
+    gate[kInput] = Activate(act.recurrent, x[kInput] + q[kInput]);
+    gate[kForget] = Activate(act.recurrent, x[kForget] + q[kForget]);
+    gate[kCandidate] = Activate(act.candidate, x[kCandidate] + q[kCandidate]);
+    gate[kOutput] = Activate(act.recurrent, x[kOutput] + q[kOutput]);
+  }
   template <class V>
   static HASTE_FN V NewCell(const V* gate, const V* s_prev) {
     return MulAdd(gate[kForget], s_prev[kCell], gate[kInput] * gate[kCandidate]);
+  }
+  // What follows from dc', the gradient of the cell state as it is made.
+  template <class V>
+  static HASTE_FN void BackwardOfCell(const Activations& act, const V* gate, const V* s_prev, V dc,
+                                      V* dx, V* ds_prev) {
+    dx[kInput] = dc * gate[kCandidate] * Slope(act.recurrent, gate[kInput]);
+    dx[kForget] = dc * s_prev[kCell] * Slope(act.recurrent, gate[kForget]);
+    dx[kCandidate] = dc * gate[kInput] * Slope(act.candidate, gate[kCandidate]);
+    ds_prev[kCell] = dc * gate[kForget];
+    ds_prev[kHidden] = V(0.0);
   }
 };
 

@@ -23,7 +23,10 @@ extern "C" {
 #endif
 
 #define HASTE_API __attribute__((visibility("default")))
+#define HASTE_MAX_GATES 4
 #define HASTE_MAX_STATES 4
+#define HASTE_MAX_EXTRAS 3
+#define HASTE_MAX_SAVED 6
 #define HASTE_VERSION "0.1.0"
 
 typedef enum {
@@ -53,7 +56,15 @@ typedef enum {
   HASTE_RELU = 2,
   HASTE_HARD_SIGMOID = 3,  // clip(x / 6 + 1 / 2, 0, 1)
   HASTE_LINEAR = 4,
+  HASTE_EXPONENTIAL = 5,  // only as the recurrent_activation of cells with a stabiliser (sLSTM)
 } HasteActivation;
+
+// How the last h enters a step.
+typedef enum {
+  HASTE_DENSE = 0,     // h · R, R [K, H, G, H]
+  HASTE_DIAGONAL = 1,  // u ∘ h, R = u [K, G, H]
+  HASTE_NONE = 2       // not at all: the states are pooled, there is no R
+} HasteRecurrence;
 
 typedef struct {
   const char* cell;                    // "lstm"; haste_cell_count/haste_cell list them
@@ -69,32 +80,67 @@ typedef struct {
                                  // walk
   float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
   float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
+  float epsilon;            // added to a variance by cells that normalise
 } HasteRnnConfig;
 
+// A cell: what its recurrence reads and writes. The tensors of a call are named after this.
 typedef struct {
-  const void* wx;                    // [N, T, K, G, H] projected input
-  const void* R;                     // [K, H, G, H] recurrent kernel
-  const void* s0[HASTE_MAX_STATES];  // each [N, K, H], or NULL: zeros
-  const uint8_t* mask;               // [N, T] nonzero: a live step; NULL: all live
-  const int64_t* seed;               // [2]; NULL when nothing is drawn
-  void* y;                           // [N, T, K, H] outputs
-  void* sT[HASTE_MAX_STATES];        // each [N, K, H] final states, or NULL: not wanted
-  // What backward reads; both NULL when no backward follows.
-  void* gates;  // [N, T, K, G, H] gates after their activations; may be wx itself
-  void* states[HASTE_MAX_STATES];  // each [N, T, K, H] states that enter each step; states[0] is h
-                                   // as it enters h·R (recurrent dropout applied)
+  const char* name;                           // "lstm"
+  int32_t gates, states;                      // G, S
+  const char* gate_names[HASTE_MAX_GATES];    // "i", "f", "g", "o"
+  const char* state_names[HASTE_MAX_STATES];  // "h", "c"
+  int32_t recurrence;                         // HasteRecurrence
+  int32_t
+      separate_gates;  // 1: each gate is a tensor [N, T, K, H] of its own, in x[]; no wx, no gates
+  int32_t normalizes;  // 1: h·R goes through layer normalisation, and is kept in `products`
+  int32_t splits_gradient;  // 1: the gradients of h·R differ from those of wx and are given as dq
+  int32_t
+      reset_gates;  // 0, or r: gates 0 … r-1 take h·R, the others saved[1]·R (GRU, reset before)
+  int32_t exponential;                        // 1: recurrent_activation may be HASTE_EXPONENTIAL
+  int32_t extras;                             // parameters beside R
+  const char* extra_names[HASTE_MAX_EXTRAS];  // "recurrent_bias"
+  const char* extra_dims[HASTE_MAX_EXTRAS];   // "KGH" or "KH"
+  int32_t saved;                              // tensors [N, T, K, H] that backward reads
+  const char* saved_names[HASTE_MAX_SAVED];   // "h_in": saved[0] is what was multiplied by R
+} HasteCellInfo;
+
+// Pointers that a cell does not name (HasteCellInfo) are NULL and not looked at.
+typedef struct {
+  const void* wx;                       // [N, T, K, G, H] projected input
+  const void* x[HASTE_MAX_GATES];       // separate_gates: each [N, T, K, H]
+  const void* R;                        // recurrent kernel, as HasteRecurrence says
+  const void* extra[HASTE_MAX_EXTRAS];  // each as extra_dims says
+  const void* s0[HASTE_MAX_STATES];     // each [N, K, H], or NULL: zeros
+  const uint8_t* mask;                  // [N, T] nonzero: a live step; NULL: all live
+  const int64_t* seed;                  // [2]; NULL when nothing is drawn
+  void* y;                              // [N, T, K, H] outputs
+  void* sT[HASTE_MAX_STATES];           // each [N, K, H] final states, or NULL: not wanted
+  // What backward reads; keep = 0: none of it is written and all may be NULL.
+  int32_t keep;
+  void* gates;                   // [N, T, K, G, H] gates after their activations; may be wx itself
+  void* products;                // normalizes: [N, T, K, G, H] h·R
+  void* saved[HASTE_MAX_SAVED];  // each [N, T, K, H], of the step; saved[0] of a cell with R is h
+                                 // as it entered h·R (recurrent dropout applied)
 } HasteRnnForwardArgs;
 
 typedef struct {
+  const void* x[HASTE_MAX_GATES];
   const void* R;
+  const void* extra[HASTE_MAX_EXTRAS];
   const uint8_t* mask;
   const int64_t* seed;
   const void* gates;
-  const void* states[HASTE_MAX_STATES];
+  const void* products;
+  const void* saved[HASTE_MAX_SAVED];
   const void* dy;                     // [N, T, K, H] or NULL: zero
   const void* dsT[HASTE_MAX_STATES];  // each [N, K, H] or NULL: zero
   void* dwx;                          // [N, T, K, G, H]; may be gates itself
-  void* ds0[HASTE_MAX_STATES];        // each [N, K, H] or NULL: not wanted
+  void* dx[HASTE_MAX_GATES];          // separate_gates: each [N, T, K, H]; may be x itself
+  void* dq;  // splits_gradient: [N, T, K, G, H] gradient of h·R; may be products itself
+  void*
+      dR;  // HASTE_DIAGONAL: [K, G, H]. (Dense: a product of saved[0] and dq or dwx, the caller's.)
+  void* dextra[HASTE_MAX_EXTRAS];
+  void* ds0[HASTE_MAX_STATES];  // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
 
 // Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of
@@ -130,15 +176,47 @@ typedef struct {
 } HasteGemm;
 HASTE_API int32_t haste_gemm(const HasteGemm*, const HasteExecutor*, HasteStatus*);
 
-// The recurrence with the products around it.
-//   forward:  wx = x·W + b (into `wx`, scratch or the reserve), then haste_rnn_forward
-//   backward: haste_rnn_backward, then dx = dwx·Wᵀ, dW = xᵀ·dwx, db = Σ dwx, dR = Σ h·dwx
+// Layer normalisation (Ba et al., arXiv 1607.06450) of each row [features] of each lane:
+//   y = (x - mean) / sqrt(variance + epsilon) ∘ gamma + beta
 typedef struct {
-  int64_t features;  // C
-  const void* x;     // [N, T, C]
-  const void* W;     // [C, K, G, H]
-  const void* b;     // [K, G, H] or NULL
-  void* wx;          // [N, T, K, G, H] written here; may equal forward.gates
+  int32_t dtype, device;
+  int64_t rows, lanes, features;
+  float epsilon;
+  const void* x;      // [rows, lanes, features]
+  const void* gamma;  // [lanes, features]
+  const void* beta;   // [lanes, features], or NULL: zeros
+  void* y;            // [rows, lanes, features]; may be x itself
+} HasteLayerNorm;
+typedef struct {
+  int32_t dtype, device;
+  int64_t rows, lanes, features;
+  float epsilon;
+  const void* x;
+  const void* gamma;
+  const void* dy;
+  void* dx;      // may be dy itself
+  void* dgamma;  // [lanes, features]
+  void* dbeta;   // [lanes, features], or NULL: not wanted
+} HasteLayerNormGrad;
+// The gradient's scratch memory, of the device, aligned to 64 bytes.
+HASTE_API int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad*, const HasteExecutor*,
+                                                   size_t* bytes, HasteStatus*);
+HASTE_API int32_t haste_layer_norm(const HasteLayerNorm*, const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspace,
+                                        const HasteExecutor*, HasteStatus*);
+
+// The recurrence with the products around it, for cells that take wx.
+//   forward:  wx = x·W + b (into `wx`, scratch or the reserve), then haste_rnn_forward
+//   backward: haste_rnn_backward, then dx = dwx·Wᵀ, dW = xᵀ·dwx, db = Σ dwx, dR = Σ h·dq
+// With gamma, x·W goes through layer normalisation before b is added.
+typedef struct {
+  int64_t features;   // C
+  const void* x;      // [N, T, C]
+  const void* W;      // [C, K, G, H]
+  const void* b;      // [K, G, H] or NULL
+  void* wx;           // [N, T, K, G, H] written here; may equal forward.gates
+  const void* gamma;  // [K, G, H], or NULL: no normalisation
+  void* xw;           // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
 } HasteLayerForwardArgs;
 typedef struct {
   int64_t features;
@@ -147,11 +225,19 @@ typedef struct {
   void* dx;  // [N, T, C] or NULL
   void* dW;  // [C, K, G, H] or NULL
   void* db;  // [K, G, H] or NULL
-  void* dR;  // [K, H, G, H] or NULL
+  void* dR;  // [K, H, G, H] or NULL; not for HASTE_DIAGONAL, whose dR haste_rnn_backward gives
+  const void* gamma;  // [K, G, H] or NULL
+  const void* xw;     // gamma: what forward left there
+  void* dgamma;       // gamma: [K, G, H]
 } HasteLayerBackwardArgs;
 HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
                                       HasteRnnForwardArgs* rnn, void* workspace,
                                       const HasteExecutor*, HasteStatus*);
+// Scratch memory of haste_layer_backward; forward needs that of haste_rnn_forward.
+HASTE_API int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig*,
+                                                       const HasteLayerBackwardArgs* layer,
+                                                       const HasteExecutor*, size_t* bytes,
+                                                       HasteStatus*);
 HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBackwardArgs*,
                                        const HasteRnnBackwardArgs* rnn, void* workspace,
                                        const HasteExecutor*, HasteStatus*);
@@ -163,11 +249,6 @@ HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* 
                              size_t capacity, HasteStatus*);
 
 // Cells that this library was built with.
-typedef struct {
-  const char* name;                           // "lstm"
-  int32_t gates, states;                      // G, S
-  const char* state_names[HASTE_MAX_STATES];  // "h", "c"
-} HasteCellInfo;
 HASTE_API int32_t haste_cell_count(void);
 HASTE_API const HasteCellInfo* haste_cell(int32_t index);
 

@@ -38,6 +38,7 @@ inline RnnConfig Config(const char* cell, HasteDtype dtype, HasteDevice device, 
   config.hidden = hidden;
   config.activation = HASTE_TANH;
   config.recurrent_activation = HASTE_SIGMOID;
+  config.epsilon = 1e-5f;
   return config;
 }
 
@@ -54,6 +55,14 @@ inline Status WorkspaceBytes(const RnnConfig& config, bool backward, size_t* byt
                              const Executor& executor = {}) {
   return internal::Wrap([&](HasteStatus* status) {
     return haste_rnn_workspace_bytes(&config, backward, &executor, bytes, status);
+  });
+}
+
+// The same for LayerBackward.
+inline Status LayerBackwardWorkspaceBytes(const RnnConfig& config, const LayerBackwardArgs& layer,
+                                          size_t* bytes, const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_layer_backward_workspace_bytes(&config, &layer, &executor, bytes, status);
   });
 }
 

@@ -1,0 +1,98 @@
+// What a cell says of itself beside its equations. Each header of this folder derives its struct
+// from Cell and overrides what is not so.
+//
+// Matrix cells (HASTE_DENSE): state 0 is h, the output, and h·R enters a step. They are written
+//
+//   Forward(act, x, q, s_prev, kept, s)                 x, q: [G] of wx and of h·R
+//   Backward(act, kept, s_prev, ds, dx, ds_prev)        dx: [G] gradients of x, and of q, unless
+//   Backward(act, kept, s_prev, ds, dx, dq, ds_prev)    kSplitsGradient: then of q apart
+//
+// on one element, templated on the scalar V. kept: [kKept], what Forward leaves for Backward: the
+// gates first, then kept[kGates …], each a tensor of the reserve. s_prev of Backward holds only the
+// states of kReadsState, of which the reserve has those that enter the step. The engine's product
+// adds to ds_prev[0].
+//
+// With kResetGates = r > 0 a step has two products: gates 0 … r-1 take h·R, the others an operand
+// that those gates make:
+//
+//   ForwardReset(act, x, q, s_prev, kept)                kept[r …]; kept[kOperand] is multiplied by
+//   R Forward(…)                                           q[r …]; ForwardReset's kept is there
+//   Backward(…)                                          dx[r …], and dx[g] for g < r as far as
+//   known BackwardReset(act, kept, s_prev, d_operand, dx, ds_prev)   the rest; adds to ds_prev
+//
+// Parameters beside R, in this order ("extras"): recurrent_gamma [K, G, H] of kNormalizes;
+// state_gamma and state_beta [K, H] of kNormalizesState; recurrent_bias [K, G, H] of
+// kRecurrentBias, which is added to h·R, after its normalisation if any: q is the sum.
+//
+// With kNormalizes q comes through layer normalisation. With kNormalizesState = s > 0 state s does
+// too, where it makes h:
+//
+//   Forward(…)                                           every state but h
+//   NewState(kept, s_prev) → state s, as Forward makes it
+//   Output(act, kept, normed) → h
+//   OutputBackward(act, kept, normed, dh, dx) → gradient of normed; sets the dx of Output's gates
+//   Backward(…)                                          ds[s] has that gradient; keeps dx as set
+//
+// Pooling cells (HASTE_DIAGONAL, HASTE_NONE) are walked one element at a time by the scan engine:
+//
+//   Forward(act, share, x, q, s_prev, kept, s, y)        q = u∘h, of HASTE_DIAGONAL only
+//   Backward(act, share, kept, s_prev, ds, dy, dx, ds_prev)     the engine adds u∘dx to ds_prev[0]
+//
+// share: [S] of Zoneout: how much of a state is kept, 0 or 1 in training. It is the engine that
+// applies it unless kZoneoutInGate. With kOutputsState the output is state 0 after that: the engine
+// takes y from there and adds dy to ds[0]; the cell sets no y and reads no dy.
+#if defined(HASTE_LIB_CELLS_CELL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CELLS_CELL_H_
+#else
+#define HASTE_LIB_CELLS_CELL_H_
+#endif
+
+#include "lib/cells/activation.h"
+#include "lib/haste/c_api.h"
+#include "lib/per_target.h"
+
+HASTE_TARGET_BEGIN
+
+struct Cell {
+  static constexpr HasteRecurrence kRecurrence = HASTE_DENSE;
+  static constexpr bool kSeparateGates = false;
+  static constexpr bool kSplitsGradient = false;
+  static constexpr bool kRecurrentBias = false;
+  static constexpr bool kNormalizes = false;
+  static constexpr int kNormalizesState = 0;
+  static constexpr int kResetGates = 0;
+  static constexpr bool kExponential = false;
+  static constexpr bool kZoneoutInGate = false;
+  static constexpr bool kOutputsState = true;
+  static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, true};
+};
+
+// States that the reserve keeps as they enter a step.
+template <class C>
+constexpr int SavedStates() {
+  int count = 0;
+  for (int s = 0; s < C::kStates; ++s) count += C::kReadsState[s];
+  return count;
+}
+// Tensors of the reserve: those states, then kept[kGates …].
+template <class C>
+constexpr int SavedTensors() {
+  return SavedStates<C>() + C::kKept - C::kGates;
+}
+
+// Backward of a matrix cell; dq is dx where the two are one.
+template <class C, class V>
+HASTE_FN void CellBackward(const Activations& act, const V* kept, const V* s_prev, const V* ds,
+                           V* dx, V* dq, V* ds_prev) {
+  if constexpr (C::kSplitsGradient) {
+    C::Backward(act, kept, s_prev, ds, dx, dq, ds_prev);
+  } else {
+    C::Backward(act, kept, s_prev, ds, dx, ds_prev);
+    for (int g = 0; g < C::kGates; ++g) dq[g] = dx[g];
+  }
+}
+
+HASTE_TARGET_END
+
+#endif

@@ -1,0 +1,42 @@
+// What the C ABI says of a cell, made from its traits (lib/cells/cell.h).
+#ifndef HASTE_LIB_CELLS_INFO_H_
+#define HASTE_LIB_CELLS_INFO_H_
+
+#include "lib/haste/c_api.h"
+
+namespace haste {
+
+template <class C>
+constexpr HasteCellInfo CellInfo() {
+  HasteCellInfo info = {};
+  info.name = C::kName;
+  info.gates = C::kGates;
+  info.states = C::kStates;
+  for (int g = 0; g < C::kGates; ++g) info.gate_names[g] = C::kGateNames[g];
+  for (int s = 0; s < C::kStates; ++s) info.state_names[s] = C::kStateNames[s];
+  info.recurrence = C::kRecurrence;
+  info.separate_gates = C::kSeparateGates;
+  info.normalizes = C::kNormalizes;
+  info.splits_gradient = C::kSplitsGradient;
+  info.reset_gates = C::kResetGates;
+  info.exponential = C::kExponential;
+  const auto extra = [&info](const char* name, const char* dims) {
+    info.extra_names[info.extras] = name;
+    info.extra_dims[info.extras++] = dims;
+  };
+  if (C::kNormalizes) extra("recurrent_gamma", "KGH");
+  if (C::kNormalizesState > 0) {
+    extra("state_gamma", "KH");
+    extra("state_beta", "KH");
+  }
+  if (C::kRecurrentBias) extra("recurrent_bias", "KGH");
+  // The states that backward reads, as they enter a step; then kept[kGates …].
+  for (int s = 0; s < C::kStates; ++s) info.saved += C::kReadsState[s];
+  info.saved += C::kKept - C::kGates;
+  for (int i = 0; i < info.saved; ++i) info.saved_names[i] = C::kSavedNames[i];
+  return info;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CELLS_INFO_H_

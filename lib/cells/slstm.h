@@ -1,0 +1,90 @@
+// sLSTM (Beck et al., "xLSTM", arXiv 2405.04517, equations 8 to 18): exponential gates, a
+// normaliser n, and a stabiliser m that keeps the exponentials in range.
+//
+//   q = h[t-1] · R                       a = activation, σ = sigmoid
+//   i~ = x_i + q_i                       input gate, exponential
+//   f~ = x_f + q_f                       forget gate: log f = f~ (recurrent_activation exponential)
+//                                        or log σ(f~) (sigmoid)
+//   z = a(x_z + q_z)     o = σ(x_o + q_o)
+//   m[t] = max(log f + m[t-1], i~)
+//   i = exp(i~ - m[t])   f = exp(log f + m[t-1] - m[t])
+//   c[t] = f ∘ c[t-1] + i ∘ z
+//   n[t] = f ∘ n[t-1] + i
+//   h[t] = o ∘ c[t] / n[t]
+//
+// A state that is empty (n[t-1] = 0, as at the start) weighs nothing: m[t] = i~ and f = 0. So the
+// larger of i and f is 1, and n[t] is 1 or more from the first step on.
+//
+// Backward, given dh, dc, dn at t. Scaling c and n by e^m leaves h as it is, so m is a constant:
+//
+//   dc' = dc + dh ∘ o / n          dn' = dn - dh ∘ o ∘ c / n²        do = dh ∘ c / n ∘ σ'(o)
+//   di = (dc' ∘ z + dn') ∘ i       df = (dc' ∘ c[t-1] + dn' ∘ n[t-1]) ∘ f ∘ d log f / df~
+//   dz = dc' ∘ i ∘ a'(z)           dc[t-1] = dc' ∘ f                 dn[t-1] = dn' ∘ f
+//
+// The sigmoid is that of the output gate, whatever recurrent_activation says of the forget gate.
+#if defined(HASTE_LIB_CELLS_SLSTM_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CELLS_SLSTM_H_
+#else
+#define HASTE_LIB_CELLS_SLSTM_H_
+#endif
+
+#include "lib/cells/cell.h"
+
+HASTE_TARGET_BEGIN
+
+struct SLstm : Cell {
+  enum Gate { kInput, kForget, kCandidate, kOutput, kGates };
+  enum Kept { kForgetSlope = kGates, kKept };  // d log f / df~
+  enum State { kHidden, kCell, kNormalizer, kStabilizer, kStates };
+  static constexpr const char* kName = "slstm";
+  static constexpr const char* kGateNames[kGates] = {"i", "f", "z", "o"};
+  static constexpr const char* kStateNames[kStates] = {"h", "c", "n", "m"};
+  static constexpr const char* kSavedNames[] = {"h_in", "c_in", "n_in", "f_slope"};
+  static constexpr bool kExponential = true;
+  static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, false};
+
+  template <class V>
+  static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,
+                               V* kept, V* s) {
+    const V in = x[kInput] + q[kInput], forget = x[kForget] + q[kForget];
+    V log_f = forget;
+    kept[kForgetSlope] = V(1.0);
+    if (act.recurrent != HASTE_EXPONENTIAL) {
+      log_f = LogSigmoid(forget);
+      kept[kForgetSlope] = Sigmoid(-forget);
+    }
+    const V carried = log_f + s_prev[kStabilizer];
+    const V m = StopGradient(IfPositive(s_prev[kNormalizer], AtLeast(carried, in), in));
+    const V i = kept[kInput] = ExpNegative(in - m);
+    const V f = kept[kForget] = IfPositive(s_prev[kNormalizer], ExpNegative(carried - m), V(0.0));
+    const V z = kept[kCandidate] = Activate(act.candidate, x[kCandidate] + q[kCandidate]);
+    const V o = kept[kOutput] = Sigmoid(x[kOutput] + q[kOutput]);
+    s[kCell] = MulAdd(f, s_prev[kCell], i * z);
+    s[kNormalizer] = MulAdd(f, s_prev[kNormalizer], i);
+    s[kStabilizer] = m;
+    s[kHidden] = o * (s[kCell] / s[kNormalizer]);
+  }
+
+  template <class V>
+  static HASTE_FN void Backward(const Activations& act, const V* kept, const V* s_prev, const V* ds,
+                                V* dx, V* ds_prev) {
+    const V i = kept[kInput], f = kept[kForget], z = kept[kCandidate], o = kept[kOutput];
+    const V n = MulAdd(f, s_prev[kNormalizer], i);
+    const V ratio = MulAdd(f, s_prev[kCell], i * z) / n;
+    const V dratio = ds[kHidden] * o / n;
+    const V dc = ds[kCell] + dratio, dn = ds[kNormalizer] - dratio * ratio;
+    dx[kInput] = MulAdd(dc, z, dn) * i;
+    dx[kForget] = MulAdd(dc, s_prev[kCell], dn * s_prev[kNormalizer]) * f * kept[kForgetSlope];
+    dx[kCandidate] = dc * i * Slope(act.candidate, z);
+    dx[kOutput] = ds[kHidden] * ratio * Slope(HASTE_SIGMOID, o);
+    ds_prev[kHidden] = V(0.0);
+    ds_prev[kCell] = dc * f;
+    ds_prev[kNormalizer] = dn * f;
+    ds_prev[kStabilizer] = V(0.0);
+  }
+};
+
+HASTE_TARGET_END
+
+#endif

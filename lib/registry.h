@@ -1,0 +1,42 @@
+// The cells of this build with their engines, and the checks of what a call is given.
+#ifndef HASTE_LIB_REGISTRY_H_
+#define HASTE_LIB_REGISTRY_H_
+
+#include <stdint.h>
+
+#include "lib/engine.h"
+#include "lib/haste/c_api.h"
+
+namespace haste {
+
+// Engines in the order of HasteDtype.
+struct CellEntry {
+  HasteCellInfo info;
+  const Engine* cpu[4];
+  const Engine* cuda[4];
+};
+
+int CellCount();
+const CellEntry& CellAt(int index);
+
+inline const Engine& EngineOf(const CellEntry& cell, const HasteRnnConfig& config) {
+  return *(config.device == HASTE_CUDA ? cell.cuda : cell.cpu)[config.dtype];
+}
+
+// Finds the cell and checks everything that both directions share.
+int32_t CheckConfig(const HasteRnnConfig&, const CellEntry** cell, HasteStatus*);
+
+// Of a call with work to do: every pointer that the cell names and that may not be NULL.
+int32_t CheckForward(const HasteCellInfo&, const HasteRnnForwardArgs&, const void* workspace,
+                     HasteStatus*);
+int32_t CheckBackward(const HasteCellInfo&, const HasteRnnBackwardArgs&, const void* workspace,
+                      HasteStatus*);
+int32_t CheckSeed(const HasteRnnConfig&, const HasteCellInfo&, const int64_t* seed, HasteStatus*);
+
+int32_t CheckDevice(int32_t device, HasteStatus*);
+int32_t CheckDtype(int32_t dtype, HasteStatus*);
+int32_t CheckPointer(const void* pointer, const char* name, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_REGISTRY_H_
