@@ -6,6 +6,7 @@
 #define HASTE_LIB_CPU_BACKWARD_INL_H_
 #endif
 
+#include "lib/cpu/pack-inl.h"
 #include "lib/cpu/walk-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -14,42 +15,37 @@ template <class Cell, class T>
 class BackwardWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
   using Base::config_, Base::act_, Base::panels_, Base::Row;
-  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
   static constexpr int kUnits = 4;
 
  public:
+  using Base::FirstGate, Base::EndGate, Base::GatesOf;
+  using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
+  // Whether Finish is called, for each lane and panel, after all steps.
+  static constexpr bool kFinishes = Cell::kRecurrentBias;
+
   BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
       : Base(config, args.mask, args.seed, workspace), args_(args) {
-    panels_ = (H + kUnits * W - 1) / (kUnits * W);
-    packed_ = workspace->Take<C>(K * kGates * H * Hp);
-    dpre_[0] = workspace->Take<C>(K * N * kGates * H);
-    dpre_[1] = workspace->Take<C>(K * N * kGates * H);
+    for (int p = 0; p < kPhases; ++p) {
+      panels_[p] = (H + kUnits * W - 1) / (kUnits * W);
+      packed_[p] = workspace->Take<C>(K * GatesOf(p) * H * Hp);
+    }
+    dq_[0] = workspace->Take<C>(K * N * kGates * H);
+    dq_[1] = workspace->Take<C>(K * N * kGates * H);
     for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
+    if (Cell::kRecurrentBias) dbias_ = workspace->Take<C>(K * N * kGates * Hp);
   }
 
-  // Transposes R by blocks that stay in the first-level cache.
-  void Pack(int64_t k, int64_t panel) {
-    constexpr int64_t kBlock = 32;
-    const int64_t depth = kGates * H;
-    const T* r = static_cast<const T*>(args_.R) + k * H * depth;
-    C* to = packed_ + k * depth * Hp + panel * kUnits * W * depth;
-    const int64_t first = panel * kUnits * W;
-    const int64_t columns = std::min<int64_t>(kUnits * W, Hp - first);
-    for (int64_t q0 = 0; q0 < depth; q0 += kBlock) {
-      const int64_t q1 = std::min(depth, q0 + kBlock);
-      for (int64_t u = 0; u < columns; ++u) {
-        const bool real = first + u < H;
-        HWY_ALIGN C row[kBlock] = {};
-        if (real) {
-          for (int64_t q = q0; q < q1; q += W) {
-            StorePart(LoadPart(r + (first + u) * depth + q, q1 - q), row + (q - q0), q1 - q);
-          }
-        }
-        for (int64_t q = q0; q < q1; ++q) to[q * columns + u] = row[q - q0];
-      }
-    }
+  // One more than the walk has: it has a product, and leaves the initial states' gradients.
+  int64_t steps() const { return T_ * kPhases + 1; }
+
+  void Pack(int phase, int64_t k, int64_t panel) {
+    const int64_t depth = GatesOf(phase) * H, stride = kGates * H, first = panel * kUnits * W;
+    PackTransposed<T>(static_cast<const T*>(args_.R) + k * H * stride + FirstGate(phase) * H, H,
+                      stride, first, depth, std::min<int64_t>(kUnits * W, Hp - first),
+                      packed_[phase] + depth * (k * Hp + first));
   }
 
   void Begin(int64_t k, Range rows) {
@@ -63,25 +59,60 @@ class BackwardWalk : public Walk<Cell, T> {
         }
       }
     }
+    if (Cell::kRecurrentBias) {
+      std::fill(dbias_ + Row(k, rows.begin) * kGates, dbias_ + Row(k, rows.end) * kGates, C(0));
+    }
   }
 
-  // Step 0 is the last of the walk; step T has the product only, and leaves the initial states'
-  // gradients.
-  void Step(int64_t step, int64_t k, int64_t panel, Range rows) {
-    const int64_t first = panel * kUnits * W;
-    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-    const int64_t depth = kGates * H;
-    const C* weights = packed_ + k * depth * Hp + panel * kUnits * W * depth;
-    this->template Product<1, kUnits>(units, dpre_[(step + 1) & 1] + (k * N + rows.begin) * depth,
-                                      depth, rows.end - rows.begin, weights, step == 0 ? 0 : depth,
-                                      [&](int u, int64_t row, const V* product) HWY_ATTR {
-                                        Element(step, k, rows.begin + row, first + u * W, *product);
-                                      });
+  // Step 0 is the last of the walk. The phases of a step come one after the other.
+  void Step(int64_t phase, int64_t k, int64_t panel, Range rows) {
+    if constexpr (kPhases > 1) {
+      if (phase % kPhases == 1) return Phase<1>(phase / kPhases, k, panel, rows);
+    }
+    Phase<0>(phase / kPhases, k, panel, rows);
   }
 
   void End(int64_t, Range) {}
 
+  // The bias's gradient, for the units of a panel. Always in this order: time within a row, then
+  // rows.
+  void Finish(int64_t k, int64_t panel) {
+    T* to = static_cast<T*>(args_.dextra[0]) + k * kGates * H;
+    const int64_t first = panel * kUnits * W;
+    for (int64_t j = first; j < std::min<int64_t>(H, first + kUnits * W); j += W) {
+      for (int g = 0; g < kGates; ++g) {
+        V sum;
+        for (int64_t n = 0; n < N; ++n) sum = sum + Load(Bias(k, n, g) + j);
+        StorePart(sum, to + g * H + j, H - j);
+      }
+    }
+  }
+
  private:
+  C* Bias(int64_t k, int64_t n, int g) const { return dbias_ + Row(k, n) * kGates + g * Hp; }
+  C* Operand(int64_t step, int64_t k, int64_t n) const {
+    return dq_[step & 1] + (k * N + n) * kGates * H;
+  }
+
+  // Phase 0 multiplies what the step before has left; phase 1 what phase 0 has.
+  template <int kPhase>
+  HWY_INLINE void Phase(int64_t step, int64_t k, int64_t panel, Range rows) {
+    const int64_t first = panel * kUnits * W;
+    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+    const int64_t depth = GatesOf(kPhase) * H;
+    const C* weights = packed_[kPhase] + depth * (k * Hp + panel * kUnits * W);
+    const C* a = Operand(kPhase == 0 ? step + 1 : step, k, rows.begin) + FirstGate(kPhase) * H;
+    this->template Product<1, kUnits>(
+        units, a, kGates * H, rows.end - rows.begin, weights, kPhase == 0 && step == 0 ? 0 : depth,
+        [&](int u, int64_t row, const V* product) HWY_ATTR {
+          if constexpr (kPhase == 0) {
+            Element(step, k, rows.begin + row, first + u * W, *product);
+          } else {
+            Reset(step, k, rows.begin + row, first + u * W, *product);
+          }
+        });
+  }
+
   HWY_INLINE void Element(int64_t step, int64_t k, int64_t n, int64_t j, V product) {
     const int64_t at = Row(k, n) + j;
     const int64_t count = H - j;
@@ -99,60 +130,90 @@ class BackwardWalk : public Walk<Cell, T> {
     const int64_t t = this->Time(k, forward_step);
     const int64_t step_row = (n * T_ + t) * K + k;
     const bool live = this->Live(n, t);
-    const int64_t ahead = this->RowAhead(k, n, t, /*backward=*/true);
-    Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
-    if (args_.dwx != args_.gates) {
-      Base::template Ahead<T>(args_.dwx, ahead * kGates * H + j, kGates, H);
-    }
-    for (int s = 0; s < kStates; ++s) {
-      Base::template Ahead<T>(args_.states[s], ahead * H + j, 1, 0);
-    }
-    if (args_.dy != nullptr) Base::template Ahead<T>(args_.dy, ahead * H + j, 1, 0);
+    AskAhead(this->RowAhead(k, n, t, /*backward=*/true), j);
     if (args_.dy != nullptr && (live || this->Repeats(k, n, forward_step))) {
       ds[0] = ds[0] + LoadPart(static_cast<const T*>(args_.dy) + step_row * H + j, count);
     }
-    V dpre[kGates];
-    if (live) LiveElement(t, n, k, j, count, step_row, ds, dpre);
+    V dx[kGates], dq[kGates];
+    if (live) LiveElement(t, n, k, j, step_row, ds, dx, dq);
     for (int s = 0; s < kStates; ++s) Store(ds[s], dstate_[s] + at);
-    C* operand = dpre_[step & 1] + (k * N + n) * kGates * H + j;
-    T* dwx = static_cast<T*>(args_.dwx) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) {
-      StorePart(dpre[g], operand + g * H, count);
-      StorePart(dpre[g], dwx + g * H, count);
+    C* operand = Operand(step, k, n) + j;
+    for (int g = 0; g < kGates; ++g) StorePart(dq[g], operand + g * H, count);
+    if constexpr (kPhases == 1) {  // with two, the gates are read once more
+      StoreGates(args_.dwx, step_row, j, dx);
+      if constexpr (Cell::kSplitsGradient) StoreGates(args_.dq, step_row, j, dq);
     }
+    if constexpr (Cell::kRecurrentBias) {
+      for (int g = 0; g < kGates; ++g) {
+        C* sum = Bias(k, n, g) + j;
+        Store(Load(sum) + dq[g], sum);
+      }
+    }
+  }
+
+  // Of the second phase of two: what depends on the gradient of the second product's operand.
+  HWY_INLINE void Reset(int64_t step, int64_t k, int64_t n, int64_t j, V d_operand) {
+    const int64_t at = Row(k, n) + j;
+    const int64_t t = this->Time(k, T_ - 1 - step);
+    const int64_t step_row = (n * T_ + t) * K + k;
+    C* operand = Operand(step, k, n) + j;
+    V dx[kGates];
+    for (int g = 0; g < kGates; ++g) dx[g] = LoadPart(operand + g * H, H - j);
+    if (this->Live(n, t)) {
+      V kept[kKept], prev[kStates], more[kStates];
+      LoadReserve(step_row, j, kept, prev);
+      Cell::BackwardReset(act_, kept, prev, d_operand, dx, more);
+      more[0] = this->Scaled(more[0], at);  // the cell saw h with dropout
+      for (int s = 0; s < kStates; ++s) Store(Load(dstate_[s] + at) + more[s], dstate_[s] + at);
+      for (int g = 0; g < EndGate(0); ++g) StorePart(dx[g], operand + g * H, H - j);
+    }
+    StoreGates(args_.dwx, step_row, j, dx);
   }
 
   // ds: gradients of the states, leaving the step on entry and entering it on return.
-  HWY_INLINE void LiveElement(int64_t t, int64_t n, int64_t k, int64_t j, int64_t count,
-                              int64_t step_row, V* ds, V* dpre) {
-    V gate[kGates], prev[kStates], kept[kStates], before[kStates];
-    const T* gates = static_cast<const T*>(args_.gates) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) gate[g] = LoadPart(gates + g * H, count);
-    for (int s = 0; s < kStates; ++s) {
-      prev[s] = LoadPart(static_cast<const T*>(args_.states[s]) + step_row * H + j, count);
-    }
-    if (this->zoneout_) SplitZoneout(t, n, k * H + j, ds, kept);
-    Cell::Backward(act_, gate, prev, ds, dpre, before);
+  HWY_INLINE void LiveElement(int64_t t, int64_t n, int64_t k, int64_t j, int64_t step_row, V* ds,
+                              V* dx, V* dq) {
+    V kept[kKept], prev[kStates], past[kStates], before[kStates];
+    LoadReserve(step_row, j, kept, prev);
+    if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Backward(ds, past);
+    CellBackward<Cell>(act_, kept, prev, ds, dx, dq, before);
     before[0] = this->Scaled(before[0], Row(k, n) + j);  // the cell saw h with dropout
-    for (int s = 0; s < kStates; ++s) ds[s] = before[s] + kept[s];
+    for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
   }
 
-  // What went past the cell comes back past it: ds becomes the cell's part, kept the rest.
-  HWY_INLINE void SplitZoneout(int64_t t, int64_t n, int64_t unit, V* ds, V* kept) const {
-    V keep[kStates];
-    if (config_.training) this->DrawZoneout(t, n, unit, keep);
+  HWY_INLINE void LoadReserve(int64_t step_row, int64_t j, V* kept, V* prev) const {
+    const T* gates = static_cast<const T*>(args_.gates) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) kept[g] = LoadPart(gates + g * H, H - j);
+    const auto saved = [&](int tensor) HWY_ATTR {
+      return LoadPart(static_cast<const T*>(args_.saved[tensor]) + step_row * H + j, H - j);
+    };
     for (int s = 0; s < kStates; ++s) {
-      const double rate = config_.zoneout[s];
-      if (rate == 0) continue;
-      kept[s] = config_.training ? IfPositive(keep[s], ds[s], V()) : V(rate) * ds[s];
-      ds[s] = config_.training ? IfPositive(keep[s], V(), ds[s]) : V(1 - rate) * ds[s];
+      if (Cell::kReadsState[s]) prev[s] = saved(Base::SavedState(s));
     }
+    for (int i = kGates; i < kKept; ++i) kept[i] = saved(Base::SavedKept(i));
+  }
+
+  HWY_INLINE void StoreGates(void* tensor, int64_t step_row, int64_t j, const V* v) const {
+    T* to = static_cast<T*>(tensor) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
+  }
+
+  HWY_INLINE void AskAhead(int64_t row, int64_t j) const {
+    const int64_t gates = row * kGates * H + j;
+    Base::template Ahead<T>(args_.gates, gates, kGates, H);
+    if (args_.dwx != args_.gates) Base::template Ahead<T>(args_.dwx, gates, kGates, H);
+    if constexpr (Cell::kSplitsGradient) Base::template Ahead<T>(args_.dq, gates, kGates, H);
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
+      Base::template Ahead<T>(args_.saved[i], row * H + j, 1, 0);
+    }
+    if (args_.dy != nullptr) Base::template Ahead<T>(args_.dy, row * H + j, 1, 0);
   }
 
   const HasteRnnBackwardArgs& args_;
-  C* packed_;           // [K, panel, G·H, unit]
-  C* dpre_[2];          // [K, N, G·H] by parity of the step
+  C* packed_[kPhases];  // [K, panel, gate and H, unit]
+  C* dq_[2];            // [K, N, G, H] of h·R, by parity of the step
   C* dstate_[kStates];  // [K, N, Hp]
+  C* dbias_ = nullptr;  // [K, N, G, Hp] sums over time
 };
 
 HASTE_TARGET_END

@@ -2,6 +2,7 @@
 #ifndef HASTE_LIB_CPU_CPU_H_
 #define HASTE_LIB_CPU_CPU_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/haste/c_api.h"
@@ -17,6 +18,11 @@ void CpuGemm(const HasteGemm&, const HasteExecutor&);
 // out[j] = sum over rows of in[row, j].
 void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                    const HasteExecutor&);
+
+// Arguments were checked: rows, lanes, features > 0.
+void CpuLayerNorm(const HasteLayerNorm&, const HasteExecutor&);
+size_t CpuLayerNormWorkspace(const HasteLayerNormGrad&, const HasteExecutor&);
+void CpuLayerNormGrad(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&);
 
 }  // namespace haste
 

@@ -14,38 +14,50 @@ template <class Cell, class T>
 class ForwardWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
   using Base::config_, Base::act_, Base::panels_, Base::Row;
-  using Base::kGates, Base::kStates, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
-  // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
-  static constexpr int kUnits = kGates >= 3 ? 1 : 4 / kGates;
 
  public:
+  using Base::FirstGate, Base::EndGate, Base::GatesOf;
+  using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
+  // Whether Finish is called, for each lane and panel, after all steps.
+  static constexpr bool kFinishes = false;
+
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace)
       : Base(config, args.mask, args.seed, workspace), args_(args) {
-    panels_ = (H + kUnits * W - 1) / (kUnits * W);
-    packed_ = workspace->Take<C>(K * H * kGates * Hp);
+    for (int p = 0; p < kPhases; ++p) {
+      panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
+      packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+    }
     h_[0] = workspace->Take<C>(K * N * Hp);
     h_[1] = workspace->Take<C>(K * N * Hp);
     // Where h enters the product: h itself unless dropout makes a difference.
     operand_[0] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[0];
     operand_[1] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[1];
     for (int s = 1; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
+    if (kPhases > 1) {
+      for (int g = 0; g <= Cell::kResetGates; ++g) reset_[g] = workspace->Take<C>(K * N * Hp);
+    }
   }
 
-  void Pack(int64_t k, int64_t panel) {
-    const T* r = static_cast<const T*>(args_.R) + k * H * kGates * H;
-    C* to = packed_ + k * H * kGates * Hp + panel * kUnits * kGates * W * H;
-    const int64_t first = panel * kUnits * W;
-    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-    for (int64_t i = 0; i < H; ++i) {
-      for (int64_t u = 0; u < units; ++u) {
-        const int64_t j = first + u * W;
-        for (int g = 0; g < kGates; ++g, to += W) {
-          Store(LoadPart(r + (i * kGates + g) * H + j, H - j), to);
-        }
+  int64_t steps() const { return T_ * kPhases; }
+
+  void Pack(int phase, int64_t k, int64_t panel) {
+    const int gates = GatesOf(phase), most = UnitsOf(phase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
+    C* to = Panel(phase, k, panel);
+    const int64_t first = panel * most * W;
+    const int64_t units = std::min<int64_t>(most, (H - first + W - 1) / W);
+    const auto row = [&](const T* from) HWY_ATTR {
+      for (int64_t j = first; j < first + units * W; j += W) {
+        for (int g = 0; g < gates; ++g, to += W) Store(LoadPart(from + g * H + j, H - j), to);
       }
+    };
+    if constexpr (Cell::kRecurrentBias) {
+      row(static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H);
     }
+    for (int64_t i = 0; i < H; ++i) row(r + i * kGates * H);
   }
 
   void Begin(int64_t k, Range rows) {
@@ -63,15 +75,12 @@ class ForwardWalk : public Walk<Cell, T> {
     }
   }
 
-  void Step(int64_t step, int64_t k, int64_t panel, Range rows) {
-    const int64_t first = panel * kUnits * W;
-    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-    const C* weights = packed_ + k * H * kGates * Hp + panel * kUnits * kGates * W * H;
-    const int64_t t = this->Time(k, step);
-    this->template Product<kGates, kUnits>(
-        units, operand_[step & 1] + Row(k, rows.begin), Hp, rows.end - rows.begin, weights, H,
-        [&](int u, int64_t row, const V* q)
-            HWY_ATTR { Element(step, t, k, rows.begin + row, first + u * W, q); });
+  // The phases of a step come one after the other.
+  void Step(int64_t phase, int64_t k, int64_t panel, Range rows) {
+    if constexpr (kPhases > 1) {
+      if (phase % kPhases == 0) return Phase<0>(phase / kPhases, k, panel, rows);
+    }
+    Phase<kPhases - 1>(phase / kPhases, k, panel, rows);
   }
 
   void End(int64_t k, Range rows) {
@@ -88,44 +97,94 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
  private:
-  // One row of one vector of hidden units, from j on; q: [kGates] its products with R.
+  // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
+  static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
+  // Rows of a panel: with a recurrent bias, the sums start from it.
+  static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
+
+  C* Panel(int phase, int64_t k, int64_t panel) const {
+    return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
+  }
+
+  template <int kPhase>
+  HWY_INLINE void Phase(int64_t step, int64_t k, int64_t panel, Range rows) {
+    constexpr int kUnits = UnitsOf(kPhase);
+    const int64_t first = panel * kUnits * W;
+    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+    const C* a = kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates];
+    const int64_t t = this->Time(k, step);
+    this->template Product<GatesOf(kPhase), kUnits, Cell::kRecurrentBias>(
+        units, a + Row(k, rows.begin), Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
+        [&](int u, int64_t row, const V* q) HWY_ATTR {
+          if constexpr (kPhase + 1 < kPhases) {
+            Reset(step, t, k, rows.begin + row, first + u * W, q);
+          } else {
+            Element(step, t, k, rows.begin + row, first + u * W, q);
+          }
+        });
+  }
+
+  // wx of the gates of a phase.
+  template <int kPhase>
+  HWY_INLINE void LoadInput(int64_t step_row, int64_t j, V* x) const {
+    const T* wx = static_cast<const T*>(args_.wx) + step_row * kGates * H + j;
+    for (int g = FirstGate(kPhase); g < EndGate(kPhase); ++g) x[g] = LoadPart(wx + g * H, H - j);
+  }
+
+  // The first phase of two: gates 0 … kResetGates - 1, and what the second multiplies.
+  HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q) {
+    constexpr int kGatesNow = EndGate(0);
+    const int64_t at = Row(k, n) + j;
+    const int64_t ahead = this->RowAhead(k, n, t);
+    Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGatesNow, H);
+    V kept[kKept];
+    if (this->Live(n, t)) {
+      V x[kGates], entering[kStates];
+      LoadInput<0>((n * T_ + t) * K + k, j, x);
+      entering[0] = Load(operand_[step & 1] + at);
+      for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
+      Cell::ForwardReset(act_, x, q, entering, kept);
+    }
+    for (int g = 0; g < kGatesNow; ++g) Store(kept[g], reset_[g] + at);
+    Store(kept[Cell::kOperand], reset_[kGatesNow] + at);
+  }
+
+  // One row of one vector of hidden units, from j on; q: its products with R.
   HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q) {
+    constexpr int kFirst = FirstGate(kPhases - 1);
     const int64_t at = Row(k, n) + j;
     const int64_t count = H - j;
     const int64_t step_row = (n * T_ + t) * K + k;
     const int64_t ahead = this->RowAhead(k, n, t);
-    Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGates, H);
+    Base::template Ahead<T>(args_.wx, (ahead * kGates + kFirst) * H + j, kGates - kFirst, H);
     Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
     // The states that the step before left, and as the cell sees them: h with dropout.
-    V prev[kStates], entering[kStates], next[kStates], gate[kGates];
+    V prev[kStates], entering[kStates], next[kStates], kept[kKept];
     prev[0] = Load(h_[step & 1] + at);
     for (int s = 1; s < kStates; ++s) prev[s] = entering[s] = Load(state_[s] + at);
     entering[0] = this->dropout_ ? Load(operand_[step & 1] + at) : prev[0];
+    if constexpr (kPhases > 1) {
+      for (int g = 0; g < kFirst; ++g) kept[g] = Load(reset_[g] + at);
+      kept[Cell::kOperand] = Load(reset_[kFirst] + at);
+    }
     V y;
     if (this->Live(n, t)) {
       V x[kGates];
-      const T* wx = static_cast<const T*>(args_.wx) + step_row * kGates * H + j;
-      for (int g = 0; g < kGates; ++g) x[g] = LoadPart(wx + g * H, count);
-      Cell::Forward(act_, x, q, entering, gate, next);
-      if (this->zoneout_) Zoneout(t, n, k * H + j, prev, next);
+      LoadInput<kPhases - 1>(step_row, j, x);
+      if constexpr (kPhases > 1) {
+        V all_q[kGates];
+        for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
+        Cell::Forward(act_, x, all_q, entering, kept, next);
+      } else {
+        Cell::Forward(act_, x, q, entering, kept, next);
+      }
+      if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Forward(prev, next);
       y = next[0];
     } else {
       for (int s = 0; s < kStates; ++s) next[s] = prev[s];
       if (this->Repeats(k, n, step)) y = prev[0];
     }
-    if (args_.gates != nullptr) {
-      if (args_.gates != args_.wx) {
-        Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
-      }
-      for (int s = 0; s < kStates; ++s) {
-        Base::template Ahead<T>(args_.states[s], ahead * H + j, 1, 0);
-      }
-      T* gates = static_cast<T*>(args_.gates) + step_row * kGates * H + j;
-      for (int g = 0; g < kGates; ++g) StorePart(gate[g], gates + g * H, count);
-      for (int s = 0; s < kStates; ++s) {
-        StorePart(entering[s], static_cast<T*>(args_.states[s]) + step_row * H + j, count);
-      }
-    }
+    if (args_.keep) Keep(step_row, ahead, j, entering, kept);
     StorePart(y, static_cast<T*>(args_.y) + step_row * H + j, count);
     const int after = (step + 1) & 1;
     Store(next[0], h_[after] + at);
@@ -133,24 +192,29 @@ class ForwardWalk : public Walk<Cell, T> {
     for (int s = 1; s < kStates; ++s) Store(next[s], state_[s] + at);
   }
 
-  void Zoneout(int64_t t, int64_t n, int64_t unit, const V* prev, V* next) const {
-    if (config_.training) {
-      V keep[kStates];
-      this->DrawZoneout(t, n, unit, keep);
-      for (int s = 0; s < kStates; ++s) next[s] = IfPositive(keep[s], prev[s], next[s]);
-    } else {
-      for (int s = 0; s < kStates; ++s) {
-        const double rate = config_.zoneout[s];
-        if (rate > 0) next[s] = MulAdd(V(rate), prev[s], V(1 - rate) * next[s]);
-      }
+  HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* entering,
+                       const V* kept) {
+    if (args_.gates != args_.wx) {
+      Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
     }
+    T* gates = static_cast<T*>(args_.gates) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) StorePart(kept[g], gates + g * H, H - j);
+    const auto save = [&](int tensor, V v) HWY_ATTR {
+      Base::template Ahead<T>(args_.saved[tensor], ahead * H + j, 1, 0);
+      StorePart(v, static_cast<T*>(args_.saved[tensor]) + step_row * H + j, H - j);
+    };
+    for (int s = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) save(Base::SavedState(s), entering[s]);
+    }
+    for (int i = kGates; i < kKept; ++i) save(Base::SavedKept(i), kept[i]);
   }
 
   const HasteRnnForwardArgs& args_;
-  C* packed_;               // [K, panel, H, unit vector, gate, W]
-  C* h_[2];                 // [K, N, Hp] by parity of the step
-  C* operand_[2];           // the same, as it enters the product
-  C* state_[kStates] = {};  // [K, N, Hp] the other states
+  C* packed_[kPhases];                    // [K, panel, bias and H, unit vector, gate, W]
+  C* h_[2];                               // [K, N, Hp] by parity of the step
+  C* operand_[2];                         // the same, as it enters the product
+  C* state_[kStates] = {};                // [K, N, Hp] the other states
+  C* reset_[Cell::kResetGates + 1] = {};  // [K, N, Hp] gates of the first phase, then its operand
 };
 
 HASTE_TARGET_END

@@ -2,7 +2,7 @@
 // with all accumulators in registers. Per-target header.
 //
 // A panel holds `depth` rows of kVecs vectors, so that one step of the contraction is kVecs
-// loads and rows × kVecs multiply-adds.
+// loads and rows × kVecs multiply-adds. One row more may stand in front: what the sums start from.
 #if defined(HASTE_LIB_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_PRODUCT_INL_H_
@@ -44,13 +44,21 @@ HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* 
 }
 
 // Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
-template <int kVecs, class C, class Use>
+template <int kVecs, bool kHasStart = false, class C, class Use>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
                              int64_t depth, const Use& use) {
+  const C* start = panel;
+  if constexpr (kHasStart) panel += kVecs * Width<C>();
   int64_t row = 0;
   const auto tile = [&](auto count) HWY_ATTR {
     constexpr int kRows = decltype(count)::value;
     Vec<C> acc[kTileRows][kVecs];
+    if constexpr (kHasStart) {
+      for (int v = 0; v < kVecs; ++v) {
+        const Vec<C> first = Load(start + v * Width<C>());
+        for (int r = 0; r < kRows; ++r) acc[r][v] = first;
+      }
+    }
     TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, acc);
     for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
     row += kRows;

@@ -44,6 +44,7 @@ struct Vec {
   friend HWY_INLINE Vec AtLeast(Vec x, Vec low) {
     return Vec(hn::IfThenElse(hn::Lt(x.v, low.v), low.v, x.v));
   }
+  friend HWY_INLINE Vec StopGradient(Vec x) { return x; }
   friend HWY_INLINE Vec Divide(Vec a, Vec b) { return a / b; }
   friend HWY_INLINE Vec Pow2(Vec shifted) {
     using Bits = hwy::MakeUnsigned<C>;

@@ -5,6 +5,9 @@
 // registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
 //
 // h is double-buffered: every panel of a step reads all of the h that the step before has left.
+//
+// A cell with two products a step (kResetGates) walks it in two phases, each with panels of its own
+// gates; the second reads what the whole lane did in the first.
 #if defined(HASTE_LIB_CPU_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_WALK_INL_H_
@@ -16,8 +19,8 @@
 
 #include "lib/cells/cells.h"
 #include "lib/cpu/product-inl.h"
+#include "lib/cpu/zoneout-inl.h"
 #include "lib/haste/c_api.h"
-#include "lib/random.h"
 #include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
@@ -35,6 +38,14 @@ class Walk {
   using V = Vec<C>;
   static constexpr int kGates = Cell::kGates;
   static constexpr int kStates = Cell::kStates;
+  static constexpr int kKept = Cell::kKept;
+  static constexpr int kPhases = Cell::kResetGates > 0 ? 2 : 1;
+  // Gates [FirstGate(p), EndGate(p)) take the product of phase p.
+  static constexpr int FirstGate(int phase) { return phase == 0 ? 0 : Cell::kResetGates; }
+  static constexpr int EndGate(int phase) {
+    return phase + 1 < kPhases ? Cell::kResetGates : kGates;
+  }
+  static constexpr int GatesOf(int phase) { return EndGate(phase) - FirstGate(phase); }
 
   explicit Walk(const HasteRnnConfig& config, const uint8_t* mask, const int64_t* seed,
                 Workspace* workspace)
@@ -71,17 +82,23 @@ class Walk {
     if (!dropout_) return;
     for (int64_t n = rows.begin; n < rows.end; ++n) {
       C* scale = scale_ + Row(k, n);
-      for (int64_t j = 0; j < H; ++j) {
-        scale[j] = DropoutScale(key_, static_cast<uint32_t>(n), static_cast<uint32_t>(k * H + j),
-                                config_.recurrent_dropout);
+      for (int64_t j = 0; j < H; j += W) {
+        Store(DropoutScales<C>(key_, n, k * H + j, config_.recurrent_dropout), scale + j);
       }
-      for (int64_t j = H; j < Hp; ++j) scale[j] = 0;
     }
   }
 
-  int64_t panels() const { return panels_; }
+  int64_t panels(int64_t phase) const { return panels_[phase]; }
 
  protected:
+  // Where the reserve keeps state s as it enters a step, and kept[i] of i >= kGates.
+  static constexpr int SavedState(int s) {
+    int before = 0;
+    for (int i = 0; i < s; ++i) before += Cell::kReadsState[i];
+    return before;
+  }
+  static constexpr int SavedKept(int i) { return SavedStates<Cell>() + i - kGates; }
+
   // Time index of a step of the walk.
   int64_t Time(int64_t k, int64_t step) const {
     return config_.reverse != nullptr && config_.reverse[k] ? T_ - 1 - step : step;
@@ -102,19 +119,8 @@ class Walk {
 
   V Scaled(V h, int64_t at) const { return dropout_ ? h * Load(scale_ + at) : h; }
 
-  // keep[s] > 0 in the lanes where Zoneout keeps state s as it was.
-  void DrawZoneout(int64_t t, int64_t n, int64_t unit, V (&keep)[kStates]) const {
-    constexpr int kLanes = HWY_MAX_BYTES / sizeof(C);
-    HWY_ALIGN C drawn[kStates][kLanes] = {};
-    for (int64_t lane = 0; lane < W; ++lane) {
-      uint32_t word[4];
-      Philox(key_, static_cast<uint32_t>(t), static_cast<uint32_t>(n),
-             static_cast<uint32_t>(unit + lane), kZoneoutStream, word);
-      for (int s = 0; s < kStates; ++s) {
-        drawn[s][lane] = Draw(word[s], config_.zoneout[s]) ? C(1) : C(0);
-      }
-    }
-    for (int s = 0; s < kStates; ++s) keep[s] = Load(drawn[s]);
+  HWY_INLINE Zoneout<kStates, C> ZoneoutOf(int64_t t, int64_t k, int64_t n, int64_t j) const {
+    return {config_, key_, t, n, k * H + j};
   }
 
   // Asks for what the next step of the walk will read and write at the same place. Rows of one step
@@ -127,20 +133,19 @@ class Walk {
 
   // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
   // kPerUnit vectors belong to one vector of units; the last panel may have fewer units.
-  template <int kPerUnit, int kUnits, class Use>
+  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
                int64_t depth, const Use& use) const {
     if constexpr (kUnits > 1) {
       if (units < kUnits) {
-        return Product<kPerUnit, kUnits - 1>(units, a, a_stride, rows, panel, depth, use);
+        return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth,
+                                                        use);
       }
     }
-    PanelProduct<kPerUnit * kUnits>(a, a_stride, rows, panel, depth,
-                                    [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
-                                      for (int u = 0; u < kUnits; ++u) {
-                                        use(u, row, acc + u * kPerUnit);
-                                      }
-                                    });
+    PanelProduct<kPerUnit * kUnits, kHasStart>(
+        a, a_stride, rows, panel, depth, [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
+          for (int u = 0; u < kUnits; ++u) use(u, row, acc + u * kPerUnit);
+        });
   }
 
   const HasteRnnConfig& config_;
@@ -152,7 +157,7 @@ class Walk {
   PhiloxKey key_{};
   C* scale_ = nullptr;             // [K, N, Hp] recurrent dropout
   int64_t* first_live_ = nullptr;  // [2, N] first live step of a forward, of a reverse walk
-  int64_t panels_ = 0;             // of a lane
+  int64_t panels_[kPhases] = {};   // of a lane, in each phase
 };
 
 HASTE_TARGET_END

@@ -1,0 +1,100 @@
+// What every CPU engine that multiplies has in common: a call of the table, for the best SIMD
+// target, as a walk. Included at the end of an engine's file, which has defined in this namespace
+//
+//   Forward, Backward                                     walks, made of (config, args, workspace)
+//   Run(walk, config, plan, executor)
+//
+// and, for the build, HASTE_CELL and HASTE_DTYPE_NAME. Per-target header.
+#if defined(HASTE_LIB_CPU_ENGINE_TABLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINE_TABLE_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINE_TABLE_INL_H_
+#endif
+
+#include "lib/cells/info.h"
+#include "lib/cpu/cpu.h"
+#include "lib/engine.h"
+#include "lib/plan.h"
+#include "lib/workspace.h"
+
+HASTE_TARGET_BEGIN
+
+namespace {  // one of each target and each compilation of an engine
+
+size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
+  Workspace count(nullptr);
+  // A mask and a seed may come: make room for what they need.
+  const uint8_t some_mask = 0;
+  if (backward) {
+    HasteRnnBackwardArgs args = {};
+    args.mask = &some_mask;
+    Backward walk(config, args, &count);
+  } else {
+    HasteRnnForwardArgs args = {};
+    args.mask = &some_mask;
+    Forward walk(config, args, &count);
+  }
+  return count.used();
+}
+
+void RunForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* memory,
+                const Plan& plan, const HasteExecutor& executor) {
+  Workspace workspace(memory);
+  Forward walk(config, args, &workspace);
+  Run(walk, config, plan, executor);
+}
+
+void RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* memory,
+                 const Plan& plan, const HasteExecutor& executor) {
+  Workspace workspace(memory);
+  Backward walk(config, args, &workspace);
+  Run(walk, config, plan, executor);
+}
+
+}  // namespace
+
+HASTE_TARGET_END
+
+#if HWY_ONCE
+namespace haste {
+namespace {
+
+size_t DispatchWorkspace(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+  return HASTE_DISPATCH(WorkspaceBytes)(config, backward);
+}
+
+int32_t Planned(const HasteRnnConfig& config, const HasteExecutor& executor, Plan* plan,
+                HasteStatus* status) {
+  return PlanRecurrence(config, CellInfo<HWY_NAMESPACE::HASTE_CELL>(), GetCpuProperties(executor),
+                        CudaProperties(), plan, status);
+}
+
+int32_t DispatchForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                        void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  Plan plan;
+  const int32_t code = Planned(config, executor, &plan, status);
+  if (code == HASTE_OK) HASTE_DISPATCH(RunForward)(config, args, workspace, plan, executor);
+  return code;
+}
+
+int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  Plan plan;
+  const int32_t code = Planned(config, executor, &plan, status);
+  if (code == HASTE_OK) HASTE_DISPATCH(RunBackward)(config, args, workspace, plan, executor);
+  return code;
+}
+
+}  // namespace
+
+#define HASTE_ENGINE_NAME2(CELL, DTYPE) CpuEngine_##CELL##_##DTYPE
+#define HASTE_ENGINE_NAME(CELL, DTYPE) HASTE_ENGINE_NAME2(CELL, DTYPE)
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {DispatchWorkspace, DispatchForward,
+                                                                DispatchBackward};
+
+}  // namespace haste
+#endif  // HWY_ONCE
+
+#endif

@@ -1,0 +1,154 @@
+// Forward through time of a strip. Per-target header; see lib/cpu/scan-inl.h.
+#if defined(HASTE_LIB_CPU_SCAN_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_SCAN_FORWARD_INL_H_
+#else
+#define HASTE_LIB_CPU_SCAN_FORWARD_INL_H_
+#endif
+
+#include "lib/cpu/scan-inl.h"
+
+HASTE_TARGET_BEGIN
+
+template <class Cell, class T>
+class ScanForward : public Scan<Cell, T> {
+  using Base = Scan<Cell, T>;
+  using Base::config_, Base::T_, Base::K, Base::H, Base::W;
+  using Base::kGates, Base::kStates, Base::kDiagonal;
+  using typename Base::C;
+  using typename Base::Lanes;
+  using typename Base::V;
+
+ public:
+  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args)
+      : Base(config, args.mask, args.seed), args_(args) {}
+
+  void Walk(const Strip& strip) const {
+    Carried carried;
+    Begin(strip, &carried);
+    const bool reverse = this->Reverse(strip.k);
+    bool begun = false;  // has a live step been walked?
+    for (int64_t step = 0; step < T_; ++step) {
+      const int64_t t = reverse ? T_ - 1 - step : step;
+      if (this->Live(strip.n, t)) {
+        begun = true;
+        this->WithActivations([&](const Activations& act)
+                                  HASTE_INLINED { LiveStep(act, strip, t, reverse, &carried); });
+      } else {
+        MaskedStep(strip, t, begun && !config_.zero_output_for_mask, &carried);
+      }
+    }
+    for (int s = 0; s < kStates; ++s) {
+      if (args_.sT[s] == nullptr) continue;
+      T* to = static_cast<T*>(args_.sT[s]) + this->StateAt(strip);
+      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
+        StorePart(Load(carried.state[s] + j), to + j, count);
+      });
+    }
+  }
+
+ private:
+  struct Carried {
+    HWY_ALIGN Lanes state[kStates];
+    HWY_ALIGN Lanes y;  // the output before, where it is not state 0
+    HWY_ALIGN Lanes scale;
+    HWY_ALIGN Lanes u[kDiagonal ? kGates : 1];
+  };
+
+  void Begin(const Strip& strip, Carried* carried) const {
+    for (int s = 0; s < kStates; ++s) {
+      const T* from = static_cast<const T*>(args_.s0[s]);
+      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
+        const V v = from == nullptr ? V() : LoadPart(from + this->StateAt(strip) + j, count);
+        Store(v, carried->state[s] + j);
+      });
+    }
+    if constexpr (kDiagonal) this->LoadDiagonal(strip, args_.R, carried->u, carried->scale);
+  }
+
+  // State s as it enters a step: h with dropout.
+  static HWY_INLINE V Entering(const Carried& carried, int s, int64_t j, bool dropout) {
+    const V v = Load(carried.state[s] + j);
+    return kDiagonal && s == 0 && dropout ? v * Load(carried.scale + j) : v;
+  }
+
+  // Where a strip's reserve lies at time t.
+  struct Reserve {
+    T* gate[kGates];
+    T* saved[HASTE_MAX_STATES];
+  };
+  Reserve ReserveAt(const Strip& strip, int64_t t) const {
+    Reserve to = {};
+    if (!args_.keep) return to;
+    if constexpr (!Cell::kSeparateGates) {
+      this->GatesAt(strip, t, args_.gates, static_cast<void* const*>(nullptr), to.gate);
+    }
+    this->SavedAt(strip, t, args_.saved, to.saved);
+    return to;
+  }
+  static HWY_INLINE void Keep(const V* gate, const V* before, int64_t j, int64_t count,
+                              const Reserve& to) {
+    if constexpr (!Cell::kSeparateGates) {
+      for (int g = 0; g < kGates; ++g) StorePart(gate[g], to.gate[g] + j, count);
+    }
+    for (int s = 0, i = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) StorePart(before[s], to.saved[i++] + j, count);
+    }
+  }
+
+  HWY_INLINE void LiveStep(const Activations& act, const Strip& strip, int64_t t, bool down,
+                           Carried* carried) const {
+    const int64_t ahead = this->Ahead(strip, t, down) * (Cell::kSeparateGates ? 1 : kGates);
+    const T* from[kGates];
+    this->GatesAt(strip, t, args_.wx, args_.x, from);
+    const Reserve to = ReserveAt(strip, t);
+    T* y = static_cast<T*>(args_.y) + this->At(strip, t);
+    const bool keep = args_.keep != 0, zoneout = this->zoneout_, dropout = this->dropout_;
+    this->EachVector(strip, down, [&](int64_t j, int64_t count) HASTE_INLINED {
+      V x[kGates], q[kGates], before[kStates], gate[kGates], next[kStates], share[kStates], out;
+      Base::template Prefetch<kGates>(from, ahead, j);
+      for (int g = 0; g < kGates; ++g) x[g] = LoadPart(from[g] + j, count);
+      for (int s = 0; s < kStates; ++s) before[s] = Entering(*carried, s, j, dropout);
+      if constexpr (kDiagonal) {
+        for (int g = 0; g < kGates; ++g) q[g] = Load(carried->u[g] + j) * before[0];
+      }
+      if (zoneout) this->Shares(strip, t, j, share);
+      Cell::Forward(act, share, x, q, before, gate, next, &out);
+      for (int s = 0; s < kStates; ++s) {
+        V& v = next[s];
+        if (!Cell::kZoneoutInGate && zoneout) {
+          // Selected where a state is wholly kept or new: the other may be infinite.
+          const V prev = Load(carried->state[s] + j), mixed = MulAdd(share[s], prev - v, v);
+          v = IfPositive(share[s], IfPositive(V(1.0) - share[s], mixed, prev), v);
+        }
+        Store(v, carried->state[s] + j);
+      }
+      if constexpr (Cell::kOutputsState) {
+        out = next[0];
+      } else {
+        Store(out, carried->y + j);
+      }
+      StorePart(out, y + j, count);
+      if (keep) Keep(gate, before, j, count, to);
+    });
+  }
+
+  void MaskedStep(const Strip& strip, int64_t t, bool repeats, Carried* carried) const {
+    const Reserve to = ReserveAt(strip, t);
+    T* y = static_cast<T*>(args_.y) + this->At(strip, t);
+    this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
+      V out, gate[kGates], before[kStates];
+      if (repeats) out = Load((Cell::kOutputsState ? carried->state[0] : carried->y) + j);
+      StorePart(out, y + j, count);
+      if (!args_.keep) return;
+      for (int s = 0; s < kStates; ++s) before[s] = Entering(*carried, s, j, this->dropout_);
+      Keep(gate, before, j, count, to);
+    });
+  }
+
+  const HasteRnnForwardArgs& args_;
+};
+
+HASTE_TARGET_END
+
+#endif

@@ -1,0 +1,57 @@
+// Zoneout (Krueger et al., arXiv 1606.01305) of the states of one vector of hidden units: each
+// keeps what it was with a probability of its own, drawn in training, expected otherwise.
+// Per-target header.
+#if defined(HASTE_LIB_CPU_ZONEOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ZONEOUT_INL_H_
+#else
+#define HASTE_LIB_CPU_ZONEOUT_INL_H_
+#endif
+
+#include "lib/cpu/random-inl.h"
+#include "lib/haste/c_api.h"
+
+HASTE_TARGET_BEGIN
+
+template <int kStates, class C>
+class Zoneout {
+  using V = Vec<C>;
+
+ public:
+  // Of the units from `unit` (counted through all lanes) on, of row n at time t.
+  HWY_INLINE Zoneout(const HasteRnnConfig& config, PhiloxKey key, int64_t t, int64_t n,
+                     int64_t unit)
+      : config_(config) {
+    if (!config.training) return;
+    const UnitDraws<C> draws(key, t, n, unit, kZoneoutStream);
+    for (int s = 0; s < kStates; ++s) keep_[s] = draws.Drawn(s, config.zoneout[s]);
+  }
+
+  // next: the states as the cell made them, then as they leave the step.
+  HWY_INLINE void Forward(const V* prev, V* next) const {
+    for (int s = 0; s < kStates; ++s) {
+      const double rate = config_.zoneout[s];
+      if (rate == 0) continue;
+      next[s] = config_.training ? IfPositive(keep_[s], prev[s], next[s])
+                                 : MulAdd(V(rate), prev[s], V(1 - rate) * next[s]);
+    }
+  }
+
+  // What went past the cell comes back past it: ds becomes the cell's part, past the rest.
+  HWY_INLINE void Backward(V* ds, V* past) const {
+    for (int s = 0; s < kStates; ++s) {
+      const double rate = config_.zoneout[s];
+      if (rate == 0) continue;
+      past[s] = config_.training ? IfPositive(keep_[s], ds[s], V()) : V(rate) * ds[s];
+      ds[s] = config_.training ? IfPositive(keep_[s], V(), ds[s]) : V(1 - rate) * ds[s];
+    }
+  }
+
+ private:
+  const HasteRnnConfig& config_;
+  V keep_[kStates];  // 1: keeps what it was
+};
+
+HASTE_TARGET_END
+
+#endif
