@@ -28,6 +28,13 @@ int32_t CudaGemm(const HasteGemm& gemm, const HasteExecutor& executor, HasteStat
 int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                        const HasteExecutor& executor, HasteStatus* status);
 
+// Arguments were checked: rows, lanes, features > 0.
+int32_t CudaLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor,
+                      HasteStatus* status);
+size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor& executor);
+int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status);
+
 }  // namespace haste
 
 #endif  // HASTE_LIB_CUDA_CUDA_H_

@@ -6,6 +6,7 @@
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
+#include "lib/cuda/reduce.cuh"
 #include "lib/cuda/storage.cuh"
 #include "lib/engine.h"
 #include "lib/math.h"
@@ -155,44 +156,6 @@ int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus
   return LaunchGemm<T, 64>(g, executor, status);
 }
 
-constexpr int kReduceColumns = 32, kReduceRows = 32;
-
-template <class T>
-__global__ void __launch_bounds__(kReduceColumns* kReduceRows)
-    SumRows(int64_t rows, int64_t columns, const T* in, T* out) {
-  using C = Compute<T>;
-  __shared__ C parts[kReduceRows][kReduceColumns + 1];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kReduceColumns + threadIdx.x;
-  C sum = 0;
-  if (column < columns) {
-#pragma unroll 8
-    for (int64_t row = threadIdx.y; row < rows; row += kReduceRows) {
-      sum += ToCompute(in[row * columns + column]);
-    }
-  }
-  parts[threadIdx.y][threadIdx.x] = sum;
-  for (int half = kReduceRows / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half)
-      parts[threadIdx.y][threadIdx.x] += parts[threadIdx.y + half][threadIdx.x];
-  }
-  if (threadIdx.y == 0 && column < columns) out[column] = FromCompute<T>(parts[0][threadIdx.x]);
-}
-
-template <class T>
-int32_t LaunchSumRows(int64_t rows, int64_t columns, const void* in, void* out,
-                      const HasteExecutor& executor, HasteStatus* status) {
-  const int64_t blocks = (columns + kReduceColumns - 1) / kReduceColumns;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "columns: %" PRId64 " are more than one launch takes", columns);
-  }
-  HASTE_CUDA_TRY(Launch(SumRows<T>, blocks, dim3(kReduceColumns, kReduceRows), 0, false, executor,
-                        rows, columns, static_cast<const T*>(in), static_cast<T*>(out)),
-                 status);
-  return HASTE_OK;
-}
-
 }  // namespace
 
 int32_t CudaGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
@@ -213,9 +176,10 @@ int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void*
                        const HasteExecutor& executor, HasteStatus* status) {
   if (columns <= 0) return HASTE_OK;
   switch (dtype) {
-#define HASTE_CASE(name, type, value) \
-  case value:                         \
-    return LaunchSumRows<type>(rows, columns, in, out, executor, status);
+#define HASTE_CASE(name, type, value)                                                      \
+  case value:                                                                              \
+    return LaunchSumOverRows<type, type>(rows, columns, static_cast<const type*>(in), out, \
+                                         executor, status);
     HASTE_DTYPES(HASTE_CASE)
 #undef HASTE_CASE
     default:

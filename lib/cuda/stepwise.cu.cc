@@ -1,17 +1,14 @@
-// The `stepwise` engine: any size, one kernel a step. Compiled once a cell and dtype:
+// The `stepwise` engine: any size, one kernel a product of a step. Compiled once a cell and dtype:
 // HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
 //
 // While all of a lane's units fit one block, no block waits for another, and one kernel walks
 // all of the steps.
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
+#include <type_traits>
 
-#include "lib/cuda/cuda.h"
-#include "lib/cuda/error.h"
-#include "lib/cuda/launch.cuh"
 #include "lib/cuda/stepwise_kernels.cuh"
-#include "lib/cuda/stepwise_prepare.cuh"
+#include "lib/cuda/stepwise_setup.cuh"
 #include "lib/engine.h"
 #include "lib/workspace.h"
 
@@ -22,50 +19,62 @@ using Cell = HASTE_CELL;
 using T = HASTE_T;
 using C = Compute<T>;
 
-TilingProblem ProblemOf(const HasteRnnConfig& config, bool backward) {
-  TilingProblem problem;
-  problem.batch = config.batch;
-  problem.lanes = config.lanes;
-  problem.hidden = config.hidden;
-  problem.depth = backward ? Cell::kGates * config.hidden : config.hidden;
-  problem.columns_per_unit = backward ? 1 : Cell::kGates;
-  problem.columns = backward ? kBackwardColumns : kForwardColumns<Cell>;
-  problem.storage_bytes = sizeof(T);
-  problem.compute_bytes = sizeof(C);
-  return problem;
-}
+// The phases of a step, in order; where a cell has but one, the second stands for nothing.
+constexpr int kPhases = Cell::kResetGates > 0 ? 2 : 1;
+struct ForwardWalk {
+  using Params = ForwardParams<T>;
+  using First = std::conditional_t<kPhases == 2, ForwardResetPhase<Cell, T>, ForwardPhase<Cell, T>>;
+  using Second = ForwardPhase<Cell, T>;
+};
+struct BackwardWalk {
+  using Params = BackwardParams<T>;
+  using First = BackwardPhase<Cell, T>;
+  using Second = std::conditional_t<kPhases == 2, BackwardResetPhase<Cell, T>, First>;
+};
 
-Tiling TilingOf(const HasteRnnConfig& config, bool backward, const CudaProperties& device) {
-  // From sm_90 on the next step's blocks start beside this one's, so each has half of what is
-  // there; the driver keeps 1 KB a block.
-  const int64_t shared = device.sm_major >= 9 ? (device.shared_bytes_per_block - 1024) / 2
-                                              : device.shared_bytes_per_block;
-  return PlanTiling(ProblemOf(config, backward),
-                    {device.multiprocessors, static_cast<size_t>(shared)});
+// What the kernels of each phase are given.
+template <class Direction>
+struct Phased {
+  typename Direction::Params of[kPhases];
+};
+
+// Calls run(phase, index) for each phase of a direction; stops at the first error.
+template <class Direction, class Run>
+int32_t ForEachPhase(const Run& run) {
+  const int32_t code = run(static_cast<typename Direction::First*>(nullptr), 0);
+  if constexpr (kPhases == 2) {
+    if (code == HASTE_OK) return run(static_cast<typename Direction::Second*>(nullptr), 1);
+  }
+  return code;
 }
 
 // Sizes, options and workspace; `workspace` counts what it takes.
-void Fill(const HasteRnnConfig& config, bool backward, const Tiling& tiling, Workspace* workspace,
-          StepParams<T>* p) {
-  const int64_t N = p->N = config.batch;
-  p->T_ = config.time;
-  const int64_t K = p->K = config.lanes;
-  const int64_t H = p->H = config.hidden;
-  p->tiling = tiling;
-  p->act = {config.activation, config.recurrent_activation};
-  p->training = config.training != 0;
-  p->zero_output_for_mask = config.zero_output_for_mask != 0;
-  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
-  p->zoneout = false;
-  for (int s = 0; s < Cell::kStates; ++s) {
-    p->zoneout_rate[s] = config.zoneout[s];
-    p->zoneout |= config.zoneout[s] > 0.0f;
+template <class Direction>
+void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
+          Phased<Direction>* phased) {
+  StepParams<T> p = {};
+  FillStep<Cell>(config, phased->of[0].args, workspace, &p);
+  if (!Direction::First::kBackward) {
+    for (int g = 0; g < Cell::kResetGates; ++g) p.made[g] = workspace->Take<C>(p.N * p.K * p.H);
   }
-  p->reverse = workspace->Take<uint8_t>(K);
-  p->first_live = workspace->Take<int64_t>(2 * N);
-  p->b = workspace->Take<T>(K * tiling.unit_tiles * tiling.padded_depth() * tiling.block_columns());
-  p->a = workspace->Take<C>(2 * K * tiling.padded_depth() * tiling.padded_rows());
-  for (int s = 0; s < Cell::kStates; ++s) p->carried[s] = workspace->Take<C>(N * K * H);
+  ForEachPhase<Direction>([&](auto* phase, int i) {
+    StepParams<T>& q = phased->of[i];
+    q = p;
+    FillProduct<std::remove_pointer_t<decltype(phase)>>(config, device, workspace, &q);
+    return HASTE_OK;
+  });
+  for (int i = 0; kPhases == 2 && i < kPhases; ++i) {
+    const StepParams<T>& other = phased->of[kPhases - 1 - i];
+    phased->of[i].other = {other.a, other.tiling.padded_depth(), other.tiling.padded_rows()};
+  }
+}
+
+template <class Direction>
+size_t BytesOf(const HasteRnnConfig& config, const CudaProperties& device) {
+  Workspace count(nullptr);
+  Phased<Direction> phased = {};
+  Fill<Direction>(config, device, &count, &phased);
+  return count.used();
 }
 
 size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
@@ -73,137 +82,139 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteEx
   HasteStatus status;
   // Without a device there is nothing to run on; forward and backward say so.
   if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
-  Workspace count(nullptr);
-  StepParams<T> p;
-  Fill(config, backward, TilingOf(config, backward, device), &count, &p);
-  return count.used();
+  return backward ? BytesOf<BackwardWalk>(config, device) : BytesOf<ForwardWalk>(config, device);
 }
 
-int Blocks(int64_t threads) {
-  return static_cast<int>(
-      std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
+// after: a kernel of this walk was launched before.
+template <class... Params, class... Args>
+int32_t Run(const StepKernel<Params...>& kernel, bool after, const HasteExecutor& executor,
+            HasteStatus* status, const Args&... args) {
+  HASTE_CUDA_TRY(Launch(kernel.kernel, kernel.blocks, kStepThreads, kernel.shared_bytes,
+                        kernel.overlaps && after, executor, args...),
+                 status);
+  return HASTE_OK;
 }
 
-int32_t Prepare(const HasteRnnConfig& config, bool backward, const void* r,
-                const void* const* states, const StepParams<T>& p, const HasteExecutor& executor,
+// Runs `steps` steps from `first` on, of one phase each.
+template <class Direction, int kRows>
+int32_t WalkOne(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
+                int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
                 HasteStatus* status) {
-  const Tiling& tile = p.tiling;
-  for (int64_t first = 0; first < p.K; first += kLanesPerCall) {
-    const int64_t lanes = std::min<int64_t>(kLanesPerCall, p.K - first);
-    Directions directions = {};
-    for (int64_t k = 0; config.reverse != nullptr && k < lanes; ++k) {
-      if (config.reverse[first + k]) directions.bits[k / 32] |= 1u << (k % 32);
-    }
-    HASTE_CUDA_TRY(Launch(SetDirections, Blocks(lanes), kPrepareThreads, 0, false, executor,
-                          directions, lanes, const_cast<uint8_t*>(p.reverse) + first),
-                   status);
+  using First = typename Direction::First;
+  const auto& p = phased.of[0];
+  StepKernel kernel(Steps<First, kRows>);
+  int32_t code = kernel.Set(BlocksOf(p.tiling, p.K), p.tiling.shared_bytes, config, device, status);
+  const int64_t a_launch = p.tiling.owns_lane() ? steps : 1;
+  for (int64_t done = 0; code == HASTE_OK && done < steps; done += a_launch) {
+    const int64_t step = first + done * First::kStride;
+    code = Run(kernel, done > 0, executor, status, p, step, a_launch);
   }
-  if (p.mask != nullptr) {
-    HASTE_CUDA_TRY(Launch(FindFirstLive, Blocks(2 * p.N * 32), kPrepareThreads, 0, false, executor,
-                          p.N, p.T_, p.mask, const_cast<int64_t*>(p.first_live)),
-                   status);
-  }
-  const int64_t packs = p.K * tile.padded_depth() * tile.unit_tiles * tile.column_groups;
-  if (backward) {
-    HASTE_CUDA_TRY(Launch(PackBackward<kBackwardColumns, T>, Blocks(packs), kPrepareThreads, 0,
-                          false, executor, tile, p.K, p.H, Cell::kGates * p.H,
-                          static_cast<const T*>(r), const_cast<T*>(p.b)),
-                   status);
-  } else {
-    HASTE_CUDA_TRY(
-        Launch(PackForward<Cell::kGates, kForwardColumns<Cell>, T>, Blocks(packs), kPrepareThreads,
-               0, false, executor, tile, p.K, p.H, static_cast<const T*>(r), const_cast<T*>(p.b)),
-        status);
-  }
-  HASTE_CUDA_TRY(
-      cudaMemsetAsync(p.a, 0, 2 * p.K * tile.padded_depth() * tile.padded_rows() * sizeof(C),
-                      static_cast<cudaStream_t>(executor.stream)),
-      status);
-  StatePointers from = {};
-  for (int s = 0; s < Cell::kStates; ++s) from.of[s] = states[s];
-  HASTE_CUDA_TRY(Launch(CarryIn<Cell::kStates, T>, Blocks(p.N * p.K * p.H), kPrepareThreads, 0,
-                        false, executor, p, from),
-                 status);
-  if (!backward) {
-    HASTE_CUDA_TRY(
-        Launch(FirstOperand<T>, Blocks(p.N * p.K * p.H), kPrepareThreads, 0, false, executor, p),
-        status);
-  }
-  return HASTE_OK;
+  return code;
 }
 
-// Runs `steps` steps from `first` on, each `stride` (1 or -1) after the one before.
-template <class Params>
-int32_t Walk(void (*kernel)(const Params, int64_t, int64_t), const Params& p, int64_t first,
-             int64_t steps, int64_t stride, const CudaProperties& device,
-             const HasteExecutor& executor, HasteStatus* status) {
-  const Tiling& tile = p.tiling;
-  const int64_t blocks = p.K * tile.unit_tiles * tile.row_tiles;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "batch and lanes: at most 2^31 - 1 blocks of work a step, %" PRId64
-                     " × %" PRId64 " need %" PRId64,
-                     p.N, p.K, blocks);
+// The same of two phases each.
+template <class Direction, int kRows>
+int32_t WalkTwo(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
+                int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
+                HasteStatus* status) {
+  using First = typename Direction::First;
+  using Second = typename Direction::Second;
+  const auto& p = phased.of[0];
+  const auto& q = phased.of[1];
+  const size_t shared[] = {p.tiling.shared_bytes, q.tiling.shared_bytes};
+  const int64_t blocks[] = {BlocksOf(p.tiling, p.K), BlocksOf(q.tiling, q.K)};
+  if (p.tiling.owns_lane() && q.tiling.owns_lane() &&
+      p.tiling.block_rows() == q.tiling.block_rows()) {
+    StepKernel both(StepsOfTwo<First, Second, kRows>);
+    const int32_t code =
+        both.Set(blocks[0], std::max(shared[0], shared[1]), config, device, status);
+    return code != HASTE_OK ? code : Run(both, false, executor, status, p, q, first, steps);
   }
-  HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(tile.shared_bytes)),
-                 status);
-  cudaFuncAttributes attributes;
-  HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
-  // Kernels overlap only where their code was made to wait for one another.
-  const bool overlap = device.sm_major >= 9 && attributes.ptxVersion >= 90;
-  const int64_t a_launch = tile.owns_lane() ? steps : 1;
-  for (int64_t step = 0; step < steps; step += a_launch) {
-    HASTE_CUDA_TRY(Launch(kernel, blocks, kStepThreads, tile.shared_bytes, overlap && step > 0,
-                          executor, p, first + step * stride, a_launch),
-                   status);
+  StepKernel one(Steps<First, kRows>), two(Steps<Second, kRows>);
+  int32_t code = one.Set(blocks[0], shared[0], config, device, status);
+  if (code == HASTE_OK) code = two.Set(blocks[1], shared[1], config, device, status);
+  for (int64_t done = 0; code == HASTE_OK && done < steps; ++done) {
+    const int64_t step = first + done * First::kStride;
+    code = Run(one, done > 0, executor, status, p, step, 1);
+    // Step -1, of backward, ends with the initial states' gradients.
+    if (code == HASTE_OK && step >= 0) code = Run(two, true, executor, status, q, step, 1);
   }
-  return HASTE_OK;
+  return code;
+}
+
+template <class Direction, int kRows>
+int32_t WalkRows(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
+                 int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
+                 HasteStatus* status) {
+  if constexpr (kPhases == 1) {
+    return WalkOne<Direction, kRows>(config, phased, first, steps, device, executor, status);
+  } else {
+    return WalkTwo<Direction, kRows>(config, phased, first, steps, device, executor, status);
+  }
+}
+
+template <class Direction>
+int32_t Walk(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
+             int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
+             HasteStatus* status) {
+  if (phased.of[0].tiling.rows == 2) {
+    return WalkRows<Direction, 2>(config, phased, first, steps, device, executor, status);
+  }
+  return WalkRows<Direction, kManyRows<C>>(config, phased, first, steps, device, executor, status);
+}
+
+// Everything of a call before its first step.
+template <class Direction, class Args>
+int32_t Begin(const HasteRnnConfig& config, const Args& args, const void* const* states,
+              void* workspace, const HasteExecutor& executor, CudaProperties* device,
+              Phased<Direction>* phased, HasteStatus* status) {
+  const int32_t found = GetCudaProperties(device, status);
+  if (found != HASTE_OK) return found;
+  for (auto& p : phased->of) p.args = args;
+  Workspace pieces(workspace);
+  Fill<Direction>(config, *device, &pieces, phased);
+  const int32_t packed = ForEachPhase<Direction>([&](auto* phase, int i) {
+    const StepParams<T>& p = phased->of[i];
+    return PrepareProduct<std::remove_pointer_t<decltype(phase)>>(p, args.R, executor, status);
+  });
+  if (packed != HASTE_OK) return packed;
+  const StepParams<T>& p = phased->of[0];
+  return PrepareStates<Cell, Direction::First::kBackward>(config, states, p, executor, status);
 }
 
 int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* workspace,
                 const HasteExecutor& executor, HasteStatus* status) {
   CudaProperties device;
-  const int32_t found = GetCudaProperties(&device, status);
-  if (found != HASTE_OK) return found;
-  ForwardParams<T> p;
-  Workspace pieces(workspace);
-  Fill(config, false, TilingOf(config, false, device), &pieces, &p);
-  p.mask = args.mask;
-  p.seed = args.seed;
-  p.args = args;
-  const int32_t prepared = Prepare(config, false, args.R, args.s0, p, executor, status);
-  if (prepared != HASTE_OK) return prepared;
-  constexpr int kRows = sizeof(C) == 8 ? 4 : 8;
-  return Walk<ForwardParams<T>>(
-      p.tiling.rows == 2 ? ForwardSteps<Cell, T, 2> : ForwardSteps<Cell, T, kRows>, p, 0, p.T_, 1,
-      device, executor, status);
+  Phased<ForwardWalk> phased = {};
+  const int32_t begun = Begin(config, args, args.s0, workspace, executor, &device, &phased, status);
+  if (begun != HASTE_OK) return begun;
+  return Walk(config, phased, 0, config.time, device, executor, status);
 }
 
 int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* workspace,
                  const HasteExecutor& executor, HasteStatus* status) {
   CudaProperties device;
-  const int32_t found = GetCudaProperties(&device, status);
-  if (found != HASTE_OK) return found;
-  BackwardParams<T> p;
-  Workspace pieces(workspace);
-  Fill(config, true, TilingOf(config, true, device), &pieces, &p);
-  p.mask = args.mask;
-  p.seed = args.seed;
-  p.args = args;
-  const int32_t prepared = Prepare(config, true, args.R, args.dsT, p, executor, status);
-  if (prepared != HASTE_OK) return prepared;
+  Phased<BackwardWalk> phased = {};
+  const int32_t begun =
+      Begin(config, args, args.dsT, workspace, executor, &device, &phased, status);
+  if (begun != HASTE_OK) return begun;
   bool wants_initial = false;
   for (int s = 0; s < Cell::kStates; ++s) wants_initial |= args.ds0[s] != nullptr;
-  constexpr int kRows = sizeof(C) == 8 ? 4 : 8;
-  return Walk<BackwardParams<T>>(
-      p.tiling.rows == 2 ? BackwardSteps<Cell, T, 2> : BackwardSteps<Cell, T, kRows>, p, p.T_ - 1,
-      p.T_ + (wants_initial ? 1 : 0), -1, device, executor, status);
+  const int32_t walked = Walk(config, phased, config.time - 1,
+                              config.time + (wants_initial ? 1 : 0), device, executor, status);
+  if (walked != HASTE_OK) return walked;
+  if constexpr (Cell::kRecurrentBias) {
+    return CudaReduceRows(config.dtype, config.batch * config.time,
+                          config.lanes * Cell::kGates * config.hidden,
+                          Cell::kSplitsGradient ? args.dq : args.dwx,
+                          args.dextra[kRecurrentBiasAt<Cell>], executor, status);
+  }
+  return HASTE_OK;
 }
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) StepwiseEngine_##cell##_##dtype
+#define HASTE_PASTE(cell, dtype) CudaEngine_##cell##_##dtype
 #define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
 
 extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);

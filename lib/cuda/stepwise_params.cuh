@@ -9,9 +9,17 @@
 
 namespace haste {
 
+// Where an operand A lies, [2, K, depth, rows], padded.
+template <class C>
+struct OperandPlace {
+  C* a;
+  int64_t depth, rows;
+};
+
 // By value in kernel parameters. Names of sizes as in haste/c_api.h.
 template <class T>
 struct StepParams {
+  using Storage = T;
   using C = Compute<T>;
   int64_t N, T_, K, H;
   Tiling tiling;
@@ -28,6 +36,11 @@ struct StepParams {
   const T* b;                    // [K, unit tile, padded depth, block columns] R, packed
   C* a;                          // [2, K, padded depth, padded rows] by parity of the step
   C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
+
+  // Of cells whose steps have two products (kResetGates): tiling, b and a are those of the product
+  // at hand.
+  OperandPlace<C> other;     // what the other product of the step multiplies
+  C* made[HASTE_MAX_GATES];  // [N, K, H] forward: gates that the first product has made
 };
 
 template <class T>
@@ -122,6 +135,14 @@ __device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t s
                                                int64_t d) {
   const int64_t lane = (step & 1) * p.K + k;
   return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
+}
+
+// The same of the operand of the step's other product.
+template <class T>
+__device__ __forceinline__ Compute<T>* OtherOperand(const StepParams<T>& p, int64_t step, int64_t k,
+                                                    int64_t d) {
+  const int64_t lane = (step & 1) * p.K + k;
+  return p.other.a + (lane * p.other.depth + d) * p.other.rows;
 }
 
 }  // namespace haste

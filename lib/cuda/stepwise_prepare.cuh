@@ -17,12 +17,16 @@ __device__ __forceinline__ int64_t GlobalThreads() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
+// Both packings take kGates neighbouring gates of R, kBefore of it stand before them and kAfter
+// behind. Padding is 0.
+//
 // Forward: b[k, tile, i, (unit, gate)] = R[k, i, gate, unit]. Threads run along the units, so
-// that reads are contiguous; padding is 0.
-template <int kGates, int kColumns, class T>
+// that reads are contiguous.
+template <int kGates, int kColumns, class T, int kBefore = 0, int kAfter = 0>
 __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __restrict__ r,
                             T* __restrict__ b) {
   constexpr int kUnits = kColumns / kGates;
+  constexpr int kAllGates = kBefore + kGates + kAfter;
   const int64_t groups = tile.unit_tiles * tile.column_groups;
   const int64_t depth = tile.padded_depth();
   for (int64_t at = GlobalThread(); at < K * depth * groups; at += GlobalThreads()) {
@@ -33,19 +37,23 @@ __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kUnits + c / kGates;
-      if (i < H && unit < H) values[c] = r[((k * H + i) * kGates + c % kGates) * H + unit];
+      if (i < H && unit < H) {
+        values[c] = r[((k * H + i) * kAllGates + kBefore + c % kGates) * H + unit];
+      }
     }
     const int64_t row = (k * tile.unit_tiles + group / tile.column_groups) * depth + i;
     StoreFragment(b + row * tile.block_columns() + group % tile.column_groups * kColumns, values);
   }
 }
 
-// Backward: b[k, tile, (gate, j), unit] = R[k, unit, gate, j]. Threads run along (gate, j).
-template <int kColumns, class T>
+// Backward: b[k, tile, (gate, j), unit] = R[k, unit, gate, j]. Threads run along (gate, j), of
+// which there are real_depth.
+template <int kColumns, class T, int kBefore = 0, int kAfter = 0>
 __global__ void PackBackward(const Tiling tile, int64_t K, int64_t H, int64_t real_depth,
                              const T* __restrict__ r, T* __restrict__ b) {
   const int64_t groups = tile.unit_tiles * tile.column_groups;
   const int64_t depth = tile.padded_depth();
+  const int64_t stride = real_depth + (kBefore + kAfter) * H;
   for (int64_t at = GlobalThread(); at < K * depth * groups; at += GlobalThreads()) {
     const int64_t d = at % depth;
     const int64_t group = at / depth % groups;
@@ -54,7 +62,9 @@ __global__ void PackBackward(const Tiling tile, int64_t K, int64_t H, int64_t re
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kColumns + c;
-      if (d < real_depth && unit < H) values[c] = r[(k * H + unit) * real_depth + d];
+      if (d < real_depth && unit < H) {
+        values[c] = r[(k * H + unit) * stride + kBefore * H + d];
+      }
     }
     const int64_t row = (k * tile.unit_tiles + group / tile.column_groups) * depth + d;
     StoreFragment(b + row * tile.block_columns() + group % tile.column_groups * kColumns, values);

@@ -1,0 +1,115 @@
+// What the kernels of the `norm_stepwise` engine are given beside what those of `stepwise` are, and
+// the product of one step, which leaves plain sums for the kernel that normalises rows of them.
+#ifndef HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_
+#define HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_
+
+#include "lib/cuda/async.cuh"
+#include "lib/cuda/reduce.cuh"
+#include "lib/cuda/stepwise_cell.cuh"
+#include "lib/cuda/stepwise_params.cuh"
+
+namespace haste {
+
+// Threads of a row's block: as many as units, no more than leave each 128 registers.
+constexpr int kMaxRowThreads = 512;
+
+// Where the parameters of the normalisations stand in extra[]: the order of lib/cells/cell.h.
+constexpr int kGammaAt = 0, kStateGammaAt = 1, kStateBetaAt = 2;
+
+// Workspace, in compute type. A block of the row kernels owns all that stands under its [N, K].
+template <class T>
+struct NormWorkspace {
+  using C = Compute<T>;
+  float epsilon;
+  // What the product left, [N, K, width, H]. Forward, width kKept: h·R, then what the cell keeps.
+  // Backward, width 1: dq·Rᵀ.
+  C* sums;
+  C* fresh[HASTE_MAX_STATES];   // forward, kNormalizesState: [N, K, H] states but h, before Zoneout
+  C* normed;                    // backward: [N, K, G, H] gradients of the normalised h·R
+  C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps so far
+};
+
+template <class T>
+struct NormForwardParams : ForwardParams<T> {
+  NormWorkspace<T> norm;
+};
+
+template <class T>
+struct NormBackwardParams : BackwardParams<T> {
+  NormWorkspace<T> norm;
+};
+
+// The row of a block: a lane of a row of the batch, at one step.
+struct NormRow {
+  int64_t n, k, index;  // index in [N, K]
+  int64_t t, at_step;   // at_step in [N, T, K]
+  bool reverse, live;   // never live at step -1
+
+  template <class T>
+  __device__ NormRow(const StepParams<T>& p, int64_t step) : index(blockIdx.x) {
+    n = index / p.K;
+    k = index % p.K;
+    reverse = p.reverse[k] != 0;
+    t = TimeOf(p, reverse, step);
+    at_step = (n * p.T_ + t) * p.K + k;
+    live = step >= 0 && IsLive(p, n, t);
+  }
+
+  template <class T>
+  __device__ Element Unit(const StepParams<T>& p, int64_t j) const {
+    Element e;
+    e.n = n;
+    e.k = k;
+    e.j = j;
+    e.exists = j < p.H;
+    e.at = index * p.H + j;
+    return e;
+  }
+};
+
+// The product of a step, a phase in the sense of stepwise_forward.cuh: it leaves its sums.
+template <class P, int kSumsOfUnit, int kWidth>
+struct NormProduct {
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr int kSums = kSumsOfUnit;
+
+  static __device__ bool HasProduct(const Params&, int64_t) { return true; }
+  static __device__ const C* Factor(const Params& p, int64_t step, int64_t k) {
+    return Operand(p, step, k, 0);
+  }
+  // All that belongs to an element is the row kernel's.
+  __device__ void Load(const Params&, const Element&, bool, int64_t) {}
+  __device__ void LoadCarried(const Params&, const Element&, int64_t) {}
+  static __device__ void Prefetch(const Params&, const Element&, bool, int64_t) {}
+
+  __device__ void Finish(const Params& p, const Element& e, bool, int64_t,
+                         const C (&product)[kSums]) const {
+    C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
+  }
+};
+
+// h·R of all gates.
+template <class Cell, class T>
+struct NormForwardProduct : NormProduct<NormForwardParams<T>, Cell::kGates, Cell::kKept> {
+  static constexpr bool kBackward = false;
+  static constexpr int kStride = 1;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0;
+  static constexpr int kDepth = 1, kColumns = ForwardColumns(kGates);
+};
+
+// dq·Rᵀ, after the row kernel of the same step.
+template <class Cell, class T>
+struct NormBackwardProduct : NormProduct<NormBackwardParams<T>, 1, 1> {
+  static constexpr bool kBackward = true;
+  static constexpr int kStride = -1;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0;
+  static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_

@@ -1,0 +1,112 @@
+// The `scan` engine on CUDA: cells without a matrix product. Compiled once a cell and dtype:
+// HASTE_CELL (QrnnFo), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+//
+// One kernel walks all steps, an element a thread. Where batch × lanes × hidden units are few, they
+// do not fill the machine: a thread's loads cover the latency of memory only from about ten
+// thousand elements on.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/error.h"
+#include "lib/cuda/launch.cuh"
+#include "lib/cuda/reduce.cuh"
+#include "lib/cuda/scan_kernels.cuh"
+#include "lib/engine.h"
+#include "lib/workspace.h"
+
+namespace haste {
+namespace {
+
+using Cell = HASTE_CELL;
+using T = HASTE_T;
+using C = Compute<T>;
+using Forward = ScanParams<ForwardParams<T>>;
+using Backward = ScanParams<BackwardParams<T>>;
+
+C* TakePartial(const HasteRnnConfig& config, Workspace* workspace) {
+  if (Cell::kRecurrence != HASTE_DIAGONAL) return nullptr;
+  return workspace->Take<C>(config.batch * config.lanes * Cell::kGates * config.hidden);
+}
+
+size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+  Workspace count(nullptr);
+  if (backward) TakePartial(config, &count);
+  return std::max<size_t>(count.used(), 1);  // a caller has memory to show for it
+}
+
+template <class Args, class Params>
+void Fill(const HasteRnnConfig& config, const Args& args, Params* p) {
+  p->N = config.batch;
+  p->T_ = config.time;
+  p->K = config.lanes;
+  p->H = config.hidden;
+  p->act = {config.activation, config.recurrent_activation};
+  p->training = config.training != 0;
+  p->zero_output_for_mask = config.zero_output_for_mask != 0;
+  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
+  for (int s = 0; s < Cell::kStates; ++s) {
+    p->zoneout_rate[s] = config.zoneout[s];
+    p->zoneout |= config.zoneout[s] > 0.0f;
+  }
+  p->mask = args.mask;
+  p->seed = args.seed;
+  p->args = args;
+}
+
+// Walks all lanes, as many a launch as its parameters have directions for.
+template <class Params>
+int32_t Walk(void (*plain)(const Params), void (*any)(const Params), const HasteRnnConfig& config,
+             Params* p, const HasteExecutor& executor, HasteStatus* status) {
+  for (p->first_lane = 0; p->first_lane < p->K; p->first_lane += kScanLanes) {
+    p->lanes = std::min<int64_t>(kScanLanes, p->K - p->first_lane);
+    std::fill(std::begin(p->reverse), std::end(p->reverse), 0u);
+    for (int64_t k = 0; config.reverse != nullptr && k < p->lanes; ++k) {
+      if (config.reverse[p->first_lane + k]) p->reverse[k / 32] |= 1u << (k % 32);
+    }
+    const int64_t blocks = (p->N * p->lanes * p->H + kScanThreads - 1) / kScanThreads;
+    if (blocks > INT32_MAX) {
+      return SetStatus(status, HASTE_UNIMPLEMENTED,
+                       "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
+                       " × %" PRId64 " × %" PRId64 " need %" PRId64,
+                       kScanThreads, p->N, p->lanes, p->H, blocks);
+    }
+    HASTE_CUDA_TRY(Launch(p->mask == nullptr && !p->zoneout ? plain : any, blocks, kScanThreads, 0,
+                          false, executor, *p),
+                   status);
+  }
+  return HASTE_OK;
+}
+
+int32_t RunForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void*,
+                   const HasteExecutor& executor, HasteStatus* status) {
+  Forward p = {};
+  Fill(config, args, &p);
+  return Walk<Forward>(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>, config, &p,
+                       executor, status);
+}
+
+int32_t RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* workspace,
+                    const HasteExecutor& executor, HasteStatus* status) {
+  Backward p = {};
+  Fill(config, args, &p);
+  Workspace pieces(workspace);
+  p.partial = TakePartial(config, &pieces);
+  const int32_t code = Walk<Backward>(ScanBackward<Cell, T, true>, ScanBackward<Cell, T, false>,
+                                      config, &p, executor, status);
+  if (code != HASTE_OK || p.partial == nullptr) return code;
+  return LaunchSumOverRows<C, T>(p.N, p.K * Cell::kGates * p.H, p.partial, args.dR, executor,
+                                 status);
+}
+
+}  // namespace
+
+#define HASTE_PASTE(cell, dtype) CudaEngine_##cell##_##dtype
+#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
+
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {WorkspaceBytes, RunForward,
+                                                                RunBackward};
+
+}  // namespace haste

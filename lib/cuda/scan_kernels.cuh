@@ -1,0 +1,373 @@
+// The walk through time of a cell without a matrix product: one thread an element, all steps.
+//
+// Elements never meet, so nothing waits but for memory, and a thread keeps it busy alone: while it
+// computes one chunk of steps, the loads of the next are under way to its registers. From there a
+// chunk goes to the thread's own places in shared memory, so that the loop over its steps needs no
+// unrolling and the cell's code is there once. Blocks are one warp: few elements reach many
+// multiprocessors.
+#ifndef HASTE_LIB_CUDA_SCAN_KERNELS_CUH_
+#define HASTE_LIB_CUDA_SCAN_KERNELS_CUH_
+
+#include "lib/cuda/stepwise_cell.cuh"
+
+namespace haste {
+
+constexpr int kScanThreads = 32;
+constexpr int kScanLanes = 1024;    // of a launch: their directions travel in its parameters
+constexpr int kChunkBytes = 256;    // of loads that a thread has under way
+constexpr int kMaxChunkSteps = 64;  // that have a bit each in a word
+constexpr int kScanUnroll = 4;      // steps whose gates, which need no state, overlap
+
+// Params: ForwardParams or BackwardParams, of which there is no tiling and no workspace.
+template <class Params>
+struct ScanParams : Params {
+  int64_t first_lane, lanes;          // of this launch
+  uint32_t reverse[kScanLanes / 32];  // bit k: lane first_lane + k walks from T - 1 to 0
+  typename Params::C* partial;        // HASTE_DIAGONAL, backward: [N, K, G, H] gradients of R
+};
+
+// One element and the order in which a kernel sees its steps.
+struct Course : Element {
+  bool down;        // from T - 1 to 0
+  int64_t t, sign;  // the time to come, and what one step adds to it
+
+  template <class Params>
+  __device__ Course(const ScanParams<Params>& p, int64_t index, bool backward) {
+    j = index % p.H;
+    const int64_t lane = index / p.H % p.lanes;
+    n = index / p.H / p.lanes;
+    k = p.first_lane + lane;
+    at = (n * p.K + k) * p.H + j;
+    down = ((p.reverse[lane / 32] >> (lane % 32) & 1) != 0) != backward;
+    t = down ? p.T_ - 1 : 0;
+    sign = down ? -1 : 1;
+  }
+  // Row of [N, T, K] of the step to come.
+  template <class Params>
+  __device__ int64_t Row(const ScanParams<Params>& p) const {
+    return (n * p.T_ + t) * p.K + k;
+  }
+};
+
+// Where gate g of a row lies, in a tensor of its own or beside the others.
+template <class Cell, class P, class Q>
+__device__ __forceinline__ P* GateAt(Q* together, Q* const* apart, int g, int64_t row, int64_t H,
+                                     int64_t j) {
+  if constexpr (Cell::kSeparateGates) return static_cast<P*>(apart[g]) + row * H + j;
+  return static_cast<P*>(together) + (row * Cell::kGates + g) * H + j;
+}
+template <class Cell>
+constexpr int kGateRows = Cell::kSeparateGates ? 1 : Cell::kGates;
+
+// What a thread reads of kTensors tensors, chunk by chunk.
+template <class T, int kTensors>
+class Chunks {
+  static constexpr int kFit = kChunkBytes / (sizeof(T) * kTensors);
+
+ public:
+  static constexpr int kSteps = kFit < kMaxChunkSteps ? kFit : kMaxChunkSteps;
+  using Shared = T[kSteps][kTensors][kScanThreads];
+
+  const T* from[kTensors];  // of the next chunk; null: zeros
+  int64_t stride[kTensors];
+
+  // Asks for the next chunk, of which there are `left` steps or fewer.
+  __device__ __forceinline__ void Fetch(int64_t left) {
+    const int count = left <= 0 ? 0 : static_cast<int>(left < kSteps ? left : kSteps);
+#pragma unroll
+    for (int l = 0; l < kTensors; ++l) {
+      const T* at = from[l];
+      const int there = at == nullptr ? 0 : count;
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        if (i < there) ahead_[i][l] = *at;
+        at += stride[l];
+      }
+      if (there > 0) from[l] = at;
+    }
+  }
+  // Waits for what was asked for.
+  __device__ __forceinline__ void Stage(Shared& shared) const {
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+      for (int l = 0; l < kTensors; ++l) shared[i][l][threadIdx.x] = ahead_[i][l];
+    }
+  }
+
+ private:
+  T ahead_[kSteps][kTensors] = {};
+};
+
+// Bit i: is the step that comes i steps from now live?
+template <class Params>
+__device__ __forceinline__ uint64_t LiveSteps(const ScanParams<Params>& p, const Course& e,
+                                              int count) {
+  if (p.mask == nullptr) return ~uint64_t{0};
+  const uint8_t* mask = p.mask + e.n * p.T_ + e.t;
+  uint64_t live = 0;
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) live |= static_cast<uint64_t>(mask[i * e.sign] != 0) << i;
+  return live;
+}
+
+// How much of each state Zoneout takes from the state before, in the steps of a chunk: drawn ahead
+// of the walk, where the draws of several steps overlap.
+template <int kStates, class C>
+struct ChunkShares {
+  uint64_t drawn[kStates];  // bit i: the step that comes i steps from now keeps the state
+
+  template <class Params>
+  __device__ __forceinline__ ChunkShares(const ScanParams<Params>& p, const Course& e,
+                                         PhiloxKey key, int count)
+      : drawn{} {
+    if (!p.zoneout || !p.training) return;
+#pragma unroll kScanUnroll
+    for (int i = 0; i < count; ++i) {
+      uint32_t word[4];
+      Philox(key, static_cast<uint32_t>(e.t + i * e.sign), static_cast<uint32_t>(e.n),
+             static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        drawn[s] |= static_cast<uint64_t>(Draw(word[s], p.zoneout_rate[s])) << i;
+      }
+    }
+  }
+
+  // Of the step that comes i steps from now; zoneout_rate is 0 where there is no Zoneout.
+  template <class Params>
+  __device__ __forceinline__ void Get(const ScanParams<Params>& p, int i,
+                                      C (&share)[kStates]) const {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      share[s] = p.training ? static_cast<C>(drawn[s] >> i & 1) : static_cast<C>(p.zoneout_rate[s]);
+    }
+  }
+};
+
+// Gates that come as they are have no activations.
+template <class Cell, class Run>
+__device__ __forceinline__ void WithCellActivations(const Activations& act, const Run& run) {
+  if constexpr (Cell::kSeparateGates) {
+    run(Activations{HASTE_LINEAR, HASTE_LINEAR});
+  } else {
+    WithActivations<Cell>(act, run);
+  }
+}
+
+// kPlain: no mask, no Zoneout.
+template <class Cell, class T, bool kPlain>
+__global__ void __launch_bounds__(kScanThreads)
+    ScanForward(const __grid_constant__ ScanParams<ForwardParams<T>> p) {
+  using C = Compute<T>;
+  constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  constexpr bool kDiagonal = Cell::kRecurrence == HASTE_DIAGONAL;
+  static_assert(kSavedStates<Cell> == kStates && Cell::kKept == kGates, "the reserve of a scan");
+  using Loads = Chunks<T, kGates>;
+  __shared__ typename Loads::Shared staged;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
+  if (index >= p.N * p.lanes * p.H) return;
+  Course e(p, index, false);
+
+  const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
+  const int64_t row = e.Row(p);
+  Loads loads;
+  T* gate_to[kGates] = {};
+  T* saved_to[kStates] = {};
+  const bool keep = p.args.keep != 0;
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    loads.from[g] = GateAt<Cell, const T>(p.args.wx, p.args.x, g, row, p.H, e.j);
+    loads.stride[g] = gate_stride;
+    if (keep && !Cell::kSeparateGates) {
+      gate_to[g] = static_cast<T*>(p.args.gates) + (row * kGates + g) * p.H + e.j;
+    }
+  }
+  T* y_to = static_cast<T*>(p.args.y) + row * p.H + e.j;
+  C state[kStates], u[kGates] = {}, y = 0;
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    const T* s0 = static_cast<const T*>(p.args.s0[s]);
+    state[s] = s0 == nullptr ? C(0) : ToCompute(s0[e.at]);
+    if (keep) saved_to[s] = static_cast<T*>(p.args.saved[s]) + row * p.H + e.j;
+  }
+  if constexpr (kDiagonal) {
+    const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+  }
+  const C scale = kDiagonal ? DropScale(p, e) : C(1);
+  const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
+  bool begun = false;  // was there a live step?
+
+  loads.Fetch(p.T_);
+  for (int64_t left = p.T_; left > 0; left -= Loads::kSteps) {
+    loads.Stage(staged);
+    loads.Fetch(left - Loads::kSteps);
+    const int count = static_cast<int>(left < Loads::kSteps ? left : Loads::kSteps);
+    const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
+    const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
+    e.t += count * e.sign;
+    WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+#pragma unroll kScanUnroll
+      for (int i = 0; i < count; ++i) {
+        C x[kGates], q[kGates], before[kStates], gate[kGates] = {}, next[kStates],
+                                                 share[kStates] = {};
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) before[s] = s == 0 ? state[0] * scale : state[s];
+        C out = 0;
+        if (kPlain || (live >> i & 1) != 0) {
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) {
+            x[g] = ToCompute(staged[i][g][threadIdx.x]);
+            q[g] = u[g] * before[0];
+          }
+          if (!kPlain) shares.Get(p, i, share);
+          Cell::Forward(act, share, x, q, before, gate, next, &y);
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            if (!kPlain && !Cell::kZoneoutInGate) {
+              // Selected where a state is wholly kept or new: the other may be infinite.
+              const C mixed = MulAdd(share[s], state[s] - next[s], next[s]);
+              next[s] = share[s] == C(1) ? state[s] : share[s] == C(0) ? next[s] : mixed;
+            }
+            state[s] = next[s];
+          }
+          if constexpr (Cell::kOutputsState) y = state[0];
+          out = y;
+          begun = true;
+        } else if (begun && !p.zero_output_for_mask) {
+          out = y;
+        }
+        *y_to = FromCompute<T>(out);
+        y_to += stride;
+        if (keep) {
+#pragma unroll
+          for (int g = 0; g < kGates && !Cell::kSeparateGates; ++g) {
+            *gate_to[g] = FromCompute<T>(gate[g]);
+            gate_to[g] += gate_stride;
+          }
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            *saved_to[s] = FromCompute<T>(before[s]);
+            saved_to[s] += stride;
+          }
+        }
+      }
+    });
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (p.args.sT[s] != nullptr) static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(state[s]);
+  }
+}
+
+template <class Cell, class T, bool kPlain>
+__global__ void __launch_bounds__(kScanThreads)
+    ScanBackward(const __grid_constant__ ScanParams<BackwardParams<T>> p) {
+  using C = Compute<T>;
+  constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  constexpr bool kDiagonal = Cell::kRecurrence == HASTE_DIAGONAL;
+  using Loads = Chunks<T, kGates + kStates + 1>;  // gates, states that entered, dy
+  __shared__ typename Loads::Shared staged;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
+  if (index >= p.N * p.lanes * p.H) return;
+  Course e(p, index, true);
+
+  const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
+  const int64_t row = e.Row(p), element = row * p.H + e.j;
+  Loads loads;
+  T* to[kGates];
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    loads.from[g] = GateAt<Cell, const T>(p.args.gates, p.args.x, g, row, p.H, e.j);
+    loads.stride[g] = gate_stride;
+    to[g] = GateAt<Cell, T>(p.args.dwx, p.args.dx, g, row, p.H, e.j);
+  }
+  C ds[kStates], u[kGates] = {}, du[kGates] = {};
+  C waiting = 0;  // gradient of outputs that repeat that of a live step to come
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    loads.from[kGates + s] = static_cast<const T*>(p.args.saved[s]) + element;
+    loads.stride[kGates + s] = stride;
+    const T* dsT = static_cast<const T*>(p.args.dsT[s]);
+    ds[s] = dsT == nullptr ? C(0) : ToCompute(dsT[e.at]);
+  }
+  const T* dy_from = static_cast<const T*>(p.args.dy);
+  loads.from[kGates + kStates] = dy_from == nullptr ? nullptr : dy_from + element;
+  loads.stride[kGates + kStates] = stride;
+  if constexpr (kDiagonal) {
+    const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+  }
+  const C scale = kDiagonal ? DropScale(p, e) : C(1);
+  const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
+
+  loads.Fetch(p.T_);
+  for (int64_t left = p.T_; left > 0; left -= Loads::kSteps) {
+    loads.Stage(staged);
+    loads.Fetch(left - Loads::kSteps);
+    const int count = static_cast<int>(left < Loads::kSteps ? left : Loads::kSteps);
+    const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
+    const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
+    e.t += count * e.sign;
+    WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+#pragma unroll kScanUnroll
+      for (int i = 0; i < count; ++i) {
+        C dy = ToCompute(staged[i][kGates + kStates][threadIdx.x]), dx[kGates] = {};
+        if (kPlain || (live >> i & 1) != 0) {
+          C gate[kGates], prev[kStates], past[kStates] = {}, share[kStates] = {}, before[kStates];
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(staged[i][g][threadIdx.x]);
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            prev[s] = ToCompute(staged[i][kGates + s][threadIdx.x]);
+          }
+          dy += waiting;
+          waiting = 0;
+          if constexpr (Cell::kOutputsState) ds[0] += dy;
+          if (!kPlain) shares.Get(p, i, share);
+#pragma unroll
+          for (int s = 0; s < kStates && !kPlain && !Cell::kZoneoutInGate; ++s) {
+            // What went past the cell comes back past it.
+            past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
+            ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
+          }
+          Cell::Backward(act, share, gate, prev, ds, dy, dx, before);
+          if constexpr (kDiagonal) {
+#pragma unroll
+            for (int g = 0; g < kGates; ++g) {
+              before[0] = MulAdd(u[g], dx[g], before[0]);
+              du[g] = MulAdd(prev[0], dx[g], du[g]);
+            }
+            before[0] *= scale;  // the cell saw h with dropout
+          }
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
+        } else if (!p.zero_output_for_mask) {
+          waiting += dy;  // for nothing before the first live step, where outputs were 0
+        }
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          *to[g] = FromCompute<T>(dx[g]);
+          to[g] += gate_stride;
+        }
+      }
+    });
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (p.args.ds0[s] != nullptr) static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(ds[s]);
+  }
+  if constexpr (kDiagonal) {
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      p.partial[((e.n * p.K + e.k) * kGates + g) * p.H + e.j] = du[g];
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_SCAN_KERNELS_CUH_
