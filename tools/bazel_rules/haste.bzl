@@ -1,6 +1,5 @@
 """The project's own compile flags, and its engines: one translation unit a cell and dtype."""
 
-load("//lib:cells/cells.bzl", "CELLS")
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
 # No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
@@ -10,20 +9,20 @@ COPTS = ["-O3", "-fvisibility=hidden", "-Wall"]
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
 _DTYPES = [("f32", "float"), ("f64", "double"), ("f16", "Half"), ("bf16", "Bfloat16")]
 
-def _instances(engine):
+def _instances(engine, cells):
     """[(target name, flags)] of an engine's translation units."""
     return [
         (
             "%s_%s_%s" % (engine, cell.lower(), dtype),
             ["-DHASTE_CELL=" + cell, "-DHASTE_DTYPE_NAME=" + dtype, "-DHASTE_T=" + type],
         )
-        for cell in CELLS
+        for cell in cells
         for dtype, type in _DTYPES
     ]
 
-def cpu_engine(name, src, deps = []):
+def cpu_engine(name, src, cells, deps = []):
     """Compiles `src` once for each cell and dtype."""
-    instances = _instances(name)
+    instances = _instances(name, cells)
     for instance, flags in instances:
         native.cc_library(
             name = instance,
@@ -36,9 +35,9 @@ def cpu_engine(name, src, deps = []):
         )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
 
-def cuda_engine(name, src, deps = []):
+def cuda_engine(name, src, cells, deps = []):
     """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit."""
-    instances = _instances(name)
+    instances = _instances(name, cells)
     for instance, flags in instances:
         cuda_library(name = instance, srcs = [src], copts = flags, deps = deps)
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
