@@ -1,87 +1,17 @@
 #include "frameworks/tf/rnn_attributes.h"
 
-#include <algorithm>
+#include "frameworks/tf/attribute_reader.h"
 
 namespace haste {
 namespace tf {
 namespace {
 
-// In the order of HasteActivation.
-const char* const kActivations[] = {"tanh", "sigmoid", "relu", "hard_sigmoid", "linear"};
-
-class Reader {
- public:
-  Reader(TF_OpKernelConstruction* context, Status* status) : context_(context), status_(status) {}
-
-  bool Bool(const char* name, bool* value) {
-    TF_Bool read = 0;
-    TF_OpKernelConstruction_GetAttrBool(context_, name, &read, status_->get());
-    *value = read != 0;
-    return status_->ok();
-  }
-
-  bool Bool(const char* name, int32_t* value) {
-    bool read = false;
-    const bool ok = Bool(name, &read);
-    *value = read;
-    return ok;
-  }
-
-  bool Float(const char* name, float* value) {
-    TF_OpKernelConstruction_GetAttrFloat(context_, name, value, status_->get());
-    return status_->ok();
-  }
-
-  bool String(const char* name, std::string* value) {
-    int32_t list_size = 0, total_size = 0;
-    TF_OpKernelConstruction_GetAttrSize(context_, name, &list_size, &total_size, status_->get());
-    if (!status_->ok()) return false;
-    value->resize(total_size);
-    TF_OpKernelConstruction_GetAttrString(context_, name, &(*value)[0], value->size(),
-                                          status_->get());
-    return status_->ok();
-  }
-
-  bool Bools(const char* name, std::vector<uint8_t>* values) {
-    if (!Resize(name, values)) return false;
-    TF_OpKernelConstruction_GetAttrBoolList(context_, name, values->data(),
-                                            static_cast<int>(values->size()), status_->get());
-    return status_->ok();
-  }
-
-  bool Floats(const char* name, std::vector<float>* values) {
-    if (!Resize(name, values)) return false;
-    TF_OpKernelConstruction_GetAttrFloatList(context_, name, values->data(),
-                                             static_cast<int>(values->size()), status_->get());
-    return status_->ok();
-  }
-
-  bool Activation(const char* name, int32_t* value) {
-    std::string text;
-    if (!String(name, &text)) return false;
-    const auto* found = std::find(std::begin(kActivations), std::end(kActivations), text);
-    *value = static_cast<int32_t>(found - kActivations);
-    if (found != std::end(kActivations)) return true;
-    std::string all;
-    for (const char* activation : kActivations)
-      all += (all.empty() ? "" : ", ") + std::string(activation);
-    return status_->Invalid(std::string(name) + " must be one of " + all + ", but is '" + text +
-                            "'");
-  }
-
- private:
-  template <class T>
-  bool Resize(const char* name, std::vector<T>* values) {
-    int32_t list_size = 0, total_size = 0;
-    TF_OpKernelConstruction_GetAttrSize(context_, name, &list_size, &total_size, status_->get());
-    if (!status_->ok()) return false;
-    values->resize(list_size);
-    return true;
-  }
-
-  TF_OpKernelConstruction* context_;
-  Status* status_;
-};
+// In the order of HasteActivation; the exponential, which is its last, only where a cell has it.
+std::vector<std::string> ActivationNames(bool exponential) {
+  std::vector<std::string> names = {"tanh", "sigmoid", "relu", "hard_sigmoid", "linear"};
+  if (exponential) names.push_back("exponential");
+  return names;
+}
 
 std::string StateNames(const HasteCellInfo& cell) {
   std::string names;
@@ -90,39 +20,27 @@ std::string StateNames(const HasteCellInfo& cell) {
   return names;
 }
 
-HasteDtype Dtype(TF_DataType type) {
-  switch (type) {
-    case TF_DOUBLE:
-      return HASTE_FLOAT64;
-    case TF_HALF:
-      return HASTE_FLOAT16;
-    case TF_BFLOAT16:
-      return HASTE_BFLOAT16;
-    default:
-      return HASTE_FLOAT32;
-  }
-}
-
 }  // namespace
 
 bool RnnAttributes::Read(const HasteCellInfo& cell, HasteDevice device, bool has_save,
                          TF_OpKernelConstruction* context, Status* status) {
-  Reader read(context, status);
-  TF_OpKernelConstruction_GetAttrType(context, "T", &type, status->get());
+  AttributeReader read(context, status);
   std::vector<float> zoneout;
-  if (!status->ok() || !read.Bools("reverse", &reverse) ||
-      !read.Activation("activation", &config.activation) ||
-      !read.Activation("recurrent_activation", &config.recurrent_activation) ||
+  if (!read.Type("T", &type) || !read.Bools("reverse", &reverse) ||
+      !read.Choice("activation", ActivationNames(false), &config.activation) ||
+      !read.Choice("recurrent_activation", ActivationNames(cell.exponential),
+                   &config.recurrent_activation) ||
       !read.Floats("zoneout", &zoneout) ||
       !read.Float("recurrent_dropout", &config.recurrent_dropout) ||
       !read.Bool("training", &config.training) ||
       !read.Bool("zero_output_for_mask", &config.zero_output_for_mask) ||
-      !read.String("engine", &engine) || (has_save && !read.Bool("save", &save))) {
+      !read.String("engine", &engine) || (has_save && !read.Bool("save", &save)) ||
+      (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;
   }
   config.cell = cell.name;
   config.device = device;
-  config.dtype = Dtype(type);
+  config.dtype = ToHasteDtype(type);
 
   if (zoneout.size() != static_cast<size_t>(cell.states)) {
     return status->Invalid("zoneout must have one rate for each state (" + StateNames(cell) +

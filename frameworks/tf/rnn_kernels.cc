@@ -1,26 +1,16 @@
-// CPU and GPU kernels of every cell: arguments checked, memory allocated, the library called.
-#include <stdio.h>
-
-#include <algorithm>
+// CPU and GPU kernels of every cell: arguments in their places, and the library called.
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "frameworks/tf/op_call.h"
+#include "frameworks/tf/op_registry.h"
 #include "frameworks/tf/rnn_attributes.h"
 #include "frameworks/tf/rnn_signature.h"
-#include "frameworks/tf/shim_loader.h"
 #include "frameworks/tf/tf_status.h"
-#include "tensorflow/c/kernels.h"
 
 namespace haste {
 namespace tf {
 namespace {
-
-std::vector<int64_t> ShapeOf(const TF_Tensor* tensor) {
-  std::vector<int64_t> shape(TF_NumDims(tensor));
-  for (size_t i = 0; i < shape.size(); ++i) shape[i] = TF_Dim(tensor, static_cast<int>(i));
-  return shape;
-}
 
 // One op of a graph.
 struct Kernel {
@@ -30,185 +20,84 @@ struct Kernel {
   RnnAttributes attributes;
 };
 
-// One run of a kernel. Functions return false after recording an error in status.
-class Call {
+// One run of it.
+class RnnCall : public OpCall {
  public:
-  Call(const Kernel& kernel, TF_OpKernelContext* context)
-      : kernel_(kernel), context_(context), sizes_(*kernel.cell) {}
-  ~Call() {
-    if (status_.ok()) return;
-    const std::string message = kernel_.signature.op + ": " + TF_Message(status_.get());
-    status_.Fail(TF_GetCode(status_.get()), message);
-    TF_OpKernelContext_Failure(context_, status_.get());
-  }
+  RnnCall(const Kernel& kernel, TF_OpKernelContext* context)
+      : OpCall(kernel.signature, kernel.device, kernel.attributes.type, CellSizes(*kernel.cell),
+               context),
+        kernel_(kernel) {}
 
-  // Reads and checks all inputs and asks for the executor.
-  bool Begin();
-
-  const void* Input(int i) const { return inputs_[i] ? TF_TensorData(inputs_[i].get()) : nullptr; }
-  // After an error these do nothing and return nullptr.
-  void* Output(int i);
-  void* EmptyOutput(int i);
-  // An output of the shape of an input, in that input's memory if nobody else needs it. *input
-  // is where the input lies; Input(input_index) is nullptr from now on.
-  void* OutputInPlace(int i, int input_index, const void** input);
-  void* Workspace(const HasteRnnConfig& config, bool backward);
+  bool Begin() { return OpCall::Begin() && CheckAttributes(); }
 
   HasteRnnConfig Config() const {
-    return kernel_.attributes.Config(sizes_['N'], sizes_['T'], sizes_['K'], sizes_['H']);
+    return kernel_.attributes.Config(Size('N'), Size('T'), Size('K'), Size('H'));
   }
-  const HasteExecutor& executor() const { return executor_; }
-  bool ok() const { return status_.ok(); }
-  void Report(const HasteStatus& status) {
-    status_.Fail(static_cast<TF_Code>(status.code), status.message);
+
+  void* Workspace(const HasteRnnConfig& config, bool backward) {
+    if (!ok()) return nullptr;
+    size_t bytes = 0;
+    HasteStatus error = {};
+    if (haste_rnn_workspace_bytes(&config, backward, &executor(), &bytes, &error) != HASTE_OK) {
+      Report(error);
+      return nullptr;
+    }
+    return OpCall::Workspace(bytes);
+  }
+
+  // What forward and backward both read: args.R, extra, mask, seed.
+  template <class Args>
+  void Parameters(Args* args) const {
+    const Positions& in = kernel_.signature.in;
+    args->R = Input(in.recurrent_kernel);
+    for (int e = 0; e < kernel_.cell->extras; ++e) args->extra[e] = Input(in.extras + e);
+    args->mask = static_cast<const uint8_t*>(Input(in.mask));
+    args->seed = static_cast<const int64_t*>(Input(in.seed));
   }
 
  private:
-  bool ReadInputs();
-  bool FindExecutor();
-  void* Keep(TF_Tensor* tensor);
-
-  const Kernel& kernel_;
-  TF_OpKernelContext* context_;
-  Status status_;
-  Sizes sizes_;
-  HasteExecutor executor_ = {};
-  std::vector<Tensor> inputs_;  // nullptr: left out
-  std::vector<Tensor> kept_;
-};
-
-bool Call::Begin() { return ReadInputs() && FindExecutor(); }
-
-bool Call::ReadInputs() {
-  const auto& arguments = kernel_.signature.inputs;
-  inputs_.resize(arguments.size());
-  // Optional arguments come last, so that an error blames them and not what they disagree with.
-  for (bool optional : {false, true}) {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].optional != optional) continue;
-      TF_Tensor* tensor = nullptr;
-      TF_GetInput(context_, static_cast<int>(i), &tensor, status_.get());
-      if (!status_.ok()) return false;
-      inputs_[i].reset(tensor);
-      const std::vector<int64_t> shape = ShapeOf(tensor);
-      std::string error;
-      if (!sizes_.Bind(arguments[i], shape, &error)) return status_.Invalid(error);
-      if (IsAbsent(arguments[i], shape)) inputs_[i].reset();
+  bool CheckAttributes() {
+    const RnnAttributes& attributes = kernel_.attributes;
+    if (attributes.reverse.size() != static_cast<size_t>(Size('K'))) {
+      return Invalid("reverse must have one flag for each of the K = " + std::to_string(Size('K')) +
+                     " lanes, but has " + std::to_string(attributes.reverse.size()));
     }
-  }
-  const RnnAttributes& attributes = kernel_.attributes;
-  if (attributes.reverse.size() != static_cast<size_t>(sizes_['K'])) {
-    return status_.Invalid(
-        "reverse must have one flag for each of the K = " + std::to_string(sizes_['K']) +
-        " lanes, but has " + std::to_string(attributes.reverse.size()));
-  }
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (attributes.draws && arguments[i].name == "seed" && !inputs_[i]) {
-      return status_.Invalid(
+    if (attributes.draws && Input(kernel_.signature.in.seed) == nullptr) {
+      return Invalid(
           "seed must be given, two int64, because zoneout or recurrent_dropout draws random "
           "numbers in training, but is empty");
     }
-  }
-  return true;
-}
-
-bool Call::FindExecutor() {
-  const Shim* shim = GetShim();
-  if (kernel_.device == HASTE_CPU) {
-    if (shim == nullptr) {
-      WarnOfMissingShim();
-      return true;  // haste's own threads
-    }
-    executor_.threads = shim->num_threads(context_);
-    executor_.pool = shim->pool(context_);
-    executor_.schedule = executor_.pool == nullptr ? nullptr : shim->schedule;
     return true;
   }
-  if (shim == nullptr) return status_.Fail(TF_FAILED_PRECONDITION, ShimError());
-  executor_.stream = shim->cuda_stream(context_);
-  if (executor_.stream == nullptr) {
-    return status_.Fail(TF_INTERNAL, "TensorFlow's GPU device has no CUDA stream");
-  }
-  return true;
-}
 
-void* Call::Keep(TF_Tensor* tensor) {
-  kept_.emplace_back(tensor);
-  return status_.ok() ? TF_TensorData(tensor) : nullptr;
-}
-
-void* Call::Output(int i) {
-  if (!ok()) return nullptr;
-  const std::vector<int64_t> shape = sizes_.Shape(kernel_.signature.outputs[i].dims);
-  size_t bytes = TF_DataTypeSize(kernel_.attributes.type);
-  for (int64_t size : shape) bytes *= size;
-  return Keep(TF_AllocateOutput(context_, i, kernel_.attributes.type, shape.data(),
-                                static_cast<int>(shape.size()), bytes, status_.get()));
-}
-
-void* Call::EmptyOutput(int i) {
-  if (!ok()) return nullptr;
-  const int64_t none = 0;
-  return Keep(TF_AllocateOutput(context_, i, kernel_.attributes.type, &none, 1, 0, status_.get()));
-}
-
-void* Call::OutputInPlace(int i, int input_index, const void** input) {
-  if (!ok()) return nullptr;
-  inputs_[input_index].reset();  // TensorFlow forwards a buffer that it alone refers to
-  const std::vector<int64_t> shape = sizes_.Shape(kernel_.signature.outputs[i].dims);
-  int forwarded = -1;
-  void* output = Keep(TF_ForwardInputOrAllocateOutput(context_, &input_index, 1, i, shape.data(),
-                                                      static_cast<int>(shape.size()), &forwarded,
-                                                      status_.get()));
-  if (!status_.ok()) return nullptr;
-  *input = output;
-  if (forwarded == -1) {
-    TF_Tensor* tensor = nullptr;
-    TF_GetInput(context_, input_index, &tensor, status_.get());
-    *input = Keep(tensor);
-  }
-  return output;
-}
-
-void* Call::Workspace(const HasteRnnConfig& config, bool backward) {
-  if (!ok()) return nullptr;
-  size_t bytes = 0;
-  HasteStatus error = {};
-  if (haste_rnn_workspace_bytes(&config, backward, &executor_, &bytes, &error) != HASTE_OK) {
-    Report(error);
-    return nullptr;
-  }
-  const int64_t size = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
-  TF_AllocatorAttributes where = {};
-  where.struct_size = TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE;
-  return Keep(TF_AllocateTemp(context_, TF_UINT8, &size, 1, &where, status_.get()));
-}
+  const Kernel& kernel_;
+};
 
 void Forward(void* object, TF_OpKernelContext* context) {
   const Kernel& kernel = *static_cast<Kernel*>(object);
-  const int states = kernel.cell->states;
-  Call call(kernel, context);
+  const HasteCellInfo& cell = *kernel.cell;
+  const Positions &in = kernel.signature.in, &out = kernel.signature.out;
+  RnnCall call(kernel, context);
   if (!call.Begin()) return;
   const HasteRnnConfig config = call.Config();
 
   HasteRnnForwardArgs args = {};
-  args.wx = call.Input(ForwardInput::kWx);
-  args.R = call.Input(ForwardInput::kRecurrentKernel);
-  args.mask = static_cast<const uint8_t*>(call.Input(ForwardInput::Mask(states)));
-  args.seed = static_cast<const int64_t*>(call.Input(ForwardInput::Seed(states)));
-  args.y = call.Output(ForwardOutput::kY);
-  for (int s = 0; s < states; ++s) {
-    args.s0[s] = call.Input(ForwardInput::kInitialStates + s);
-    args.sT[s] = call.Output(ForwardOutput::kFinalStates + s);
+  call.Parameters(&args);
+  args.wx = call.Input(in.wx);
+  for (int g = 0; cell.separate_gates && g < cell.gates; ++g) args.x[g] = call.Input(in.x + g);
+  args.y = call.Output(out.y);
+  for (int s = 0; s < cell.states; ++s) {
+    args.s0[s] = call.Input(in.states + s);
+    args.sT[s] = call.Output(out.states + s);
   }
-  const int gates = ForwardOutput::Gates(states);
-  if (kernel.attributes.save) {
-    args.gates = call.OutputInPlace(gates, ForwardInput::kWx, &args.wx);
-    for (int s = 0; s < states; ++s) {
-      args.states[s] = call.Output(ForwardOutput::StatesIn(states) + s);
-    }
+  args.keep = kernel.attributes.save;
+  if (args.keep) {
+    args.gates = call.OutputInPlace(out.gates, in.wx, &args.wx);
+    args.products = call.Output(out.products);
+    for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Output(out.saved + i);
   } else {
-    for (int i = gates; i < ForwardOutput::StatesIn(states) + states; ++i) call.EmptyOutput(i);
+    const int count = static_cast<int>(kernel.signature.outputs.size());
+    for (int i = out.states + cell.states; i < count; ++i) call.EmptyOutput(i);
   }
   void* workspace = call.Workspace(config, false);
   HasteStatus error = {};
@@ -220,21 +109,31 @@ void Forward(void* object, TF_OpKernelContext* context) {
 
 void Backward(void* object, TF_OpKernelContext* context) {
   const Kernel& kernel = *static_cast<Kernel*>(object);
-  const int states = kernel.cell->states;
-  Call call(kernel, context);
+  const HasteCellInfo& cell = *kernel.cell;
+  const Positions &in = kernel.signature.in, &out = kernel.signature.out;
+  RnnCall call(kernel, context);
   if (!call.Begin()) return;
   const HasteRnnConfig config = call.Config();
 
   HasteRnnBackwardArgs args = {};
-  args.R = call.Input(BackwardInput::kRecurrentKernel);
-  args.mask = static_cast<const uint8_t*>(call.Input(BackwardInput::kMask));
-  args.seed = static_cast<const int64_t*>(call.Input(BackwardInput::kSeed));
-  args.dy = call.Input(BackwardInput::Dy(states));
-  args.dwx = call.OutputInPlace(BackwardOutput::kDwx, BackwardInput::kGates, &args.gates);
-  for (int s = 0; s < states; ++s) {
-    args.states[s] = call.Input(BackwardInput::kStatesIn + s);
-    args.dsT[s] = call.Input(BackwardInput::DFinalStates(states) + s);
-    args.ds0[s] = call.Output(BackwardOutput::kDInitialStates + s);
+  call.Parameters(&args);
+  for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Input(in.saved + i);
+  args.dy = call.Input(in.y);
+  args.dwx = call.OutputInPlace(out.wx, in.gates, &args.gates);
+  for (int g = 0; cell.separate_gates && g < cell.gates; ++g) {
+    args.dx[g] = call.OutputInPlace(out.x + g, in.x + g, &args.x[g]);
+  }
+  if (cell.splits_gradient && cell.normalizes) {
+    args.dq = call.OutputInPlace(out.q, in.products, &args.products);
+  } else {
+    args.products = call.Input(in.products);
+    args.dq = call.Output(out.q);
+  }
+  args.dR = call.Output(out.recurrent_kernel);
+  for (int e = 0; e < cell.extras; ++e) args.dextra[e] = call.Output(out.extras + e);
+  for (int s = 0; s < cell.states; ++s) {
+    args.dsT[s] = call.Input(in.states + s);
+    args.ds0[s] = call.Output(out.states + s);
   }
   void* workspace = call.Workspace(config, true);
   HasteStatus error = {};
@@ -267,23 +166,8 @@ template <int kCell, HasteDevice kDevice, bool kBackward>
 void RegisterKernels() {
   const HasteCellInfo& cell = *haste_cell(kCell);
   const std::string op = (kBackward ? BackwardSignature(cell) : ForwardSignature(cell)).op;
-  const char* device = kDevice == HASTE_CUDA ? "GPU" : "CPU";
-  for (TF_DataType type : {TF_HALF, TF_BFLOAT16, TF_FLOAT, TF_DOUBLE}) {
-    TF_KernelBuilder* builder =
-        TF_NewKernelBuilder(op.c_str(), device, CreateOf<kCell, kDevice, kBackward>,
-                            kBackward ? Backward : Forward, Delete);
-    Status status;
-    TF_KernelBuilder_TypeConstraint(builder, "T", type, status.get());
-    const std::string name = op + device + std::to_string(type);
-    if (status.ok()) {
-      TF_RegisterKernelBuilder(name.c_str(), builder, status.get());
-    } else {
-      TF_DeleteKernelBuilder(builder);
-    }
-    if (!status.ok()) {
-      fprintf(stderr, "haste: cannot register %s: %s\n", name.c_str(), TF_Message(status.get()));
-    }
-  }
+  RegisterKernel(op, kDevice,
+                 {CreateOf<kCell, kDevice, kBackward>, kBackward ? Backward : Forward, Delete});
 }
 
 template <int kCell>

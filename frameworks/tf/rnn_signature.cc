@@ -6,6 +6,8 @@ namespace haste {
 namespace tf {
 namespace {
 
+enum Presence { kRequired, kOptional };
+
 // "layer_norm_lstm" -> "HasteLayerNormLstm"
 std::string OpName(const std::string& cell) {
   std::string name = "Haste";
@@ -21,108 +23,114 @@ std::string OpName(const std::string& cell) {
   return name;
 }
 
-void AddStates(const HasteCellInfo& cell, const std::string& prefix, const std::string& suffix,
-               const std::string& dims, bool optional, std::vector<Argument>* arguments) {
-  for (int s = 0; s < cell.states; ++s) {
-    arguments->push_back({prefix + cell.state_names[s] + suffix, dims, "T", optional});
-  }
-}
+// Appends the arguments of one cell to a list; every function returns where they stand.
+class List {
+ public:
+  List(const HasteCellInfo& cell, std::string prefix, std::vector<Argument>* arguments)
+      : cell_(cell), prefix_(std::move(prefix)), arguments_(*arguments) {}
 
-std::string Join(const std::string& dims) {
-  std::string text;
-  for (char c : dims) text += (text.empty() ? "" : ", ") + std::string(1, c);
-  return "[" + text + "]";
-}
+  int One(const std::string& name, const char* dims, Presence presence, const char* type = "T") {
+    arguments_.push_back({prefix_ + name, dims, type, presence == kOptional});
+    return static_cast<int>(arguments_.size()) - 1;
+  }
+
+  int Each(const char* const* names, int count, const std::string& suffix, const char* dims,
+           Presence presence) {
+    int first = kAbsent;
+    for (int i = 0; i < count; ++i) {
+      const int position = One(names[i] + suffix, dims, presence);
+      if (i == 0) first = position;
+    }
+    return first;
+  }
+
+  void Projected(Positions* at) {
+    if (cell_.separate_gates) {
+      at->x = Each(cell_.gate_names, cell_.gates, "", "NTKH", kRequired);
+    } else {
+      at->wx = One("wx", "NTKGH", kRequired);
+    }
+  }
+
+  void Extras(Positions* at) {
+    for (int e = 0; e < cell_.extras; ++e) {
+      const int position = One(cell_.extra_names[e], cell_.extra_dims[e], kRequired);
+      if (e == 0) at->extras = position;
+    }
+  }
+
+  void Parameters(Positions* at) {
+    if (cell_.recurrence != HASTE_NONE) {
+      const char* dims = cell_.recurrence == HASTE_DENSE ? "KHGH" : "KGH";
+      at->recurrent_kernel = One("recurrent_kernel", dims, kRequired);
+    }
+    Extras(at);
+  }
+
+  void States(const char* suffix, Presence presence, Positions* at) {
+    at->states = Each(cell_.state_names, cell_.states, suffix, "NKH", presence);
+  }
+
+  void MaskAndSeed(Positions* at) {
+    at->mask = One("mask", "NT", kOptional, "bool");
+    at->seed = One("seed", "2", kOptional, "int64");
+  }
+
+  void Reserve(Presence presence, Positions* at) {
+    if (!cell_.separate_gates) at->gates = One("gates", "NTKGH", presence);
+    if (cell_.normalizes) at->products = One("products", "NTKGH", presence);
+    at->saved = Each(cell_.saved_names, cell_.saved, "", "NTKH", presence);
+  }
+
+ private:
+  const HasteCellInfo& cell_;
+  const std::string prefix_;
+  std::vector<Argument>& arguments_;
+};
 
 }  // namespace
 
 RnnSignature ForwardSignature(const HasteCellInfo& cell) {
-  RnnSignature signature{OpName(cell.name), {}, {}};
-  auto& in = signature.inputs;
-  in.push_back({"wx", "NTKGH", "T", false});
-  in.push_back({"recurrent_kernel", "KHGH", "T", false});
-  AddStates(cell, "", "0", "NKH", false, &in);
-  in.push_back({"mask", "NT", "bool", true});
-  in.push_back({"seed", "2", "int64", true});
-  auto& out = signature.outputs;
-  out.push_back({"y", "NTKH", "T", false});
-  AddStates(cell, "", "", "NKH", false, &out);
-  out.push_back({"gates", "NTKGH", "T", true});
-  AddStates(cell, "", "_in", "NTKH", true, &out);
+  RnnSignature signature;
+  signature.op = OpName(cell.name);
+  List in(cell, "", &signature.inputs);
+  in.Projected(&signature.in);
+  in.Parameters(&signature.in);
+  in.States("0", kRequired, &signature.in);
+  in.MaskAndSeed(&signature.in);
+  List out(cell, "", &signature.outputs);
+  signature.out.y = out.One("y", "NTKH", kRequired);
+  out.States("", kRequired, &signature.out);
+  out.Reserve(kOptional, &signature.out);
   return signature;
 }
 
 RnnSignature BackwardSignature(const HasteCellInfo& cell) {
-  RnnSignature signature{OpName(cell.name) + "Grad", {}, {}};
-  auto& in = signature.inputs;
-  in.push_back({"recurrent_kernel", "KHGH", "T", false});
-  in.push_back({"mask", "NT", "bool", true});
-  in.push_back({"seed", "2", "int64", true});
-  in.push_back({"gates", "NTKGH", "T", false});
-  AddStates(cell, "", "_in", "NTKH", false, &in);
-  in.push_back({"dy", "NTKH", "T", true});
-  AddStates(cell, "d", "", "NKH", true, &in);
-  auto& out = signature.outputs;
-  out.push_back({"dwx", "NTKGH", "T", false});
-  AddStates(cell, "d", "0", "NKH", false, &out);
+  RnnSignature signature;
+  signature.op = OpName(cell.name) + "Grad";
+  List in(cell, "", &signature.inputs);
+  in.Parameters(&signature.in);
+  in.MaskAndSeed(&signature.in);
+  if (cell.separate_gates) in.Projected(&signature.in);
+  in.Reserve(kRequired, &signature.in);
+  List gradients(cell, "d", &signature.inputs);
+  signature.in.y = gradients.One("y", "NTKH", kOptional);
+  gradients.States("", kOptional, &signature.in);
+  List out(cell, "d", &signature.outputs);
+  out.Projected(&signature.out);
+  if (cell.splits_gradient) signature.out.q = out.One("q", "NTKGH", kRequired);
+  if (cell.recurrence == HASTE_DIAGONAL) {
+    signature.out.recurrent_kernel = out.One("recurrent_kernel", "KGH", kRequired);
+  }
+  out.Extras(&signature.out);
+  out.States("0", kRequired, &signature.out);
   return signature;
 }
 
-Sizes::Sizes(const HasteCellInfo& cell) {
-  size_['G'] = {cell.gates, std::string("the gates of ") + cell.name};
-  for (char digit = '0'; digit <= '9'; ++digit) {
-    size_[static_cast<unsigned char>(digit)] = {digit - '0', ""};
-  }
-}
-
-bool Sizes::Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error) {
-  if (IsAbsent(argument, shape)) return true;
-  const std::array<Size, 128> before = size_;
-  bool fits = shape.size() == argument.dims.size();
-  std::string why;
-  for (size_t i = 0; fits && i < shape.size(); ++i) {
-    if (shape[i] == kUnknown) continue;
-    const char letter = argument.dims[i];
-    Size& size = size_[static_cast<unsigned char>(letter)];
-    if (size.value == kUnknown) {
-      size = {shape[i], argument.name};
-      fits = shape[i] > 0 || (letter != 'K' && letter != 'H');
-      if (!fits) why = std::string(1, letter) + " must be at least 1";
-    } else if (size.value != shape[i]) {
-      fits = false;
-      if (!size.source.empty()) {
-        why = std::string(1, letter) + " = " + std::to_string(size.value) + " comes from " +
-              size.source;
-      }
-    }
-  }
-  if (fits) return true;
-  size_ = before;
-  *error = argument.name + " must be " + Expectation(argument) + ", but has shape " +
-           ShapeString(shape) + (why.empty() ? "" : "; " + why);
-  return false;
-}
-
-// "[K, H, G, H] = [1, 8, 4, 8] or empty"
-std::string Sizes::Expectation(const Argument& argument) const {
-  std::string text = Join(argument.dims);
-  const std::string numbers = ShapeString(Shape(argument.dims));
-  if (numbers != text) text += " = " + numbers;
-  return text + (argument.optional ? " or empty" : "");
-}
-
-std::vector<int64_t> Sizes::Shape(const std::string& dims) const {
-  std::vector<int64_t> shape;
-  for (char letter : dims) shape.push_back((*this)[letter]);
-  return shape;
-}
-
-std::string ShapeString(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (int64_t size : shape) {
-    text += (text.empty() ? "" : ", ") + (size == kUnknown ? "?" : std::to_string(size));
-  }
-  return "[" + text + "]";
+Sizes CellSizes(const HasteCellInfo& cell) {
+  Sizes sizes;
+  sizes.Set('G', cell.gates, std::string("the gates of ") + cell.name);
+  return sizes;
 }
 
 }  // namespace tf

@@ -1,0 +1,48 @@
+// Reads the attributes of an op while TensorFlow makes a kernel of it.
+#ifndef HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
+#define HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
+
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+#include "frameworks/tf/tf_status.h"
+#include "lib/haste/c_api.h"
+#include "tensorflow/c/kernels.h"
+
+namespace haste {
+namespace tf {
+
+HasteDtype ToHasteDtype(TF_DataType type);
+
+// Every function returns false, with the error in the status, if it fails.
+class AttributeReader {
+ public:
+  AttributeReader(TF_OpKernelConstruction* context, Status* status)
+      : context_(context), status_(status) {}
+
+  bool Type(const char* name, TF_DataType* value);
+  bool Bool(const char* name, bool* value);
+  bool Bool(const char* name, int32_t* value);
+  bool Float(const char* name, float* value);
+  bool String(const char* name, std::string* value);
+  bool Bools(const char* name, std::vector<uint8_t>* values);
+  bool Floats(const char* name, std::vector<float>* values);
+  // The index of the attribute's text in `choices`.
+  bool Choice(const char* name, const std::vector<std::string>& choices, int32_t* value);
+  // A number above 0 that `epsilon` may be.
+  bool Epsilon(float* value);
+
+ private:
+  template <class T>
+  bool Resize(const char* name, std::vector<T>* values);
+
+  TF_OpKernelConstruction* context_;
+  Status* status_;
+};
+
+}  // namespace tf
+}  // namespace haste
+
+#endif  // HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_

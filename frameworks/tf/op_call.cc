@@ -1,0 +1,113 @@
+#include "frameworks/tf/op_call.h"
+
+#include <algorithm>
+
+#include "frameworks/tf/shim_loader.h"
+
+namespace haste {
+namespace tf {
+namespace {
+
+std::vector<int64_t> ShapeOf(const TF_Tensor* tensor) {
+  std::vector<int64_t> shape(TF_NumDims(tensor));
+  for (size_t i = 0; i < shape.size(); ++i) shape[i] = TF_Dim(tensor, static_cast<int>(i));
+  return shape;
+}
+
+}  // namespace
+
+OpCall::~OpCall() {
+  if (status_.ok()) return;
+  const std::string message = signature_.op + ": " + TF_Message(status_.get());
+  status_.Fail(TF_GetCode(status_.get()), message);
+  TF_OpKernelContext_Failure(context_, status_.get());
+}
+
+bool OpCall::ReadInputs() {
+  const auto& arguments = signature_.inputs;
+  inputs_.resize(arguments.size());
+  // Optional arguments come last, so that an error blames them and not what they disagree with.
+  for (bool optional : {false, true}) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].optional != optional) continue;
+      TF_Tensor* tensor = nullptr;
+      TF_GetInput(context_, static_cast<int>(i), &tensor, status_.get());
+      if (!status_.ok()) return false;
+      inputs_[i].reset(tensor);
+      const std::vector<int64_t> shape = ShapeOf(tensor);
+      std::string error;
+      if (!sizes_.Bind(arguments[i], shape, &error)) return status_.Invalid(error);
+      if (IsAbsent(arguments[i], shape)) inputs_[i].reset();
+    }
+  }
+  return true;
+}
+
+bool OpCall::FindExecutor() {
+  const Shim* shim = GetShim();
+  if (device_ == HASTE_CPU) {
+    if (shim == nullptr) {
+      WarnOfMissingShim();
+      return true;  // haste's own threads
+    }
+    executor_.threads = shim->num_threads(context_);
+    executor_.pool = shim->pool(context_);
+    executor_.schedule = executor_.pool == nullptr ? nullptr : shim->schedule;
+    return true;
+  }
+  if (shim == nullptr) return status_.Fail(TF_FAILED_PRECONDITION, ShimError());
+  executor_.stream = shim->cuda_stream(context_);
+  if (executor_.stream == nullptr) {
+    return status_.Fail(TF_INTERNAL, "TensorFlow's GPU device has no CUDA stream");
+  }
+  return true;
+}
+
+void* OpCall::Keep(TF_Tensor* tensor) {
+  kept_.emplace_back(tensor);
+  return status_.ok() ? TF_TensorData(tensor) : nullptr;
+}
+
+void* OpCall::Output(int i) {
+  if (!ok() || i < 0) return nullptr;
+  const std::vector<int64_t> shape = sizes_.Shape(signature_.outputs[i].dims);
+  size_t bytes = TF_DataTypeSize(type_);
+  for (int64_t size : shape) bytes *= size;
+  return Keep(TF_AllocateOutput(context_, i, type_, shape.data(), static_cast<int>(shape.size()),
+                                bytes, status_.get()));
+}
+
+void* OpCall::EmptyOutput(int i) {
+  if (!ok() || i < 0) return nullptr;
+  const int64_t none = 0;
+  return Keep(TF_AllocateOutput(context_, i, type_, &none, 1, 0, status_.get()));
+}
+
+void* OpCall::OutputInPlace(int i, int input_index, const void** input) {
+  if (!ok() || i < 0) return nullptr;
+  inputs_[input_index].reset();  // TensorFlow forwards a buffer that it alone refers to
+  const std::vector<int64_t> shape = sizes_.Shape(signature_.outputs[i].dims);
+  int forwarded = -1;
+  void* output = Keep(TF_ForwardInputOrAllocateOutput(context_, &input_index, 1, i, shape.data(),
+                                                      static_cast<int>(shape.size()), &forwarded,
+                                                      status_.get()));
+  if (!status_.ok()) return nullptr;
+  *input = output;
+  if (forwarded == -1) {
+    TF_Tensor* tensor = nullptr;
+    TF_GetInput(context_, input_index, &tensor, status_.get());
+    *input = Keep(tensor);
+  }
+  return output;
+}
+
+void* OpCall::Workspace(size_t bytes) {
+  if (!ok()) return nullptr;
+  const int64_t size = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
+  TF_AllocatorAttributes where = {};
+  where.struct_size = TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE;
+  return Keep(TF_AllocateTemp(context_, TF_UINT8, &size, 1, &where, status_.get()));
+}
+
+}  // namespace tf
+}  // namespace haste

@@ -1,0 +1,71 @@
+// One run of a kernel: inputs checked against the op's signature, memory, the executor.
+#ifndef HASTE_FRAMEWORKS_TF_OP_CALL_H_
+#define HASTE_FRAMEWORKS_TF_OP_CALL_H_
+
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+#include "frameworks/tf/signature.h"
+#include "frameworks/tf/tf_status.h"
+#include "lib/haste/c_api.h"
+#include "tensorflow/c/kernels.h"
+
+namespace haste {
+namespace tf {
+
+// Functions return false after recording an error, which TensorFlow is told of in the end.
+class OpCall {
+ public:
+  // `signature` must outlive the call.
+  OpCall(const Signature& signature, HasteDevice device, TF_DataType type, Sizes sizes,
+         TF_OpKernelContext* context)
+      : signature_(signature), device_(device), type_(type), context_(context), sizes_(sizes) {}
+  ~OpCall();
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+
+  // Reads and checks all inputs and asks for the executor.
+  bool Begin() { return ReadInputs() && FindExecutor(); }
+
+  // nullptr: left out, or no such input (a negative index).
+  const void* Input(int i) const {
+    return i < 0 || !inputs_[i] ? nullptr : TF_TensorData(inputs_[i].get());
+  }
+  // After an error these do nothing and return nullptr, as they do for an index below 0.
+  void* Output(int i);
+  void* EmptyOutput(int i);
+  // An output of the shape of an input, in that input's memory if nobody else needs it. *input
+  // is where the input lies; Input(input_index) is nullptr from now on.
+  void* OutputInPlace(int i, int input_index, const void** input);
+  void* Workspace(size_t bytes);
+
+  int64_t Size(char letter) const { return sizes_[letter]; }
+  const HasteExecutor& executor() const { return executor_; }
+  bool ok() const { return status_.ok(); }
+  bool Invalid(const std::string& message) { return status_.Invalid(message); }
+  void Report(const HasteStatus& status) {
+    status_.Fail(static_cast<TF_Code>(status.code), status.message);
+  }
+
+ private:
+  bool ReadInputs();
+  bool FindExecutor();
+  void* Keep(TF_Tensor* tensor);
+
+  const Signature& signature_;
+  const HasteDevice device_;
+  const TF_DataType type_;
+  TF_OpKernelContext* const context_;
+  Status status_;
+  Sizes sizes_;
+  HasteExecutor executor_ = {};
+  std::vector<Tensor> inputs_;  // nullptr: left out
+  std::vector<Tensor> kept_;
+};
+
+}  // namespace tf
+}  // namespace haste
+
+#endif  // HASTE_FRAMEWORKS_TF_OP_CALL_H_

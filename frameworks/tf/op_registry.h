@@ -1,0 +1,40 @@
+// Registers ops and kernels, and infers shapes, from signatures.
+#ifndef HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_
+#define HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_
+
+#include <string>
+#include <vector>
+
+#include "frameworks/tf/signature.h"
+#include "lib/haste/c_api.h"
+#include "tensorflow/c/kernels.h"
+#include "tensorflow/c/ops.h"
+
+namespace haste {
+namespace tf {
+
+// What the inputs' shapes say of the outputs'. Outputs that are optional stay of unknown shape:
+// whether they are empty depends on an attribute, and the C API shows a shape function none.
+void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceContext* context,
+                 TF_Status* status);
+
+using ShapeFunction = void (*)(TF_ShapeInferenceContext*, TF_Status*);
+
+// `attributes` beside T, the dtype.
+void RegisterOp(const Signature& signature, const std::vector<const char*>& attributes,
+                ShapeFunction shapes);
+
+// A kernel's three functions, as TF_NewKernelBuilder takes them.
+struct KernelFunctions {
+  void* (*create)(TF_OpKernelConstruction*);
+  void (*compute)(void*, TF_OpKernelContext*);
+  void (*destroy)(void*);
+};
+
+// For every dtype.
+void RegisterKernel(const std::string& op, HasteDevice device, const KernelFunctions& functions);
+
+}  // namespace tf
+}  // namespace haste
+
+#endif  // HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_

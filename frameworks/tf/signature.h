@@ -1,0 +1,65 @@
+// The arguments of an op, and what their shapes must agree on. Registration, shape functions and
+// kernels all read this one table.
+#ifndef HASTE_FRAMEWORKS_TF_SIGNATURE_H_
+#define HASTE_FRAMEWORKS_TF_SIGNATURE_H_
+
+#include <stdint.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace haste {
+namespace tf {
+
+constexpr int64_t kUnknown = -1;
+
+struct Argument {
+  std::string name;
+  std::string dims;  // "NTKGH": a letter a dimension; a digit stands for itself
+  std::string type;  // as an op definition spells it
+  bool optional;     // a vector of no elements stands for "not given"
+};
+
+struct Signature {
+  std::string op;
+  std::vector<Argument> inputs;
+  std::vector<Argument> outputs;
+};
+
+// The sizes behind the letters, as the arguments give them.
+class Sizes {
+ public:
+  Sizes();
+
+  // Gives a size beforehand; `source` says in errors where it comes from.
+  void Set(char letter, int64_t value, const std::string& source);
+
+  // Takes the sizes that `shape` gives; kUnknown for a dimension that is not known. False, with
+  // a sentence in *error, if it is not the shape that `argument` must have.
+  bool Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error);
+
+  int64_t operator[](char letter) const { return size_[static_cast<unsigned char>(letter)].value; }
+  std::vector<int64_t> Shape(const std::string& dims) const;
+
+ private:
+  struct Size {
+    int64_t value = kUnknown;
+    std::string source;  // what gave the value
+  };
+  std::string Expectation(const Argument& argument) const;
+
+  std::array<Size, 128> size_;
+};
+
+std::string ShapeString(const std::vector<int64_t>& shape);
+
+// True if an optional argument of this shape was left out.
+inline bool IsAbsent(const Argument& argument, const std::vector<int64_t>& shape) {
+  return argument.optional && shape.size() == 1 && shape[0] == 0;
+}
+
+}  // namespace tf
+}  // namespace haste
+
+#endif  // HASTE_FRAMEWORKS_TF_SIGNATURE_H_
