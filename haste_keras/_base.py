@@ -11,7 +11,9 @@ import keras
 import tensorflow as tf
 from keras.src.utils.naming import to_snake_case
 
-from haste_keras import _xla
+from haste_keras import _directions, _xla
+from haste_keras._base_cell import ROLES
+from haste_keras._bias import add_bias
 from haste_keras._checks import (
     ENGINES,
     check_choice,
@@ -22,87 +24,56 @@ from haste_keras._checks import (
     size,
 )
 
-DIRECTIONS = ("forward", "backward", "bidirectional")
-MERGE_MODES = ("concat", "sum", "mul", "ave", None)
-
 
 def from_cell(name):
     """A property of the layer that its cell holds."""
     return property(lambda layer: getattr(layer.cell, name), doc=f"`{name}` of the cell.")
 
 
-def _clone_initializer(initializer):
-    if isinstance(initializer, keras.initializers.Initializer):
-        return initializer.clone()
-    return initializer
-
-
-def _add_bias(wx, bias):
-    """wx [N·T, G·H] + bias [G·H]."""
-    if wx.dtype.size > 2:
-        return tf.nn.bias_add(wx, bias)
-    # TensorFlow sums BiasAdd's gradient over N·T rows in the 16-bit type itself. Of a product it
-    # sums in float32.
-    ones = tf.ones([tf.shape(wx)[0], 1], wx.dtype)
-    return wx + tf.matmul(ones, bias[tf.newaxis])
-
-
 class RecurrentLayer(keras.layers.RNN):
     """Base of the fused layers; takes and gives what `keras.layers.RNN` does.
 
+    A subclass names its cell in `cell_class`, and its op in `recurrence`.
+
     Args:
-      cell_class: the `RecurrentCell` with this layer's weights; its arguments come in `kwargs`,
-        among those of `keras.layers.RNN`.
       direction: "forward"; "backward" (walks from the end, outputs in the order of time);
         "bidirectional" (both, merged by `merge_mode`; weights as of keras.layers.Bidirectional).
       merge_mode: "concat", "sum", "mul", "ave" or None, as of keras.layers.Bidirectional.
       engine: "auto", or the name of an engine of the op.
+      kwargs: arguments of the cell and of `keras.layers.RNN`.
     """
 
-    def __init__(
-        self,
-        cell_class,
-        *,
-        direction,
-        merge_mode,
-        engine,
-        use_cudnn="auto",
-        **kwargs,
-    ):
-        check_choice("direction", direction, DIRECTIONS)
-        check_choice("merge_mode", merge_mode, MERGE_MODES)
-        if use_cudnn not in ("auto", True, False):
-            raise ValueError(
-                "Invalid valid received for argument `use_cudnn`. "
-                "Expected one of {'auto', True, False}. "
-                f"Received: use_cudnn={use_cudnn}"
-            )
+    cell_class = None
+
+    def __init__(self, *, direction="forward", merge_mode="concat", engine="auto", **kwargs):
+        check_choice("direction", direction, _directions.DIRECTIONS)
+        check_choice("merge_mode", merge_mode, _directions.MERGE_MODES)
         check_choice("engine", engine, ENGINES)
         bidirectional = direction == "bidirectional"
+        make = self.cell_class
         cell_arguments = {
-            name: kwargs.pop(name) for name in cell_class.argument_names() if name in kwargs
+            name: kwargs.pop(name) for name in make.argument_names() if name in kwargs
         }
         for name in ("dtype", "trainable"):
             if name in kwargs:
                 cell_arguments[name] = kwargs[name]
-        cell_name = to_snake_case(cell_class.__name__)
-        cell = cell_class(
-            **cell_arguments, name=f"forward_{cell_name}" if bidirectional else cell_name
-        )
+        cell_name = to_snake_case(make.__name__)
+        cell = make(**cell_arguments, name=f"forward_{cell_name}" if bidirectional else cell_name)
         super().__init__(cell, **kwargs)
         self.backward_cell = None
         if bidirectional:
+            names = [f"{role}_initializer" for role in ROLES]
             fresh = {
-                f"{weight}_initializer": _clone_initializer(getattr(cell, f"{weight}_initializer"))
-                for weight in ("kernel", "recurrent", "bias")
+                name: _directions.clone_initializer(getattr(cell, name))
+                for name in names
+                if name not in cell.without
             }
             shared = {"name": f"backward_{cell_name}", "seed": cell.seed_generator}
-            self.backward_cell = cell_class(**{**cell_arguments, **fresh, **shared})
-            self.state_size = list(cell.state_size) * 2
+            self.backward_cell = make(**{**cell_arguments, **fresh, **shared})
         self.direction = direction
         self.merge_mode = merge_mode
         self.engine = engine
-        self.use_cudnn = use_cudnn
+        self.state_size = list(cell.state_size) * len(self.cells)
         self.input_spec = keras.layers.InputSpec(ndim=3)
         self.supports_jit = False  # XLA has no kernel of the ops; Keras asks before it compiles
 
@@ -137,10 +108,11 @@ class RecurrentLayer(keras.layers.RNN):
         concatenates = self.backward_cell is not None and self.merge_mode == "concat"
         return self.units * (2 if concatenates else 1)
 
-    def recurrence(self, wx, recurrent_kernel, initial_state, **options):
-        """The op: wx [N, T, K, G, H], recurrent_kernel [K, H, G, H], states [N, K, H] → y, states.
+    def recurrence(self, wx, **arguments):
+        """The op: wx [N, T, K, G, H] → y [N, T, K, H], tuple of states [N, K, H].
 
-        `options` are those that every op of the package takes.
+        `arguments` are all of the op's that a layer of any kind has: the weights of the recurrence
+        (`RecurrentCell.prepared`), each [K, ...], initial_state, and the options.
         """
         raise NotImplementedError(f"{type(self).__name__} names no op: write `recurrence`.")
 
@@ -148,8 +120,10 @@ class RecurrentLayer(keras.layers.RNN):
 
     def build(self, sequences_shape, initial_state_shape=None):
         check_features(self, sequences_shape)
-        if self.backward_cell is not None and not self.backward_cell.built:
-            self.backward_cell.build((sequences_shape[0], sequences_shape[2]))
+        for cell in self.cells:
+            if not cell.built:
+                cell.build((sequences_shape[0], sequences_shape[2]))
+        self.state_size = list(self.cell.state_size) * len(self.cells)
         super().build(sequences_shape)
 
     def compute_output_shape(self, sequences_shape, initial_state_shape=None):
@@ -247,57 +221,72 @@ class RecurrentLayer(keras.layers.RNN):
             )
 
         generator = self.cell.seed_generator
+        keep = None
         if training and self.dropout:
             ones = tf.ones([size(sequences, 0), sequences.shape[2]], sequences.dtype)
             keep = keras.random.dropout(ones, self.dropout, seed=generator)
-            sequences = sequences * keep[:, tf.newaxis, :]
-        lanes = [cell.recurrent_lanes() for cell in self.cells]
-        lanes = lanes[0] if len(lanes) == 1 else tf.concat(lanes, axis=0)
+        projections, recurrences = zip(*(cell.prepared() for cell in self.cells), strict=True)
+        weights = _directions.join(recurrences, axis=0)
         if training and self.dropconnect:
-            lanes = keras.random.dropout(lanes, self.dropconnect, seed=generator)
-        draws = training and (self.recurrent_dropout or any(self.cell.zoneout_rates))
+            weights["recurrent_kernel"] = keras.random.dropout(
+                weights["recurrent_kernel"], self.dropconnect, seed=generator
+            )
+        options = {"engine": self.engine, "training": training}
+        if self.cell.spec.recurrence != "none":
+            options["recurrent_dropout"] = self.recurrent_dropout
+        if training and (self.recurrent_dropout or any(self.cell.zoneout_rates)):
+            options["seed"] = tf.cast(generator.next(), tf.int64)
 
-        wx = self._project(sequences, lanes)
-        batch, count, hidden = size(sequences, 0), lanes.shape[0], lanes.shape[1]
+        count, pooled = len(self.cells), len(self.cell.spec.states)
+        given = self._by_direction(initial_state)
+        wx, carried = self.project(
+            sequences,
+            projections,
+            keep=keep,
+            mask=mask,
+            reverse=reverse,
+            carried=[states[pooled:] for states in given],
+        )
         y, states = self.recurrence(
             wx,
-            lanes,
-            self._to_lanes(initial_state, [-1, count, hidden]),
+            initial_state=_directions.to_lanes([each[:pooled] for each in given], self.heads),
             mask=mask,
-            seed=tf.cast(generator.next(), tf.int64) if draws else None,
             reverse=[lane for lane in reverse for _ in range(self.heads)],
-            recurrent_dropout=self.recurrent_dropout,
-            training=training,
             zero_output_for_mask=zero_masked,
-            engine=self.engine,
+            **options,
+            **weights,
         )
-        states = [self._from_lanes(state) for state in states]
-        last = [
-            self._last_output(direction[0], sequences, mask, backwards, zero_masked)
-            for direction, backwards in zip(zip(*states, strict=True), reverse, strict=True)
-        ]
+        states = _directions.from_lanes(states, count)
+        if self.cell.outputs_state:
+            last = [
+                _directions.last_of_state(each[0], sequences, mask, backwards, zero_masked)
+                for each, backwards in zip(states, reverse, strict=True)
+            ]
+        else:
+            parts = zip(tf.split(y, count, axis=2), reverse, strict=True)
+            last = [_directions.last_of_outputs(part, backwards) for part, backwards in parts]
         outputs = None
         if self.return_sequences:
-            time = size(sequences, 1)
-            if len(reverse) == 1 or self.merge_mode == "concat":
-                outputs = tf.reshape(y, [batch, time, count * hidden])
-            else:
-                y = tf.reshape(y, [batch, time, len(reverse), self.units])
-                outputs = self._merge(tf.unstack(y, axis=2))
+            outputs = _directions.merge_sequences(y, count, self.merge_mode)
             if self.go_backwards:
                 outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
-        flat = [state for direction in zip(*states, strict=True) for state in direction]
-        return self._merge(last), outputs, flat
+        flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
+        return _directions.merge(last, self.merge_mode), outputs, flat
+
+    def _by_direction(self, states):
+        """The states of the layer, a list for each direction."""
+        count = len(self.cell.state_size)
+        return [states[i : i + count] for i in range(0, len(states), count)]
 
     def _inner_loop_of_steps(self, sequences, states, mask, training, zero_masked, reverse):
         """What `inner_loop` computes, by the cells and Keras's own loop, for XLA."""
         last, outputs, flat = [], [], []
-        per_cell = len(self.cell.spec.states)
-        for i, (cell, backwards) in enumerate(zip(self.cells, reverse, strict=True)):
+        directions = zip(self.cells, self._by_direction(states), reverse, strict=True)
+        for cell, given, backwards in directions:
             last_output, output, new_states = _xla.loop_of_steps(
                 cell,
                 sequences,
-                states[i * per_cell : (i + 1) * per_cell],
+                given,
                 mask=mask,
                 training=training,
                 go_backwards=backwards,
@@ -307,61 +296,40 @@ class RecurrentLayer(keras.layers.RNN):
             last.append(last_output)
             outputs.append(tf.reverse(output, [1]) if backwards != self.go_backwards else output)
             flat.extend(new_states)
-        return self._merge(last), self._merge(outputs), flat
+        mode = self.merge_mode
+        return _directions.merge(last, mode), _directions.merge(outputs, mode), flat
 
-    def _project(self, sequences, lanes):
-        """x·W + b of all lanes: [N, T, C] → [N, T, K, G, H]."""
-        kernels, biases = zip(*(cell.input_weights() for cell in self.cells), strict=True)
-        features = kernels[0].shape[0]
+    def project(self, sequences, weights, *, keep, mask, reverse, carried):
+        """x·W + b of all lanes.
+
+        Args:
+          sequences: [N, T, C], 0 at masked steps.
+          weights: those of the projection of each cell, of `RecurrentCell.prepared`.
+          keep: [N, C], what dropout multiplies each step by, or None.
+          mask: [N, T] bool, or None.
+          reverse: for each cell whether it walks from the end.
+          carried: for each cell the states that the recurrence does not take.
+        Returns:
+          [N, T, K, G, H], and `carried` after the walk.
+        """
+        if keep is not None:
+            sequences = sequences * keep[:, tf.newaxis]
+        weights = _directions.join(weights, axis=-1)
+        features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        kernel = kernels[0] if len(kernels) == 1 else tf.concat(kernels, axis=1)
-        wx = tf.matmul(tf.reshape(sequences, [-1, features]), kernel)
-        if biases[0] is not None:
-            wx = _add_bias(wx, biases[0] if len(biases) == 1 else tf.concat(biases, axis=0))
-        count, hidden, gates, _ = lanes.shape
-        return tf.reshape(wx, [size(sequences, 0), size(sequences, 1), count, gates, hidden])
+        wx = tf.matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
+        return self._in_lanes(self.shift(wx, weights), sequences), carried
 
-    def _to_lanes(self, states, shape):
-        """States of the layer, direction by direction → one [N, K, H] a state of the cell."""
-        per_cell = len(self.cell.spec.states)
-        if self.backward_cell is not None:
-            pairs = zip(states[:per_cell], states[per_cell:], strict=True)
-            states = [tf.stack(pair, axis=1) for pair in pairs]
-        return [tf.reshape(state, shape) for state in states]
+    def _in_lanes(self, wx, sequences):
+        """[N·T, K·G·H] → [N, T, K, G, H]."""
+        heads, gates, hidden = self.cell.gate_shape
+        shape = [size(sequences, 0), size(sequences, 1), len(self.cells) * heads, gates, hidden]
+        return tf.reshape(wx, shape)
 
-    def _from_lanes(self, state):
-        """[N, K, H] → a list of [N, units], one a direction."""
-        count = len(self.cells)
-        if count == 1:
-            return [tf.reshape(state, [-1, self.units])]
-        return tf.unstack(tf.reshape(state, [-1, count, self.units]), axis=1)
-
-    def _last_output(self, h, sequences, mask, backwards, zero_masked):
-        """h [N, units] after the walk is its last output, unless that output is 0 by the rules."""
-        if mask is None:
-            time = size(sequences, 1)
-            if isinstance(time, int):
-                return h if time else tf.zeros_like(h)
-            return tf.where(time > 0, h, tf.zeros_like(h))
-        if zero_masked:
-            mask = mask[:, :1] if backwards else mask[:, -1:]
-        live = tf.reduce_any(mask, axis=1, keepdims=True)
-        return tf.where(live, h, tf.zeros_like(h))
-
-    def _merge(self, directions):
-        if len(directions) == 1:
-            return directions[0]
-        forward, backward = directions
-        if self.merge_mode == "concat":
-            return tf.concat([forward, backward], axis=-1)
-        if self.merge_mode == "sum":
-            return forward + backward
-        if self.merge_mode == "ave":
-            return (forward + backward) / 2
-        if self.merge_mode == "mul":
-            return forward * backward
-        return forward, backward
+    def shift(self, wx, weights):
+        """x·W [N·T, K·G·H] → the projected input: with the biases of all lanes."""
+        return add_bias(wx, weights["bias"]) if "bias" in weights else wx
 
     def get_config(self):
         config = super().get_config()

@@ -8,13 +8,16 @@ import numpy as np
 import tensorflow as tf
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
-from haste_keras._checks import (
-    check_activation,
-    check_rate,
-    check_seed,
-    check_transformed,
-    is_integer,
-)
+from haste_keras._checks import check_activation, check_rate, check_seed, is_integer
+from haste_keras._transform import check_transformed, get_transform, serialize_transform
+
+# What an argument of a weight is named after, and what is said about it.
+ROLES = ("kernel", "recurrent", "bias")
+_KINDS = {
+    "initializer": keras.initializers,
+    "regularizer": keras.regularizers,
+    "constraint": keras.constraints,
+}
 
 
 def arguments(scope, without=()):
@@ -24,32 +27,11 @@ def arguments(scope, without=()):
     return {**named, **scope["kwargs"]}
 
 
-def get_transform(identifier, argument):
-    """The callable that `identifier` stands for: itself, a registered name, or a Keras config."""
-    found = identifier
-    if isinstance(identifier, dict):
-        found = keras.saving.deserialize_keras_object(identifier)
-    elif isinstance(identifier, str):
-        found = keras.saving.get_registered_object(identifier)
-    if isinstance(found, type):
-        found = found()
-    if (found is not None and not callable(found)) or (found is None and identifier is not None):
-        raise ValueError(
-            f"`{argument}` must be None, a callable, or the name of a function registered with "
-            f"keras.saving.register_keras_serializable. Received: {argument}={identifier!r}"
-        )
-    return found
-
-
-def _serialize_transform(transform):
-    return None if transform is None else keras.saving.serialize_keras_object(transform)
-
-
 class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     """One time step of a recurrent layer, with that layer's weights.
 
-    A subclass sets `spec` (a CellSpec) and `stock` (class name of Keras's layer), and writes
-    `step`. Weights, for C input features, G gates, `heads` heads of H = units / heads units each:
+    A subclass sets `spec` (a CellSpec) and writes `step`. Weights, for C input features, G gates,
+    `heads` heads of H = units / heads units each:
 
       kernel            [C, G·units]; columns run over head, gate, unit
       recurrent_kernel  [units, G·units]; with heads > 1: [heads, H, G, H]
@@ -57,7 +39,13 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     """
 
     spec = None
-    stock = None
+    stock = None  # class name of Keras's layer, if it has it
+    without = ()  # arguments of this base that mean nothing to the cell
+    zoneout_in_gate = False  # `step` applies its `share` itself
+    outputs_state = True  # the output is the first state
+    # Whether the generator takes its seed from Keras's global one before the initializers do: it is
+    # so in one of Keras's layers, and decides on what a global seed makes the weights begin with.
+    seeds_first = False
 
     def __init__(
         self,
@@ -85,15 +73,8 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         bias_transform=None,
         **kwargs,
     ):
-        if not is_integer(units) or units <= 0:
-            raise ValueError(
-                "Received an invalid value for argument `units`, "
-                f"expected a positive integer, got {units!r}."
-            )
-        if not is_integer(heads) or heads < 1 or units % heads:
-            raise ValueError(
-                f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
-            )
+        given = arguments(locals())
+        self._check_arguments(given)
         implementation = kwargs.pop("implementation", 2)
         if implementation not in (0, 1, 2):
             raise ValueError(
@@ -106,24 +87,25 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         self.activation = keras.activations.get(activation)
         check_activation(self.activation, "activation", self.stock)
         self.use_bias = use_bias
-
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.recurrent_regularizer = keras.regularizers.get(recurrent_regularizer)
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        self.recurrent_constraint = keras.constraints.get(recurrent_constraint)
-        self.bias_constraint = keras.constraints.get(bias_constraint)
-        self.kernel_transform = get_transform(kernel_transform, "kernel_transform")
-        self.recurrent_transform = get_transform(recurrent_transform, "recurrent_transform")
-        self.bias_transform = get_transform(bias_transform, "bias_transform")
-
+        if self.seeds_first:
+            self._make_generator(seed)
+        for role in ROLES:
+            for kind, module in _KINDS.items():
+                setattr(self, f"{role}_{kind}", module.get(given[f"{role}_{kind}"]))
+            name = f"{role}_transform"
+            setattr(self, name, get_transform(given[name], name))
         self.dropout = check_rate("dropout", dropout)
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
         self.zoneout = check_rate("zoneout", zoneout)
         self.dropconnect = check_rate("dropconnect", dropconnect)
+        if not self.seeds_first:
+            self._make_generator(seed)
+        self._dropconnect_mask = None
+
+        self.state_size = [units] * len(self.spec.states)
+        self.output_size = units
+
+    def _make_generator(self, seed):
         check_seed(seed)
         # A generator in place of a number is shared: the two directions of a layer have one.
         if isinstance(seed, keras.random.SeedGenerator):
@@ -131,54 +113,58 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         else:
             self.seed_generator = keras.random.SeedGenerator(seed=seed)
         self.seed = seed
-        self._dropconnect_mask = None
 
-        self.state_size = [units] * len(self.spec.states)
-        self.output_size = units
+    def _check_arguments(self, given):
+        units, heads = given["units"], given["heads"]
+        if not is_integer(units) or units <= 0:
+            raise ValueError(
+                "Received an invalid value for argument `units`, "
+                f"expected a positive integer, got {units!r}."
+            )
+        for name in self.without:
+            default = inspect.signature(RecurrentCell.__init__).parameters[name].default
+            if given[name] != default:
+                raise ValueError(
+                    f"`{name}` must stay {default!r}: {type(self).__name__} has no recurrent "
+                    f"matrix that it could act on. Received: {name}={given[name]!r}"
+                )
+        if not is_integer(heads) or heads < 1 or units % heads:
+            raise ValueError(
+                f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
+            )
 
     @classmethod
     def argument_names(cls):
         """Names of the arguments that the constructor takes beyond those of a Keras layer."""
         names = {"implementation"}
-        for base in (cls, RecurrentCell):
+        for base in cls.__mro__[: cls.__mro__.index(RecurrentCell) + 1]:
             names.update(inspect.signature(base.__init__).parameters)
-        return sorted(names - {"self", "kwargs"})
+        return sorted(names - {"self", "args", "kwargs"})
 
     @property
     def zoneout_rates(self):
         """Zoneout rate of each state, in the order of the states."""
         return (self.zoneout,) + (0.0,) * (len(self.spec.states) - 1)
 
+    @property
+    def gate_shape(self):
+        """[heads, G, H]: of all that is added to the gates of a step."""
+        return [self.heads, len(self.spec.gates), self.units // self.heads]
+
+    # Weights. A cell with others adds them in `_build_more`, and hands them out in `prepared`.
+
     def build(self, input_shape):
         features = input_shape[-1]
-        columns = len(self.spec.gates) * self.units
-        # autocast=False: a transform sees the variable in its own dtype.
-        self.kernel = self.add_weight(
-            shape=(features, columns),
-            name="kernel",
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            autocast=False,
-        )
-        self.recurrent_kernel = self.add_weight(
-            shape=self._recurrent_shape(),
-            name="recurrent_kernel",
-            initializer=self._initialize_recurrent,
-            regularizer=self.recurrent_regularizer,
-            constraint=self.recurrent_constraint,
-            autocast=False,
-        )
+        self.kernel = self._add("kernel", "kernel", self._kernel_shape(features))
+        self.recurrent_kernel = None
+        if self.spec.recurrence != "none":
+            self.recurrent_kernel = self._add(
+                "recurrent_kernel", "recurrent", self._recurrent_shape(), self._initialize_recurrent
+            )
         self.bias = None
         if self.use_bias:
-            self.bias = self.add_weight(
-                shape=self._bias_shape(),
-                name="bias",
-                initializer=self._initialize_bias,
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-                autocast=False,
-            )
+            self.bias = self._add("bias", "bias", self._bias_shape(), self._initialize_bias)
+        self._build_more(features)
         for transform, weight in (
             (self.kernel_transform, self.kernel),
             (self.recurrent_transform, self.recurrent_kernel),
@@ -187,6 +173,23 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
             if isinstance(transform, keras.layers.Layer) and weight is not None:
                 transform.build(weight.shape)
         super().build(input_shape)
+
+    def _add(self, name, role, shape, initializer=None):
+        # autocast=False: a transform sees the variable in its own dtype.
+        return self.add_weight(
+            shape=shape,
+            name=name,
+            initializer=initializer or getattr(self, f"{role}_initializer"),
+            regularizer=getattr(self, f"{role}_regularizer"),
+            constraint=getattr(self, f"{role}_constraint"),
+            autocast=False,
+        )
+
+    def _build_more(self, features):
+        """Adds the weights that only this cell has."""
+
+    def _kernel_shape(self, features):
+        return (features, len(self.spec.gates) * self.units)
 
     def _recurrent_shape(self):
         hidden = self.units // self.heads
@@ -213,89 +216,140 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     def _initialize_bias(self, shape, dtype=None):
         return self.bias_initializer(shape, dtype=dtype)
 
+    def _bias_with(self, value, gate, dtype):
+        """A bias as `bias_initializer` makes it, but `value` for all units of one gate."""
+        hidden = self.units // self.heads
+        after = len(self.spec.gates) - gate - 1
+        head = [self.bias_initializer((gate * hidden,), dtype=dtype)] if gate else []
+        head.append(keras.ops.full((hidden,), value, dtype=dtype))
+        if after:
+            head.append(self.bias_initializer((after * hidden,), dtype=dtype))
+        return keras.ops.concatenate(head * self.heads)
+
     def _transformed(self, name):
-        """The weight `name`, through its transform, in the compute dtype."""
+        """The weight `name`, through its transform if it has one, in the compute dtype."""
         variable = getattr(self, name)
         argument = f"{name.removesuffix('_kernel')}_transform"
-        transform = getattr(self, argument)
+        transform = getattr(self, argument, None)
         value = tf.convert_to_tensor(variable.value)
         if transform is not None:
             value = tf.convert_to_tensor(transform(value))
             check_transformed(argument, value, variable)
         return tf.cast(value, self.compute_dtype)
 
-    def input_weights(self):
-        """Kernel [C, G·units] and bias [G·units] (or None), transformed, in the compute dtype."""
-        kernel = self._transformed("kernel")
-        bias = None if self.bias is None else self._transformed("bias")
-        return kernel, bias
+    def prepared(self):
+        """The weights as a call uses them: transformed, in the compute dtype.
 
-    def recurrent_lanes(self):
-        """Recurrent kernel as the op takes it: [heads, H, G, H], transformed, compute dtype."""
-        hidden = self.units // self.heads
-        return tf.reshape(
-            self._transformed("recurrent_kernel"),
-            [self.heads, hidden, len(self.spec.gates), hidden],
-        )
+        Returns:
+          those of the projection: "kernel" [C, G·units] and, with a bias, "bias" [G·units];
+          those of the recurrence, by the names that the op has for them, each [heads, ...]:
+          "recurrent_kernel" [heads, H, G, H].
+        """
+        projection, recurrence = {"kernel": self._transformed("kernel")}, {}
+        if self.bias is not None:
+            projection["bias"] = self._transformed("bias")
+        if self.recurrent_kernel is not None:
+            recurrence["recurrent_kernel"] = tf.reshape(
+                self._transformed("recurrent_kernel"), self._lane_shape()
+            )
+        return projection, recurrence
 
-    def step(self, x, q, states):
-        """New states of one step.
+    def _lane_shape(self):
+        heads, gates, hidden = self.gate_shape
+        return [heads, hidden, gates, hidden]
+
+    # One step.
+
+    def step(self, x, states, weights, share):
+        """The equations.
 
         Args:
-          x, q: [N, heads, G, H] projected input and recurrent product.
-          states: list of [N, heads, H].
+          x: [N, heads, G, H] projected input.
+          states: list of [N, heads, H]; the first with recurrent dropout.
+          weights: those of the recurrence, of `prepared`.
+          share: for each state how much of it Zoneout keeps, in [0, 1], or None: nothing. It is
+            applied to what is returned, unless `zoneout_in_gate`.
         Returns:
-          list of [N, heads, H], before Zoneout.
+          the output [N, heads, H], or None if it is the first state; list of the new states.
         """
         raise NotImplementedError(f"{type(self).__name__} has no equations: write `step`.")
 
-    def call(self, inputs, states, training=False):
-        """One step: inputs [N, C], states a list of [N, units] → output [N, units], states."""
-        inputs = tf.cast(inputs, self.compute_dtype)
-        states = [tf.cast(state, self.compute_dtype) for state in states]
-        if training and self.dropout:
-            inputs = inputs * self.get_dropout_mask(inputs)
-        kernel, bias = self.input_weights()
-        x = tf.matmul(inputs, kernel)
-        if bias is not None:
-            x = tf.nn.bias_add(x, bias)
-
-        h = states[0]
-        if training and self.recurrent_dropout:
-            h = h * self.get_recurrent_dropout_mask(h)
-        lanes = self.recurrent_lanes()
-        if training and self.dropconnect:
-            lanes = lanes * self._get_dropconnect_mask()
-
+    def product(self, h, weights):
+        """h·R: [N, heads, H] → [N, heads, G, H]."""
+        lanes = weights["recurrent_kernel"]
         heads, hidden, gates, _ = lanes.shape
-        if heads == 1:
-            q = tf.matmul(h, tf.reshape(lanes, [hidden, gates * hidden]))
-            q = tf.reshape(q, [-1, 1, gates, hidden])
-        else:
-            q = tf.einsum("nkh,khgj->nkgj", tf.reshape(h, [-1, heads, hidden]), lanes)
-        old = [tf.reshape(state, [-1, heads, hidden]) for state in states]
-        new = self.step(tf.reshape(x, [-1, heads, gates, hidden]), q, old)
-        new = [tf.reshape(state, [-1, self.units]) for state in new]
-        rates = zip(states, new, self.zoneout_rates, strict=True)
-        states = [self._zone_out(before, after, rate, training) for before, after, rate in rates]
-        return states[0], states
+        if heads > 1:
+            return tf.einsum("nkh,khgj->nkgj", h, lanes)
+        q = tf.matmul(tf.reshape(h, [-1, hidden]), tf.reshape(lanes, [hidden, gates * hidden]))
+        return tf.reshape(q, [-1, 1, gates, hidden])
 
-    def _zone_out(self, old, new, rate, training):
+    def project(self, inputs, states, keep, weights):
+        """x·W + b.
+
+        Args:
+          inputs: [N, C].
+          states: those that do not enter `step`: what the projection carries itself.
+          keep: what dropout multiplies inputs by, or None.
+          weights: those of the projection, of `prepared`.
+        Returns:
+          [N, G·units], list of the new states.
+        """
+        return tf.matmul(inputs if keep is None else inputs * keep, weights["kernel"]), states
+
+    def shift(self, wx, weights):
+        """x·W [N, G·units] → the projected input: with its bias."""
+        return tf.nn.bias_add(wx, weights["bias"]) if "bias" in weights else wx
+
+    def call(self, inputs, states, training=False):
+        """One step: inputs [N, C], states [N, units] each → output [N, units], states."""
+        bare = not isinstance(states, (list, tuple))
+        inputs = tf.cast(inputs, self.compute_dtype)
+        states = [tf.cast(s, self.compute_dtype) for s in ([states] if bare else states)]
+        projection, recurrence = self.prepared()
+        if training and self.dropconnect:
+            mask = self._get_dropconnect_mask()
+            recurrence["recurrent_kernel"] = recurrence["recurrent_kernel"] * mask
+        keep = self.get_dropout_mask(inputs) if training and self.dropout else None
+        count = len(self.spec.states)
+        wx, carried = self.project(inputs, states[count:], keep, projection)
+        x = tf.reshape(self.shift(wx, projection), [-1, *self.gate_shape])
+
+        entering = list(states[:count])
+        if training and self.recurrent_dropout:
+            entering[0] = entering[0] * self.get_recurrent_dropout_mask(entering[0])
+        heads, _, hidden = self.gate_shape
+        rates = zip(self.zoneout_rates, states[:count], strict=True)
+        share = [self._share(rate, state, training) for rate, state in rates]
+        lanes = [None if s is None else tf.reshape(s, [-1, heads, hidden]) for s in share]
+        output, new = self.step(
+            x, [tf.reshape(s, [-1, heads, hidden]) for s in entering], recurrence, lanes
+        )
+        new = [tf.reshape(state, [-1, self.units]) for state in new]
+        if not self.zoneout_in_gate:
+            kept = zip(share, states[:count], new, strict=True)
+            new = [after if s is None else s * old + (1 - s) * after for s, old, after in kept]
+        output = new[0] if output is None else tf.reshape(output, [-1, self.units])
+        states = [*new, *carried]
+        return output, states[0] if bare else states
+
+    def _share(self, rate, state, training):
+        """How much Zoneout keeps of a state [N, units]: 0 or 1 in training, else its rate."""
         if not rate:
-            return new
+            return None
         if training:
-            draw = keras.random.uniform(tf.shape(new), dtype="float32", seed=self.seed_generator)
-            return tf.where(draw < rate, old, new)
+            draw = keras.random.uniform(tf.shape(state), dtype="float32", seed=self.seed_generator)
+            return tf.cast(draw < rate, state.dtype)
         rate = float(np.float32(rate))  # the rate that the kernels hold
-        return rate * old + (1 - rate) * new
+        return tf.fill(tf.shape(state), tf.cast(rate, state.dtype))
 
     # The masks of dropout are drawn before the loop of keras.layers.RNN and dropped after it;
     # DropConnect's rides along with the one on h.
     def _get_dropconnect_mask(self):
         if self._dropconnect_mask is None and self.dropconnect:
-            ones = tf.ones_like(self.recurrent_lanes())
             self._dropconnect_mask = keras.random.dropout(
-                ones, self.dropconnect, seed=self.seed_generator
+                tf.ones(self._lane_shape(), self.compute_dtype),
+                self.dropconnect,
+                seed=self.seed_generator,
             )
         return self._dropconnect_mask
 
@@ -314,27 +368,22 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         ]
 
     def get_config(self):
-        return {
-            **super().get_config(),
+        config = {
             "units": self.units,
             "activation": keras.activations.serialize(self.activation),
             "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "recurrent_regularizer": keras.regularizers.serialize(self.recurrent_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-            "recurrent_constraint": keras.constraints.serialize(self.recurrent_constraint),
-            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "dropout": self.dropout,
             "recurrent_dropout": self.recurrent_dropout,
             "seed": self.seed,
             "heads": self.heads,
             "zoneout": self.zoneout,
             "dropconnect": self.dropconnect,
-            "kernel_transform": _serialize_transform(self.kernel_transform),
-            "recurrent_transform": _serialize_transform(self.recurrent_transform),
-            "bias_transform": _serialize_transform(self.bias_transform),
         }
+        for role in ROLES:
+            for kind, module in _KINDS.items():
+                name = f"{role}_{kind}"
+                config[name] = module.serialize(getattr(self, name))
+            name = f"{role}_transform"
+            config[name] = serialize_transform(getattr(self, name))
+        config = {name: value for name, value in config.items() if name not in self.without}
+        return {**super().get_config(), **config}

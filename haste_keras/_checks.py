@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
-ENGINES = ("auto", "cpu", "stepwise")
+ENGINES = ("auto", "cpu", "stepwise", "scan")
 
 
 def size(x, axis):
@@ -50,15 +50,27 @@ def check_activation(function, argument, stock):
     Args:
       function: what `keras.activations.get` returned.
       argument: name of the argument that it came in.
-      stock: class name of the Keras layer to point to.
+      stock: class name of the Keras layer to point to, or None.
     """
     if any(function is getattr(keras.activations, name) for name in ACTIVATIONS):
         return
     received = getattr(function, "__name__", repr(function))
     raise ValueError(
         f"`{argument}` must be one of {', '.join(ACTIVATIONS)}: the fused kernels have no other. "
-        f"Received: {argument}={received}. Use keras.layers.{stock} for it."
+        f"Received: {argument}={received}."
+        + (f" Use keras.layers.{stock} for it." if stock else "")
     )
+
+
+def check_use_cudnn(use_cudnn):
+    """Returns `use_cudnn`. Raises ValueError, in Keras's words, unless it is one of its values."""
+    if use_cudnn not in ("auto", True, False):
+        raise ValueError(
+            "Invalid valid received for argument `use_cudnn`. "
+            "Expected one of {'auto', True, False}. "
+            f"Received: use_cudnn={use_cudnn}"
+        )
+    return use_cudnn
 
 
 def check_rank(layer, sequences):
@@ -67,15 +79,6 @@ def check_rank(layer, sequences):
         raise ValueError(
             f"`sequences` of layer {layer.name} must be [batch, time, features]. "
             "Received: a tensor of unknown rank; tf.ensure_shape gives it one"
-        )
-
-
-def check_transformed(argument, value, variable):
-    """Raises ValueError unless the transform in `argument` kept the shape of `variable`."""
-    if not value.shape.is_compatible_with(variable.shape):
-        raise ValueError(
-            f"`{argument}` must return a tensor of its argument's shape {tuple(variable.shape)}. "
-            f"Received: shape {value.shape}"
         )
 
 
@@ -93,9 +96,9 @@ def check_features(layer, shape):
                 f"`sequences` of layer {layer.name} must have a known number of features (last "
                 f"axis), which sizes the kernel. Received: shape {tuple(shape)}"
             )
-    elif features is not None and features != layer.cell.kernel.shape[0]:
+    elif features is not None and features != layer.cell.kernel.shape[-2]:
         raise ValueError(
-            f"`sequences` of layer {layer.name} must have {layer.cell.kernel.shape[0]} features, "
+            f"`sequences` of layer {layer.name} must have {layer.cell.kernel.shape[-2]} features, "
             f"as when it was built. Received: shape {tuple(shape)}"
         )
 

@@ -1,69 +1,102 @@
-"""Gradients of the ops: the reserve through the backward op, and R's gradient by one product.
+"""Gradients of the ops: the reserve through the gradient's op, and a dense R's by products.
 
 They are registered by op name, so that they serve eager code, graphs and loaded SavedModels.
 """
 
 import tensorflow as tf
 
-from haste_keras import _raw
+from haste_keras import _library, _raw
 from haste_keras._cells import CELLS
 
 
 def _or_empty(gradient, dtype):
-    """A gradient as the backward op takes it: a tensor, of shape [0] where there is none."""
+    """A gradient as the op takes it: a tensor, of shape [0] where there is none."""
     return tf.zeros([0], dtype) if gradient is None else tf.convert_to_tensor(gradient)
 
 
-def _recurrent_kernel_gradient(h_in, dwx, recurrent_kernel, lanes):
-    """Σ over n and t of h_in ⊗ dwx, a lane at a time.
+def _kernel_gradient(operand, dq, lanes):
+    """Σ over n and t of operand ⊗ dq, a lane at a time.
 
-    h_in [N, T, K, H], dwx [N, T, K, G, H] -> [K, H, G, H]. One lane needs no copy of either.
+    operand [N, T, K, H], dq [N, T, K, G, H] -> [K, H, G, H]. One lane needs no copy of either.
     """
-    shape = tf.shape(recurrent_kernel)
-    hidden = recurrent_kernel.shape[1] or shape[1]
-    columns = recurrent_kernel.shape[2:].num_elements() or shape[2] * shape[3]
+    hidden = operand.shape[3] or tf.shape(operand)[3]
+    columns = dq.shape[3:].num_elements() or tf.shape(dq)[3] * hidden
 
     def product(h, d):
         rows = tf.reshape(h, [-1, hidden])
         return tf.matmul(rows, tf.reshape(d, [-1, columns]), transpose_a=True)
 
     if lanes == 1:
-        return tf.reshape(product(h_in, dwx), shape)
-    return tf.reshape(tf.stack([product(h_in[:, :, k], dwx[:, :, k]) for k in range(lanes)]), shape)
+        products = product(operand, dq)
+    else:
+        products = tf.stack([product(operand[:, :, k], dq[:, :, k]) for k in range(lanes)])
+    return tf.reshape(products, [lanes, hidden, dq.shape[3] or tf.shape(dq)[3], hidden])
+
+
+def _recurrent_kernel_gradient(spec, reserve, gradients, lanes):
+    """Gradient of a dense recurrent_kernel [K, H, G, H] from {name: tensor} of what is there."""
+    operands = [reserve[name] for name in spec.saved]
+    dq = gradients["dq" if spec.splits_gradient else "dwx"]
+    if not spec.reset_gates:
+        return _kernel_gradient(operands[0], dq, lanes)
+    parts = (dq[:, :, :, : spec.reset_gates], dq[:, :, :, spec.reset_gates :])
+    return tf.concat(
+        [_kernel_gradient(h, d, lanes) for h, d in zip(operands, parts, strict=True)], axis=2
+    )
 
 
 def _register(spec):
-    count = len(spec.states)
-
     @tf.RegisterGradient(spec.op)
-    def gradient(op, dy, *gradients):
-        recurrent_kernel = op.inputs[1]
-        mask, seed = op.inputs[2 + count :]
-        options = _raw.attributes(op)
-        if op.get_attr("save"):
-            reserve = op.outputs[1 + count :]
-        else:
-            reserve = _raw.forward(spec, op.inputs, save=True, **options)[1 + count :]
-        dtype = recurrent_kernel.dtype
-        gradients = [_or_empty(g, dtype) for g in (dy, *gradients[:count])]
-        dwx, *dstates = _raw.backward(
-            spec, [recurrent_kernel, mask, seed, *reserve, *gradients], **options
-        )
-        dkernel = None
+    def gradient(op, *output_gradients):
+        inputs = dict(zip(spec.forward_inputs, op.inputs, strict=True))
+        options = _raw.attributes(spec, op)
+        outputs = op.outputs
+        if not op.get_attr("save"):
+            outputs = _raw.forward(spec, op.inputs, save=True, **options)
+        reserve = dict(zip(spec.forward_outputs, outputs, strict=True))
+        dtype = op.inputs[0].dtype
+        received = {
+            f"d{name}": _or_empty(gradient, dtype)
+            for name, gradient in zip(spec.forward_outputs, output_gradients, strict=True)
+            if name not in spec.reserve
+        }
+        available = {**reserve, **received, **inputs}
+        found = _raw.backward(spec, [available[name] for name in spec.backward_inputs], **options)
+        found = dict(zip(spec.backward_outputs, found, strict=True))
         # The tape says which inputs it wants no gradient of.
-        if 1 not in (getattr(op, "skip_input_indices", None) or ()):
-            dkernel = _recurrent_kernel_gradient(
-                reserve[1], dwx, recurrent_kernel, lanes=len(options["reverse"])
+        skipped = getattr(op, "skip_input_indices", None) or ()
+        dense = spec.recurrence == "dense"
+        if dense and list(inputs).index("recurrent_kernel") not in skipped:
+            found["drecurrent_kernel"] = _recurrent_kernel_gradient(
+                spec, reserve, found, lanes=len(options["reverse"])
             )
-        return [dwx, dkernel, *dstates, None, None]
+        return [found.get(f"d{name}") for name in inputs]
 
-    @tf.RegisterGradient(spec.op + "Grad")
+    instead = "write the recurrence in TensorFlow's own operations"
+    if not spec.separate_gates:
+        instead = f"run the cell step by step: keras.layers.RNN(haste_keras.{spec.layer}Cell(...))"
+    _refuse_second_order(spec.op, instead)
+
+
+def _refuse_second_order(name, instead):
+    @tf.RegisterGradient(name + "Grad")
     def second_gradient(op, *gradients):
         raise NotImplementedError(
-            f"{spec.op} has no second-order gradient; where a gradient of a gradient is needed, "
-            f"run the cell step by step: keras.layers.RNN(haste_keras.{spec.layer}Cell(...))."
+            f"{name} has no second-order gradient; where a gradient of a gradient is needed, "
+            f"{instead}."
         )
 
 
 for _spec in CELLS:
     _register(_spec)
+
+
+@tf.RegisterGradient("HasteLayerNorm")
+def _layer_norm_gradient(op, dy):
+    x, gamma, beta = op.inputs
+    epsilon = op.get_attr("epsilon")
+    dx, dgamma, dbeta = _library.load().haste_layer_norm_grad(x, gamma, dy, epsilon=epsilon)
+    return dx, dgamma, None if beta.shape.rank == 1 else dbeta
+
+
+_refuse_second_order("HasteLayerNorm", "use keras.layers.LayerNormalization")

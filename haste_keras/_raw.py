@@ -15,33 +15,40 @@ ATTRIBUTES = (
 )
 
 
-def attributes(op):
+def attributes(spec, op):
     """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them."""
-    values = {name: op.get_attr(name) for name in ATTRIBUTES}
+    names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES
+    values = {name: op.get_attr(name) for name in names}
     return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 def forward(spec, inputs, *, save, **attrs):
-    """The forward op on [wx, recurrent_kernel, *initial states, mask, seed].
+    """The forward op of `spec`.
 
-    Returns [y, *final states, gates, *states that enter each step], the last 1 + S of them [0]
-    unless `save`.
+    Args:
+      inputs: sequence of tensors, as `spec.forward_inputs` lists them.
+      save, attrs: the op's attributes.
+    Returns:
+      list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
+      [0] unless `save`.
     """
     op = getattr(_library.load(), spec.python_op)
-    y, *rest = op(*inputs, save=save, **attrs)
+    outputs = list(op(*inputs, save=save, **attrs))
     # The C API does not let the op's shape function read `save`.
-    gates, *states_in = rest[len(spec.states) :]
-    gates.set_shape(inputs[0].shape if save else [0])
-    for state in states_in:
-        state.set_shape(y.shape if save else [0])
-    return [y, *rest]
+    shapes = {"NTKGH": inputs[0].shape, "NTKH": outputs[0].shape}
+    for output, dims in zip(outputs[-len(spec.reserve) :], spec.reserve.values(), strict=True):
+        output.set_shape(shapes[dims] if save else [0])
+    return outputs
 
 
 def backward(spec, inputs, **attrs):
-    """The backward op on [recurrent_kernel, mask, seed, gates, *states_in, dy, *dstates].
+    """The gradient's op of `spec`.
 
-    Returns [dwx, *gradients of the initial states].
+    Args:
+      inputs: sequence of tensors, as `spec.backward_inputs` lists them; dy and the gradients of
+        the states may be of shape [0], for zero.
+      attrs: the op's attributes.
+    Returns:
+      list of tensors, as `spec.backward_outputs` lists them.
     """
-    op = getattr(_library.load(), spec.python_op + "_grad")
-    dwx, *dstates = op(*inputs, **attrs)
-    return [dwx, *dstates]
+    return list(getattr(_library.load(), spec.python_op + "_grad")(*inputs, **attrs))

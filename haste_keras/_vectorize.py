@@ -1,72 +1,142 @@
-"""`tf.vectorized_map` over the ops: the loop's dimension is folded into the batch.
+"""`tf.vectorized_map` over the ops: the loop's dimension is folded into one of the op's own.
 
 Without this, TensorFlow runs a loop of one op call an element. `keras.layers.TimeDistributed`
-comes here too. TensorFlow's registry of converters is private: where it is absent nothing is
-registered, and TensorFlow loops.
+comes here too. The loop goes into the batch, whose rows know nothing of each other; in gradients
+that are sums over the batch, those of parameters, into the lanes.
+
+TensorFlow's registry of converters is private: where it is absent nothing is registered, and
+TensorFlow loops.
 """
 
 import functools
 
 import tensorflow as tf
 
-from haste_keras import _raw
+from haste_keras import _library, _raw
 from haste_keras._cells import CELLS
 from haste_keras._checks import sizes
 
 try:
-    from tensorflow.python.ops.parallel_for.pfor import RegisterPFor, wrap
+    from tensorflow.python.ops.parallel_for.pfor import (
+        ConversionNotImplementedError,
+        RegisterPFor,
+        wrap,
+    )
 except ImportError:
     RegisterPFor = None
 
 
-def _convert(pfor_input, function, *, leading, shared):
-    """`function` on inputs [loop · N, …] -> outputs [loop, N, …].
+def _fold(tensor, axis):
+    """[loop, …, size, …] → […, loop · size, …], `axis` being that of size in the result."""
+    if axis > 0:
+        tensor = tf.transpose(tensor, [*range(1, axis + 1), 0, *range(axis + 1, tensor.shape.rank)])
+    shape = sizes(tensor)
+    return tf.reshape(tensor, [*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]])
 
-    leading: the input that says how large the batch is; it must differ between iterations.
-    shared: inputs that must not, having no batch. Where that is not so, TensorFlow's exception
-    from here makes it loop over the op.
+
+def _unfold(tensor, axis, loop, size):
+    """[…, loop · size, …] → [loop, …, size, …]."""
+    shape = sizes(tensor)
+    tensor = tf.reshape(tensor, [*shape[:axis], loop, size, *shape[axis + 1 :]])
+    if axis == 0:
+        return tensor
+    return tf.transpose(tensor, [axis, *range(axis), *range(axis + 1, tensor.shape.rank)])
+
+
+def _convert(pfor_input, function, dims_in, dims_out, letter):
+    """`function` on inputs with the loop folded into the axis `letter`, and its outputs unfolded.
+
+    dims_in, dims_out: axes of each input and output of the op. Inputs without that axis must not
+    differ between iterations: TensorFlow's exception from here makes it loop over the op.
     """
-    loop, batch = sizes(pfor_input.stacked_input(leading))[:2]
     # An input that is a vector is an optional one that was left out: [0] stays [0].
-    folded = [
-        i for i, t in enumerate(pfor_input.op.inputs) if i not in shared and t.shape.rank != 1
-    ]
-    pfor_input.stack_inputs(folded)
-    inputs = []
+    folded = {
+        i: dims.index(letter)
+        for i, (dims, tensor) in enumerate(zip(dims_in, pfor_input.op.inputs, strict=True))
+        if letter in dims and tensor.shape.rank != 1
+    }
     for i in range(pfor_input.num_inputs):
-        if i in folded:
-            tensor = pfor_input.stacked_input(i)
-            inputs.append(tf.reshape(tensor, [loop * batch, *sizes(tensor)[2:]]))
-        else:
-            inputs.append(pfor_input.unstacked_input(i))
-    outputs = []
-    for tensor in function(inputs):
-        if tensor.shape.rank == 1:
-            outputs.append(wrap(tensor, False))
-        else:
-            outputs.append(wrap(tf.reshape(tensor, [loop, batch, *sizes(tensor)[1:]]), True))
-    return outputs
+        if i not in folded:
+            pfor_input.unstacked_input(i)
+    pfor_input.stack_inputs(list(folded))
+    first, axis = next(iter(folded.items()))
+    shape = sizes(pfor_input.stacked_input(first))
+    loop, size = shape[0], shape[1 + axis]
+    inputs = [
+        _fold(pfor_input.stacked_input(i), folded[i])
+        if i in folded
+        else pfor_input.unstacked_input(i)
+        for i in range(pfor_input.num_inputs)
+    ]
+    return [
+        wrap(tensor, False)
+        if tensor.shape.rank == 1
+        else wrap(_unfold(tensor, dims.index(letter), loop, size), True)
+        for tensor, dims in zip(function(inputs), dims_out, strict=True)
+    ]
 
 
 def _register(spec):
-    count = len(spec.states)
+    sums = any("N" not in dims for dims in spec.backward_outputs.values())
+
+    def options_of(pfor_input):
+        options = _raw.attributes(spec, pfor_input.op)
+        draws = any(options["zoneout"]) or options["recurrent_dropout"]
+        if sums and options["training"] and draws:
+            # What is drawn depends on the number of the row and of the lane, so that the op and
+            # its gradient must be folded alike.
+            raise ConversionNotImplementedError(f"{spec.op} draws random numbers")
+        return options
 
     @RegisterPFor(spec.op)
     def convert_forward(pfor_input):
-        function = functools.partial(
-            _raw.forward,
-            spec,
-            save=pfor_input.get_attr("save"),
-            **_raw.attributes(pfor_input.op),
-        )
-        return _convert(pfor_input, function, leading=0, shared=(1, 3 + count))
+        save = pfor_input.get_attr("save")
+        function = functools.partial(_raw.forward, spec, save=save, **options_of(pfor_input))
+        dims = spec.forward_inputs.values(), spec.forward_outputs.values()
+        return _convert(pfor_input, function, *dims, "N")
 
     @RegisterPFor(spec.op + "Grad")
     def convert_backward(pfor_input):
-        function = functools.partial(_raw.backward, spec, **_raw.attributes(pfor_input.op))
-        return _convert(pfor_input, function, leading=3, shared=(0, 2))
+        options = options_of(pfor_input)
+        # A reserve that is one for all iterations is not copied for each: TensorFlow loops.
+        pfor_input.stacked_input(list(spec.backward_inputs).index(spec.saved[0]))
+        if sums:
+            loop = tf.get_static_value(pfor_input.pfor.loop_len_vector)
+            if loop is None:
+                raise ConversionNotImplementedError(f"{spec.op}Grad needs the length of the loop")
+            options["reverse"] = options["reverse"] * int(loop[0])
+        function = functools.partial(_raw.backward, spec, **options)
+        dims = spec.backward_inputs.values(), spec.backward_outputs.values()
+        return _convert(pfor_input, function, *dims, "K" if sums else "N")
+
+
+def _register_layer_norm():
+    rows, sums = "RKF", "KF"
+
+    @RegisterPFor("HasteLayerNorm")
+    def convert_forward(pfor_input):
+        epsilon = pfor_input.get_attr("epsilon")
+        return _convert(
+            pfor_input,
+            lambda inputs: [_library.load().haste_layer_norm(*inputs, epsilon=epsilon)],
+            [rows, sums, sums],
+            [rows],
+            "R",
+        )
+
+    @RegisterPFor("HasteLayerNormGrad")
+    def convert_backward(pfor_input):
+        epsilon = pfor_input.get_attr("epsilon")
+        return _convert(
+            pfor_input,
+            lambda inputs: _library.load().haste_layer_norm_grad(*inputs, epsilon=epsilon),
+            [rows, sums, rows],
+            [rows, sums, sums],
+            "K",
+        )
 
 
 if RegisterPFor is not None:
     for _spec in CELLS:
         _register(_spec)
+    _register_layer_norm()

@@ -21,17 +21,22 @@ def compiles_here():
     return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
+def warn(name):
+    """Says that steps of `name` run in place of its op."""
+    warnings.warn(
+        "XLA compiles this function, and the fused ops have no kernel for XLA: Keras's loop over "
+        f"{name} runs in their place. The result is the same, but dropout, DropConnect and Zoneout "
+        "draw other numbers. For speed leave jit_compile unset.",
+        stacklevel=3,
+    )
+
+
 def loop_of_steps(cell, sequences, states, *, training, **options):
     """`keras.layers.RNN`'s loop over `cell`: sequences [N, T, C], states a list of [N, units].
 
     Returns last output [N, units], outputs in walking order, states. `options` go to Keras's loop.
     """
-    warnings.warn(
-        "XLA compiles this function, and the fused ops have no kernel for XLA: Keras's loop over "
-        f"{type(cell).__name__} runs in their place. The result is the same, but dropout, "
-        "DropConnect and Zoneout draw other numbers. For speed leave jit_compile unset.",
-        stacklevel=2,
-    )
+    warn(type(cell).__name__)
     if sequences.shape[1] == 0:  # Keras's loop reads step 0
         outputs = tf.zeros([size(sequences, 0), 0, cell.units], sequences.dtype)
         return tf.zeros_like(states[0]), outputs, states

@@ -12,66 +12,54 @@ import tensorflow as tf
 
 import haste_keras
 from haste_keras import _library, ops, reference
+from haste_keras._check_cases import BATCH, CASES, HIDDEN, TIME
 
 # Largest error allowed, of the largest value in the oracle's result: rounding of the storage
 # type, carried through a few steps.
 TOLERANCE = {tf.float64: 1e-12, tf.float32: 5e-6, tf.float16: 1e-2, tf.bfloat16: 5e-2}
 
-CASES = {
-    "plain": {},
-    "bidirectional, masked": {"reverse": [False, True], "mask": True},
-    "zoneout, recurrent dropout": {
-        "zoneout": 0.2,
-        "zoneout_cell": 0.1,
-        "recurrent_dropout": 0.3,
-        "training": True,
-        "seed": (20, 26),
-    },
-}
 
-
-def _inputs(options, dtype):
-    """Random wx [2, 7, K, 4, 9], R, h0, c0, and the weights of the loss, rounded to `dtype`."""
+def _inputs(case, dtype):
+    """Random arguments of the op by name, rounded to `dtype`, and the options of the call."""
     rng = np.random.default_rng(7)
-    batch, time, hidden = 2, 7, 9
-    lanes = len(options.get("reverse", [False]))
-    shapes = [
-        (batch, time, lanes, 4, hidden),
-        (lanes, hidden, 4, hidden),
-        (batch, lanes, hidden),
-        (batch, lanes, hidden),
-    ]
-    arrays = [rng.normal(size=shape) for shape in shapes]
-    arrays[1] /= np.sqrt(hidden)
-    inputs = [tf.constant(array, dtype) for array in arrays]
-    weights = [rng.normal(size=shape) for shape in ((batch, time, lanes, hidden), *shapes[2:])]
-    options = dict(options)
+    inputs = {name: rng.normal(size=shape) for name, shape in case.shapes.items()}
+    if "recurrent_kernel" in inputs:
+        inputs["recurrent_kernel"] /= np.sqrt(HIDDEN)
+    if "n0" in inputs:  # a sum of positive numbers
+        inputs["n0"] = 1 + np.abs(inputs["n0"])
+    if "f" in inputs:  # a share
+        inputs["f"] = 1 / (1 + np.exp(-inputs["f"]))
+    options = dict(case.options)
     if options.get("mask"):
-        options["mask"] = tf.constant(rng.random((batch, time)) < 0.7)
-    return inputs, [tf.constant(weight) for weight in weights], options
+        options["mask"] = tf.constant(rng.random((BATCH, TIME)) < 0.7)
+    return {name: tf.constant(array, dtype) for name, array in inputs.items()}, options
 
 
-def _run(lstm, inputs, weights, options):
-    """Outputs of `lstm` and gradients of a weighted sum of them, as float64 arrays."""
+def _run(function, inputs, options):
+    """Outputs of `function` and gradients of a weighted sum of them, as float64 arrays."""
+    rng = np.random.default_rng(11)
+    states = [name for name in inputs if name.endswith("0") and "wx" in inputs]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        y, (h, c) = lstm(inputs[0], inputs[1], inputs[2:], **options)
-        outputs = [tf.cast(output, tf.float64) for output in (y, h, c)]
-        loss = tf.add_n([tf.reduce_sum(o * w) for o, w in zip(outputs, weights, strict=True)])
-    gradients = tape.gradient(loss, inputs)
-    names = ("y", "h", "c", "d wx", "d recurrent_kernel", "d h0", "d c0")
-    results = [*outputs, *(tf.cast(gradient, tf.float64) for gradient in gradients)]
-    return {name: result.numpy() for name, result in zip(names, results, strict=True)}
+        named = {name: value for name, value in inputs.items() if name not in states}
+        if states:
+            named["initial_state"] = [inputs[name] for name in states]
+        outputs = [tf.cast(o, tf.float64) for o in tf.nest.flatten(function(**named, **options))]
+        loss = tf.add_n([tf.reduce_sum(o * rng.normal(size=o.shape)) for o in outputs])
+    gradients = tape.gradient(loss, inputs, unconnected_gradients="zero")
+    results = dict(zip(["y", *(name[:-1] for name in states)], outputs, strict=True))
+    results.update({f"d {name}": gradient for name, gradient in gradients.items()})
+    return {name: tf.cast(result, tf.float64).numpy() for name, result in results.items()}
 
 
-def check_parity(device, dtype, options):
+def check_parity(device, dtype, case):
     """Name of the tensor farthest from the oracle, and its error over the oracle's largest."""
-    inputs, weights, options = _inputs(options, dtype)
+    inputs, options = _inputs(case, dtype)
     with tf.device("CPU:0"):
-        expected = _run(reference.lstm, inputs, weights, options)
+        expected = _run(getattr(reference, case.name), inputs, options)
     with tf.device(device):
-        inputs = [tf.identity(each) for each in inputs]
-        actual = _run(ops.lstm, inputs, weights, options)
+        inputs = {name: tf.identity(each) for name, each in inputs.items()}
+        actual = _run(getattr(ops, case.name), inputs, options)
     errors = {}
     for name, want in expected.items():
         error = np.max(np.abs(actual[name] - want)) / max(1.0, np.max(np.abs(want)))
@@ -92,16 +80,16 @@ def main():
     devices = tf.config.list_logical_devices("CPU") + tf.config.list_logical_devices("GPU")
     for device in devices:
         for dtype, tolerance in TOLERANCE.items():
-            for title, options in CASES.items():
-                wrong += not _report(device.name, dtype, title, options, tolerance)
+            for case in CASES:
+                wrong += not _report(device.name, dtype, case, tolerance)
     print("all right" if not wrong else f"{wrong} of the checks above went wrong")
     return 1 if wrong else 0
 
 
-def _report(device, dtype, title, options, tolerance):
-    head = f"{device.removeprefix('/device:'):7}{dtype.name:9} lstm  {title:28}"
+def _report(device, dtype, case, tolerance):
+    head = f"{device.removeprefix('/device:'):7}{dtype.name:9} {case!s:48}"
     try:
-        worst, error = check_parity(device, dtype, options)
+        worst, error = check_parity(device, dtype, case)
     except tf.errors.OpError as failure:
         print(f"{head}FAILED: {failure.message}")
         return False

@@ -9,9 +9,12 @@ import copy
 
 import keras
 
+from haste_keras.elman import Elman, SimpleRNN
+from haste_keras.gru import GRU
 from haste_keras.lstm import LSTM
 
-_FUSED = {"LSTM": LSTM}  # stock class name → ours
+_FUSED = {"LSTM": LSTM, "GRU": GRU, "SimpleRNN": SimpleRNN}  # stock class name → ours
+_STOCK = {LSTM: "LSTM", GRU: "GRU", SimpleRNN: "SimpleRNN", Elman: "SimpleRNN"}
 _NEW_ARGUMENTS = {
     "direction": "forward",
     "merge_mode": "concat",
@@ -30,9 +33,9 @@ def from_keras(source):
     """A fused copy of a Keras layer or model, with the same weights.
 
     Args:
-      source: `keras.layers.LSTM`; `Bidirectional` of one, which becomes one bidirectional layer
-        (stays a `Bidirectional`, of fused layers, if its two layers differ); another wrapper,
-        or a Sequential or functional model, with such layers anywhere in it.
+      source: `keras.layers.LSTM`, `GRU` or `SimpleRNN`; `Bidirectional` of one, which becomes one
+        bidirectional layer (stays a `Bidirectional`, of fused layers, if its two layers differ);
+        another wrapper, or a Sequential or functional model, with such layers anywhere in it.
     Returns:
       a new layer or model of the same name; uncompiled. Layers of other kinds are cloned.
     Raises:
@@ -45,7 +48,8 @@ def to_keras(source):
     """A stock copy of a fused layer, or of a model with such layers, with the same weights.
 
     Args:
-      source: what `from_keras` returns; `haste_keras.LSTM` of any direction.
+      source: what `from_keras` returns; `haste_keras.LSTM`, `GRU`, `Elman` or `SimpleRNN` of any
+        direction.
     Returns:
       a new layer or model of the same name; a bidirectional layer becomes `Bidirectional`.
     Raises:
@@ -83,8 +87,8 @@ def _is_stock(value, class_name):
     return value["class_name"] == class_name and value.get("module") == "keras.layers"
 
 
-def _fused_class(value):
-    for name, fused in _FUSED.items():
+def _stock_name(value):
+    for fused, name in _STOCK.items():
         if value.get("registered_name") == keras.saving.get_registered_name(fused):
             return name
     return None
@@ -139,7 +143,7 @@ def _merged_directions(config, name):
 
 
 def _to_stock(value):
-    name = _fused_class(value)
+    name = _stock_name(value)
     if name is None:
         return value
     config = dict(value["config"])

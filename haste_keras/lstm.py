@@ -15,7 +15,7 @@ import tensorflow as tf
 from haste_keras import _cells, ops
 from haste_keras._base import RecurrentLayer, from_cell
 from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_activation, check_rate
+from haste_keras._checks import check_activation, check_rate, check_use_cudnn
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -64,21 +64,20 @@ class LSTMCell(RecurrentCell):
         return (self.zoneout, self.zoneout_cell)
 
     def _initialize_bias(self, shape, dtype=None):
-        if not self.unit_forget_bias:
-            return self.bias_initializer(shape, dtype=dtype)
-        hidden = self.units // self.heads
-        head = [
-            self.bias_initializer((hidden,), dtype=dtype),
-            keras.ops.ones((hidden,), dtype=dtype),
-            self.bias_initializer((2 * hidden,), dtype=dtype),
-        ]
-        return keras.ops.concatenate(head * self.heads)
+        if self.unit_forget_bias:
+            return self._bias_with(1, self.spec.gates.index("f"), dtype)
+        return self.bias_initializer(shape, dtype=dtype)
 
-    def step(self, x, q, states):
-        z_i, z_f, z_g, z_o = tf.unstack(x + q, axis=2)
+    def step(self, x, states, weights, share):
+        z_i, z_f, z_g, z_o = tf.unstack(x + self.product(states[0], weights), axis=2)
         i, f = self.recurrent_activation(z_i), self.recurrent_activation(z_f)
         c = f * states[1] + i * self.activation(z_g)
-        return [self.recurrent_activation(z_o) * self.activation(c), c]
+        h = self.recurrent_activation(z_o) * self.activation(self.normalize_state(c, weights))
+        return None, [h, c]
+
+    def normalize_state(self, c, weights):
+        """What c [N, heads, H] goes through where it makes h."""
+        return c
 
     def get_config(self):
         return {
@@ -116,6 +115,8 @@ class LSTM(RecurrentLayer):
     Raises:
       ValueError: an argument that the layer cannot honour; the message names it.
     """
+
+    cell_class = LSTMCell
 
     def __init__(
         self,
@@ -156,20 +157,20 @@ class LSTM(RecurrentLayer):
         engine="auto",
         **kwargs,
     ):
-        super().__init__(LSTMCell, **arguments(locals()))
+        given = arguments(locals(), without=("use_cudnn",))
+        self.use_cudnn = check_use_cudnn(use_cudnn)
+        super().__init__(**given)
 
     recurrent_activation = from_cell("recurrent_activation")
     unit_forget_bias = from_cell("unit_forget_bias")
     zoneout_cell = from_cell("zoneout_cell")
 
-    def recurrence(self, wx, recurrent_kernel, initial_state, **options):
+    def recurrence(self, wx, **arguments):
         return ops.lstm(
             wx,
-            recurrent_kernel,
-            initial_state,
             activation=self.activation.__name__,
             recurrent_activation=self.recurrent_activation.__name__,
             zoneout=self.zoneout,
             zoneout_cell=self.zoneout_cell,
-            **options,
+            **arguments,
         )

@@ -1,0 +1,209 @@
+"""The quasi-recurrent layer and its cell: a convolution over time, and pooling.
+
+    x_z, x_f, x_o, x_i = Σ_k x[t - (window-1) + k]·W[k] + b
+    z = a(x_z)   f, o, i = ρ(x_f), ρ(x_o), ρ(x_i)          a = activation, ρ = recurrent_activation
+    F = p + (1 - p) ∘ f                                    Zoneout: p = 1 where a unit is kept
+    h' = F ∘ h + (1 - F) ∘ z                               pooling="f"
+    c' = F ∘ c + (1 - F) ∘ z         y = o ∘ c'            pooling="fo"
+    c' = F ∘ c + i ∘ z               y = o ∘ c'            pooling="ifo"
+
+Bradbury, Merity, Xiong & Socher, "Quasi-recurrent neural networks", arXiv 1611.01576.
+"""
+
+import keras
+import tensorflow as tf
+
+from haste_keras import _cells, _directions, ops
+from haste_keras._base import RecurrentLayer, from_cell
+from haste_keras._base_cell import RecurrentCell, arguments
+from haste_keras._checks import check_activation, check_choice, is_integer, size
+
+POOLINGS = {"f": _cells.QRNN_F, "fo": _cells.QRNN_FO, "ifo": _cells.QRNN_IFO}
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class QRNNCell(RecurrentCell):
+    """One step of `QRNN`, with its weights, for `keras.layers.RNN` and decoding loops.
+
+    Takes what `QRNN` takes of a cell. States: c (h with pooling="f") [N, units] and, with
+    window > 1, the last window - 1 inputs [N, (window - 1)·C], oldest first.
+    """
+
+    zoneout_in_gate = True
+    without = (
+        *("heads", "dropconnect", "recurrent_dropout", "recurrent_initializer"),
+        *("recurrent_regularizer", "recurrent_constraint", "recurrent_transform"),
+    )
+
+    def __init__(
+        self,
+        units,
+        window=1,
+        pooling="fo",
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        **kwargs,
+    ):
+        check_choice("pooling", pooling, tuple(POOLINGS))
+        if not is_integer(window) or window < 1:
+            raise ValueError(f"`window` must be a positive integer. Received: window={window!r}")
+        self.pooling = pooling  # before all else: `spec` tells by it
+        own = ("window", "pooling", "recurrent_activation")
+        super().__init__(**arguments(locals(), without=(*own, "own")))
+        self.window = int(window)
+        self.recurrent_activation = keras.activations.get(recurrent_activation)
+        check_activation(self.recurrent_activation, "recurrent_activation", self.stock)
+        if self.window > 1:
+            self.state_size = [self.units, None]  # until `build` knows the features
+
+    @property
+    def spec(self):
+        return POOLINGS[self.pooling]
+
+    @property
+    def outputs_state(self):
+        return self.pooling == "f"
+
+    def _kernel_shape(self, features):
+        if self.window > 1:
+            self.state_size = [self.units, (self.window - 1) * features]
+        return (self.window, *super()._kernel_shape(features))
+
+    def prepared(self):
+        projection, recurrence = super().prepared()
+        kernel = projection["kernel"]
+        projection["kernel"] = tf.reshape(kernel, [-1, kernel.shape[-1]])
+        return projection, recurrence
+
+    def project(self, inputs, states, keep, weights):
+        if self.window > 1:
+            keep = None if keep is None else tf.tile(keep, [1, self.window])
+            inputs = tf.concat([states[0], inputs], axis=1)
+            states = [inputs[:, -states[0].shape[1] :]]
+        return super().project(inputs, states, keep, weights)
+
+    def step(self, x, states, weights, share):
+        z, *gates = tf.unstack(x, axis=2)
+        z, gates = self.activation(z), [self.recurrent_activation(gate) for gate in gates]
+        keep = gates[0] if share[0] is None else share[0] + (1 - share[0]) * gates[0]
+        c = keep * states[0] + (gates[2] if self.pooling == "ifo" else 1 - keep) * z
+        return None if self.outputs_state else gates[1] * c, [c]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "pooling": self.pooling,
+            "recurrent_activation": keras.activations.serialize(self.recurrent_activation),
+        }
+
+
+def windows(x, previous, keep, mask, window):
+    """What the convolution sees at each step, and what the next sequence's sees of this one.
+
+    A step with a false mask is not there: the window of a live step holds the live ones before it.
+
+    Args:
+      x: [N, T, C].
+      previous: [N, (window - 1)·C], the inputs before step 0.
+      keep: [N, C], a factor of every step, or None.
+      mask: [N, T] bool, or None.
+      window: 2 or more.
+    Returns:
+      [N, T, window·C], and the last window - 1 inputs [N, (window - 1)·C].
+    """
+    batch, time, features = size(x, 0), size(x, 1), x.shape[2]
+    known = window - 1
+    steps = tf.concat([tf.reshape(previous, [batch, known, features]), x], axis=1)
+    source = steps if keep is None else steps * keep[:, tf.newaxis]
+    if mask is None:
+        seen = tf.concat([source[:, k : k + time] for k in range(window)], axis=2)
+        return seen, tf.reshape(steps[:, time:], [batch, known * features])
+    # Live steps in order, then the others; before them what was known.
+    position = tf.broadcast_to(tf.range(time), [batch, time])
+    order = known + tf.argsort(tf.where(mask, position, position + time), axis=1)
+    order = tf.concat([tf.broadcast_to(tf.range(known), [batch, known]), order], axis=1)
+    live = tf.cast(mask, tf.int32)
+    before = tf.cumsum(live, axis=1, exclusive=True)
+    index = tf.gather(order, before[:, :, tf.newaxis] + tf.range(window), batch_dims=1)
+    last = tf.reduce_sum(live, axis=1)[:, tf.newaxis] + tf.range(known)
+    last = tf.gather(steps, tf.gather(order, last, batch_dims=1), batch_dims=1)
+    seen = tf.reshape(tf.gather(source, index, batch_dims=1), [batch, time, window * features])
+    return seen, tf.reshape(last, [batch, known * features])
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class QRNN(RecurrentLayer):
+    """Quasi-recurrent layer over whole sequences, fused: all products are outside the recurrence.
+
+    Args:
+      units: size of the state and of the output.
+      window: steps that the convolution sees: the present one and those before it in the walk.
+      pooling: "f", "fo" (an output gate) or "ifo" (an input gate too).
+      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      recurrent_activation: ρ of the gates: one of these.
+      use_bias: whether to add b.
+      kwargs: all else that `haste_keras.LSTM` takes, by keyword: kernel_initializer
+        ("glorot_uniform"), bias_initializer ("zeros"), the regularizers, constraints and transforms
+        of these, dropout, seed, return_sequences, return_state, go_backwards, stateful, direction,
+        merge_mode, zoneout, engine. There is no recurrent matrix, so no heads, no dropconnect and
+        nothing that is named after one.
+
+    Weights: kernel [window, C, G·units] (kernel[window - 1] meets the present step), bias
+    [G·units]; gates z, f, o, i, as many as `pooling` has; twice when bidirectional, forward first.
+    States: c (h with pooling="f") [N, units] and, with window > 1, the last window - 1 inputs
+    [N, (window - 1)·C], oldest of the walk first: with return_state or stateful a sequence goes on
+    as if it had not been cut.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
+    """
+
+    cell_class = QRNNCell
+
+    def __init__(
+        self,
+        units,
+        window=1,
+        pooling="fo",
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        **kwargs,
+    ):
+        super().__init__(**arguments(locals()))
+
+    window = from_cell("window")
+    pooling = from_cell("pooling")
+    recurrent_activation = from_cell("recurrent_activation")
+
+    def project(self, sequences, weights, *, keep, mask, reverse, carried):
+        if self.window == 1:
+            return super().project(
+                sequences, weights, keep=keep, mask=mask, reverse=reverse, carried=carried
+            )
+        features = self.cell.kernel.shape[1]
+        sequences = tf.ensure_shape(sequences, [None, None, features])
+        products, last = [], []
+        for each, states, backwards in zip(weights, carried, reverse, strict=True):
+            x = tf.reverse(sequences, [1]) if backwards else sequences
+            live = tf.reverse(mask, [1]) if backwards and mask is not None else mask
+            seen, final = windows(x, states[0], keep, live, self.window)
+            seen = tf.reverse(seen, [1]) if backwards else seen
+            rows = tf.reshape(seen, [-1, self.window * features])
+            products.append(tf.matmul(rows, each["kernel"]))
+            last.append([final])
+        wx = products[0] if len(products) == 1 else tf.concat(products, axis=1)
+        others = [{name: w for name, w in each.items() if name != "kernel"} for each in weights]
+        return self._in_lanes(self.shift(wx, _directions.join(others, -1)), sequences), last
+
+    def recurrence(self, wx, **arguments):
+        return ops.qrnn(
+            wx,
+            pooling=self.pooling,
+            activation=self.activation.__name__,
+            recurrent_activation=self.recurrent_activation.__name__,
+            zoneout=self.zoneout,
+            **arguments,
+        )

@@ -1,0 +1,135 @@
+"""The sLSTM layer and its cell: exponential gates, a normaliser n and a stabiliser m.
+
+    i~, f~, z~, o~ = x·W + b + h·R               a = activation
+    log f = f~, or log σ(f~)                     forget_activation "exponential", or "sigmoid"
+    m' = max(log f + m, i~)
+    i = exp(i~ - m')     f = exp(log f + m - m')     o = σ(o~)
+    c' = f ∘ c + i ∘ a(z~)                       n' = f ∘ n + i
+    h' = o ∘ c' / n'
+
+A state with n = 0, as at the start, is empty: its m does not count and f is 0.
+
+Beck et al., "xLSTM: extended long short-term memory", arXiv 2405.04517.
+"""
+
+import numbers
+
+import keras
+import tensorflow as tf
+
+from haste_keras import _cells, ops
+from haste_keras._base import RecurrentLayer, from_cell
+from haste_keras._base_cell import RecurrentCell, arguments
+from haste_keras._checks import check_choice
+
+FORGET_ACTIVATIONS = ("exponential", "sigmoid")
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class SLSTMCell(RecurrentCell):
+    """One step of `SLSTM`, with its weights, for `keras.layers.RNN` and decoding loops.
+
+    Takes what `SLSTM` takes of a cell. States: h, c, n, m, each [N, units].
+    """
+
+    spec = _cells.SLSTM
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        forget_activation="exponential",
+        use_bias=True,
+        *,
+        forget_bias=None,
+        **kwargs,
+    ):
+        check_choice("forget_activation", forget_activation, FORGET_ACTIVATIONS)
+        if forget_bias is not None and not isinstance(forget_bias, numbers.Real):
+            raise ValueError(
+                f"`forget_bias` must be None or a number. Received: forget_bias={forget_bias!r}"
+            )
+        super().__init__(**arguments(locals(), without=("forget_activation", "forget_bias")))
+        self.forget_activation = forget_activation
+        self.forget_bias = forget_bias
+
+    def _initialize_bias(self, shape, dtype=None):
+        value = self.forget_bias
+        if value is None and self.forget_activation == "sigmoid":
+            value = 1.0
+        if value is None:
+            return self.bias_initializer(shape, dtype=dtype)
+        return self._bias_with(value, self.spec.gates.index("f"), dtype)
+
+    def step(self, x, states, weights, share):
+        h, c, n, m = states
+        z_i, z_f, z_z, z_o = tf.unstack(x + self.product(h, weights), axis=2)
+        log_f = z_f if self.forget_activation == "exponential" else tf.math.log_sigmoid(z_f)
+        # m is a choice of scale, which h does not depend on.
+        held, carried = n > 0, log_f + tf.stop_gradient(m)
+        new_m = tf.stop_gradient(tf.where(held, tf.maximum(carried, z_i), z_i))
+        i = tf.exp(z_i - new_m)
+        # Chosen before exp too: a gradient of inf would come back as NaN.
+        f = tf.where(held, tf.exp(tf.where(held, carried - new_m, tf.zeros_like(c))), 0)
+        c = f * c + i * self.activation(z_z)
+        n = f * n + i
+        return None, [tf.sigmoid(z_o) * (c / n), c, n, new_m]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "forget_activation": self.forget_activation,
+            "forget_bias": self.forget_bias,
+        }
+
+
+@keras.saving.register_keras_serializable("haste_keras")
+class SLSTM(RecurrentLayer):
+    """The sLSTM over whole sequences, fused. Safe in 16 bits whatever the size of its inputs.
+
+    Args:
+      units: size of each state and of the output.
+      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      forget_activation: "exponential" or "sigmoid", of the forget gate.
+      use_bias: whether to add b.
+      forget_bias: what the forget gate's bias begins with. None: what `bias_initializer` gives to
+        the others if the gate is exponential (f = 1 at 0, all is kept), 1 if it is a sigmoid.
+      kwargs: all else that `haste_keras.LSTM` takes, by keyword: initializers (kernel_initializer
+        "glorot_uniform", recurrent_initializer "orthogonal", bias_initializer "zeros"),
+        regularizers, constraints, transforms, dropout, recurrent_dropout, seed, return_sequences,
+        return_state, go_backwards, stateful, direction, merge_mode, heads, zoneout, dropconnect,
+        engine. Zoneout is of h alone: c, n and m have one scale and cannot be mixed over steps.
+
+    Weights: kernel [C, 4·units], recurrent_kernel [units, 4·units] (with heads > 1:
+    [heads, H, 4, H]), bias [4·units]; gates i, f, z, o; twice when bidirectional, forward first.
+    States: h, c, n, m.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
+    """
+
+    cell_class = SLSTMCell
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        forget_activation="exponential",
+        use_bias=True,
+        *,
+        forget_bias=None,
+        **kwargs,
+    ):
+        super().__init__(**arguments(locals()))
+
+    forget_activation = from_cell("forget_activation")
+    forget_bias = from_cell("forget_bias")
+
+    def recurrence(self, wx, **arguments):
+        return ops.slstm(
+            wx,
+            activation=self.activation.__name__,
+            forget_activation=self.forget_activation,
+            zoneout=self.zoneout,
+            **arguments,
+        )
