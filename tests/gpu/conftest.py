@@ -1,4 +1,9 @@
+import pathlib
+import sys
+
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "keras"))  # rows, compare, layer_oracle
 
 
 @pytest.fixture

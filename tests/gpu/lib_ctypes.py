@@ -11,11 +11,20 @@ import pathlib
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STATES = 2  # h, c
+MAX_GATES = 4
 MAX_STATES = 4
-CUDA = 1
+MAX_EXTRAS = 3
+MAX_SAVED = 6
+DEVICES = {"cpu": 0, "cuda": 1}
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-ACTIVATIONS = {"tanh": 0, "sigmoid": 1, "relu": 2, "hard_sigmoid": 3, "linear": 4}
+ACTIVATIONS = {
+    "tanh": 0,
+    "sigmoid": 1,
+    "relu": 2,
+    "hard_sigmoid": 3,
+    "linear": 4,
+    "exponential": 5,
+}
 
 _p = ctypes.c_void_p
 _i32 = ctypes.c_int32
@@ -44,33 +53,66 @@ class RnnConfig(ctypes.Structure):
         ("zero_output_for_mask", _i32),
         ("zoneout", _f32 * MAX_STATES),
         ("recurrent_dropout", _f32),
+        ("epsilon", _f32),
+    ]
+
+
+class CellInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("gates", _i32),
+        ("states", _i32),
+        ("gate_names", ctypes.c_char_p * MAX_GATES),
+        ("state_names", ctypes.c_char_p * MAX_STATES),
+        ("recurrence", _i32),
+        ("separate_gates", _i32),
+        ("normalizes", _i32),
+        ("splits_gradient", _i32),
+        ("reset_gates", _i32),
+        ("exponential", _i32),
+        ("extras", _i32),
+        ("extra_names", ctypes.c_char_p * MAX_EXTRAS),
+        ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
+        ("saved", _i32),
+        ("saved_names", ctypes.c_char_p * MAX_SAVED),
     ]
 
 
 class RnnForwardArgs(ctypes.Structure):
     _fields_ = [
         ("wx", _p),
+        ("x", _p * MAX_GATES),
         ("R", _p),
+        ("extra", _p * MAX_EXTRAS),
         ("s0", _p * MAX_STATES),
         ("mask", _p),
         ("seed", _p),
         ("y", _p),
         ("sT", _p * MAX_STATES),
+        ("keep", _i32),
         ("gates", _p),
-        ("states", _p * MAX_STATES),
+        ("products", _p),
+        ("saved", _p * MAX_SAVED),
     ]
 
 
 class RnnBackwardArgs(ctypes.Structure):
     _fields_ = [
+        ("x", _p * MAX_GATES),
         ("R", _p),
+        ("extra", _p * MAX_EXTRAS),
         ("mask", _p),
         ("seed", _p),
         ("gates", _p),
-        ("states", _p * MAX_STATES),
+        ("products", _p),
+        ("saved", _p * MAX_SAVED),
         ("dy", _p),
         ("dsT", _p * MAX_STATES),
         ("dwx", _p),
+        ("dx", _p * MAX_GATES),
+        ("dq", _p),
+        ("dR", _p),
+        ("dextra", _p * MAX_EXTRAS),
         ("ds0", _p * MAX_STATES),
     ]
 
@@ -99,7 +141,15 @@ class Gemm(ctypes.Structure):
 
 
 class LayerForwardArgs(ctypes.Structure):
-    _fields_ = [("features", _i64), ("x", _p), ("W", _p), ("b", _p), ("wx", _p)]
+    _fields_ = [
+        ("features", _i64),
+        ("x", _p),
+        ("W", _p),
+        ("b", _p),
+        ("wx", _p),
+        ("gamma", _p),
+        ("xw", _p),
+    ]
 
 
 class LayerBackwardArgs(ctypes.Structure):
@@ -111,6 +161,9 @@ class LayerBackwardArgs(ctypes.Structure):
         ("dW", _p),
         ("db", _p),
         ("dR", _p),
+        ("gamma", _p),
+        ("xw", _p),
+        ("dgamma", _p),
     ]
 
 
@@ -124,9 +177,11 @@ def library_path():
 class Library:
     """The C ABI; a call that fails raises RuntimeError with the status's message."""
 
-    def __init__(self, path):
+    def __init__(self, path, device="cuda"):
+        self.device = device
         self._lib = ctypes.CDLL(str(path))
         self._lib.haste_has_cuda.restype = _i32
+        self._lib.haste_cell.restype = ctypes.POINTER(CellInfo)
 
     def has_cuda(self):
         return bool(self._lib.haste_has_cuda())
@@ -140,17 +195,27 @@ class Library:
     def cuda_status(self):
         self.call("haste_cuda_status")
 
-    def config(self, wx, **options):
-        """The RnnConfig of wx [N, T, K, G, H] and of options named as in the header."""
+    def cell(self, name):
+        """The CellInfo of the cell `name`."""
+        for index in range(self._lib.haste_cell_count()):
+            info = self._lib.haste_cell(index).contents
+            if info.name.decode() == name:
+                return info
+        raise KeyError(f"{name}: libhaste has no such cell")
+
+    def config(self, cell, wx, **options):
+        """The RnnConfig of a cell, of wx [N, T, K, G, H] and of options named as in the header."""
         n, t, k, _, h = wx.shape
-        config = RnnConfig(cell=b"lstm", engine=b"auto", dtype=DTYPES[wx.dtype], device=CUDA)
+        config = RnnConfig(cell=cell.encode(), engine=b"auto", dtype=DTYPES[wx.dtype])
+        config.device = DEVICES[self.device]
         config.batch, config.time, config.lanes, config.hidden = n, t, k, h
         reverse = options.pop("reverse", None)
         if reverse is not None:
             config.reverse = (ctypes.c_uint8 * k)(*[int(r) for r in reverse])
         config.activation = ACTIVATIONS[options.pop("activation", "tanh")]
-        config.recurrent_activation = ACTIVATIONS[options.pop("recurrent_activation", "sigmoid")]
-        config.zoneout = (_f32 * MAX_STATES)(*options.pop("zoneout", (0.0, 0.0)))
+        usual = "exponential" if self.cell(cell).exponential else "sigmoid"
+        config.recurrent_activation = ACTIVATIONS[options.pop("recurrent_activation", usual)]
+        config.zoneout = (_f32 * MAX_STATES)(*options.pop("zoneout", ()))
         for name, value in options.items():
             setattr(config, name, value)
         return config
@@ -162,89 +227,72 @@ class Library:
             "haste_rnn_workspace_bytes",
             ctypes.byref(config),
             int(backward),
-            ctypes.byref(executor()),
+            ctypes.byref(self._executor()),
             ctypes.byref(size),
         )
-        return torch.full((size.value,), 0xFF, dtype=torch.uint8, device="cuda")
+        # 64 bytes more than that, so that a size of 0 has an address too.
+        return torch.full((size.value + 64,), 0xFF, dtype=torch.uint8, device=self.device)
 
     def forward(self, config, wx, kernel, *, y, workspace, **tensors):
-        """haste_rnn_forward; tensors: s0, sT, states (pairs), mask, seed, gates, each or None."""
+        """haste_rnn_forward; tensors: mask, seed, gates, or lists: s0, sT, extra, saved; or None.
+
+        With `gates` the reserve is kept.
+        """
         args = RnnForwardArgs(wx=_at(wx), R=_at(kernel), y=_at(y))
-        _set(args, tensors)
-        self.call(
-            "haste_rnn_forward",
-            ctypes.byref(config),
-            ctypes.byref(args),
-            _p(_at(workspace)),
-            ctypes.byref(executor()),
-        )
+        _set(args, keep=int(tensors.get("gates") is not None), **tensors)
+        self._run("haste_rnn_forward", config, args, workspace=workspace)
 
     def backward(self, config, kernel, *, workspace, **tensors):
-        """haste_rnn_backward; tensors: gates, states, dwx; dy, dsT, ds0, mask, seed or None."""
+        """haste_rnn_backward; tensors: dwx, dq, gates, dy, mask, seed; saved, extra, … (lists)."""
         args = RnnBackwardArgs(R=_at(kernel))
-        _set(args, tensors)
-        self.call(
-            "haste_rnn_backward",
-            ctypes.byref(config),
-            ctypes.byref(args),
-            _p(_at(workspace)),
-            ctypes.byref(executor()),
-        )
-        return args
+        _set(args, **tensors)
+        self._run("haste_rnn_backward", config, args, workspace=workspace)
 
     def layer_forward(self, config, x, kernel, bias, recurrent, *, wx, y, workspace, **tensors):
         """haste_layer_forward of x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None."""
         layer = LayerForwardArgs(features=x.shape[-1], x=_at(x), W=_at(kernel), b=_at(bias))
         layer.wx = _at(wx)
         args = RnnForwardArgs(R=_at(recurrent), y=_at(y))
-        _set(args, tensors)
-        self.call(
-            "haste_layer_forward",
-            ctypes.byref(config),
-            ctypes.byref(layer),
-            ctypes.byref(args),
-            _p(_at(workspace)),
-            ctypes.byref(executor()),
-        )
+        _set(args, keep=int(tensors.get("gates") is not None), **tensors)
+        self._run("haste_layer_forward", config, layer, args, workspace=workspace)
 
     def layer_backward(self, config, x, kernel, recurrent, *, gradients, workspace, **tensors):
         """haste_layer_backward; gradients: {"dx", "dW", "db", "dR"} to be written."""
         layer = LayerBackwardArgs(features=x.shape[-1], x=_at(x), W=_at(kernel))
-        for name, tensor in gradients.items():
-            setattr(layer, name, _at(tensor))
+        _set(layer, **gradients)
         args = RnnBackwardArgs(R=_at(recurrent))
-        _set(args, tensors)
-        self.call(
-            "haste_layer_backward",
-            ctypes.byref(config),
-            ctypes.byref(layer),
-            ctypes.byref(args),
-            _p(_at(workspace)),
-            ctypes.byref(executor()),
-        )
+        _set(args, **tensors)
+        self._run("haste_layer_backward", config, layer, args, workspace=workspace)
 
     def gemm(self, a, b, c, bias=None):
         """c = a·b + bias, of any views a [m, k] and b [k, n]; the columns of c are contiguous."""
-        g = Gemm(dtype=DTYPES[a.dtype], device=CUDA, m=a.shape[0], n=b.shape[1], k=a.shape[1])
+        g = Gemm(dtype=DTYPES[a.dtype], device=DEVICES[self.device])
+        g.m, g.n, g.k = a.shape[0], b.shape[1], a.shape[1]
         g.a, g.a_row, g.a_col = _at(a), a.stride(0), a.stride(1)
         g.b, g.b_row, g.b_col = _at(b), b.stride(0), b.stride(1)
         g.c, g.c_row, g.bias = _at(c), c.stride(0), _at(bias)
-        self.call("haste_gemm", ctypes.byref(g), ctypes.byref(executor()))
+        self.call("haste_gemm", ctypes.byref(g), ctypes.byref(self._executor()))
 
+    def _executor(self):
+        """On a GPU: torch's current stream."""
+        if self.device != "cuda":
+            return Executor()
+        return Executor(stream=torch.cuda.current_stream().cuda_stream)
 
-def executor():
-    """Runs on torch's current stream."""
-    return Executor(stream=torch.cuda.current_stream().cuda_stream)
+    def _run(self, name, config, *args, workspace):
+        pointers = [ctypes.byref(a) for a in (config, *args)]
+        self.call(name, *pointers, _p(_at(workspace)), ctypes.byref(self._executor()))
 
 
 def _at(tensor):
     return None if tensor is None else tensor.data_ptr()
 
 
-def _set(args, tensors):
-    for name, value in tensors.items():
+def _set(args, **values):
+    """Fields from tensors, lists of them, None, or numbers."""
+    sizes = dict(args._fields_)
+    for name, value in values.items():
         if isinstance(value, (tuple, list)):
-            pointers = [_at(tensor) for tensor in value]
-            setattr(args, name, (_p * MAX_STATES)(*pointers))
+            setattr(args, name, sizes[name](*[_at(tensor) for tensor in value]))
         else:
-            setattr(args, name, _at(value))
+            setattr(args, name, value if isinstance(value, int) else _at(value))

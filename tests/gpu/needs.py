@@ -1,13 +1,16 @@
 """What the tests of this folder need of a machine.
 
 Where it is missing a module is skipped; with HASTE_REQUIRE_GPU=1, as `make test-gpu` sets it,
-that is an error: no run without a GPU may look like one that passed.
+that is an error: no run without a GPU may look like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
+the tests of the ops and layers on the CPU, to try the tests themselves.
 """
 
 import importlib
 import os
 
 import pytest
+
+DEVICE = os.environ.get("HASTE_TEST_DEVICE", "GPU:0")
 
 
 def need(condition, what):
@@ -28,7 +31,15 @@ def need_module(name):
 
 
 def need_tensorflow():
-    """TensorFlow, with a GPU."""
+    """TensorFlow, with a GPU unless DEVICE is another."""
     tf = need_module("tensorflow")
-    need(tf.config.list_physical_devices("GPU"), "GPU that TensorFlow sees")
+    if DEVICE.startswith("GPU"):
+        need(tf.config.list_physical_devices("GPU"), "GPU that TensorFlow sees")
+    else:
+        need(os.environ.get("HASTE_REQUIRE_GPU") != "1", f"GPU in HASTE_TEST_DEVICE={DEVICE}")
     return tf
+
+
+on_gpu_only = pytest.mark.skipif(
+    not DEVICE.startswith("GPU"), reason=f"what it measures is a GPU's, not of {DEVICE}"
+)

@@ -1,30 +1,91 @@
-"""Layers on an NVIDIA GPU against the same layers, with the same weights, on the CPU."""
+"""Layers on an NVIDIA GPU: against the oracle, and against themselves on the CPU."""
 
 import numpy as np
 import pytest
-from needs import need_tensorflow
+from needs import DEVICE, need_tensorflow
 
 tf = need_tensorflow()
+
+import keras  # noqa: E402
+
+# The table of the layers, and what holds them against the oracle, of tests/keras.
+from compare import (  # noqa: E402
+    assert_close,
+    make_mask,
+    make_states,
+    randomize,
+    values_and_gradients,
+    variables,
+)
+from layer_oracle import oracle  # noqa: E402
+from rows import ROWS  # noqa: E402
 
 import haste_keras  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("true_float32")
 UNITS, FEATURES = 12, 5
+TOLERANCE = {"float32": 3e-5, "float64": 1e-11, "mixed_float16": 2e-2, "mixed_bfloat16": 1e-1}
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
-def make_mask(batch, time):
-    mask = np.random.default_rng(1).random((batch, time)) < 0.6
-    mask[:1] = False  # a row that is all masked
-    return mask
+@every_row
+@pytest.mark.parametrize("policy", TOLERANCE)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_matches_the_oracle(row, policy, direction):
+    keras.utils.set_random_seed(1)
+    rng = np.random.default_rng(2)
+    with tf.device(DEVICE):
+        layer = row.layer(
+            UNITS, return_sequences=True, return_state=True, dtype=policy, direction=direction
+        )
+        layer.build((4, 9, FEATURES))
+        randomize(layer, rng)
+        x = tf.constant(rng.normal(size=(4, 9, FEATURES)), layer.compute_dtype)
+        states = make_states(row, layer, 4, rng)
+        states = [tf.constant(state, layer.compute_dtype) for state in states]
+    mask = make_mask("all", 4, 9, rng)
+    sources = [x, *states, *variables(layer)]
+
+    def expected():
+        y, final = oracle(row, layer, x, states, mask=mask)
+        y = tf.concat(y, axis=-1)
+        if direction == "bidirectional":
+            y = tf.where(mask[:, :, None], y, tf.zeros_like(y))
+        return [y, *final]
+
+    with tf.device("CPU:0"):
+        want = values_and_gradients(expected, sources, 3)
+    with tf.device(DEVICE):
+        got = values_and_gradients(lambda: layer(x, initial_state=states, mask=mask), sources, 3)
+    assert_close(got, want, TOLERANCE[policy])
 
 
-def run(device, options, x, *, mask=None, training=False, calls=1):
+@pytest.mark.parametrize("policy", [policy for policy in TOLERANCE if policy != "float64"])
+@pytest.mark.parametrize("forget_activation", ["exponential", "sigmoid"])
+def test_slstm_bears_inputs_scaled_by_100(policy, forget_activation):
+    row = next(row for row in ROWS if row.layer_class is haste_keras.SLSTM)
+    rng = np.random.default_rng(2)
+    with tf.device(DEVICE):
+        layer = row.layer(
+            32, return_sequences=True, dtype=policy, forget_activation=forget_activation
+        )
+        layer.build((4, 60, FEATURES))
+        randomize(layer, rng)
+        x = tf.constant(100 * rng.normal(size=(4, 60, FEATURES)), layer.compute_dtype)
+        sources = [x, *variables(layer)]
+        got = values_and_gradients(lambda: [layer(x)], sources, 3)
+    assert all(np.all(np.isfinite(value)) for value in got.values())
+    with tf.device("CPU:0"):
+        want = values_and_gradients(lambda: oracle(row, layer, x)[0], sources, 3)
+    assert_close(got, want, 4 * TOLERANCE[policy])
+
+
+def run(device, row, options, x, *, mask=None, training=False, calls=1):
     """Outputs of each call of a new layer on `device`, and gradients of a weighted sum of them."""
     with tf.device(device):
-        layer = haste_keras.LSTM(UNITS, return_state=True, seed=3, **options)
+        layer = row.layer(UNITS, return_state=True, seed=3, **row.allowed(options))
         layer.build(x.shape)
-        rng = np.random.default_rng(2)
-        layer.set_weights([rng.normal(scale=0.4, size=w.shape) for w in layer.get_weights()])
+        randomize(layer, np.random.default_rng(2))
         x = tf.constant(x)
         mask = None if mask is None else tf.constant(mask)
         with tf.GradientTape() as tape:
@@ -34,68 +95,76 @@ def run(device, options, x, *, mask=None, training=False, calls=1):
                 outputs += tf.nest.flatten(layer(x, mask=mask, training=training))
             rng = np.random.default_rng(4)
             loss = tf.add_n([tf.reduce_sum(o * rng.normal(size=o.shape)) for o in outputs])
-        gradients = tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+        gradients = tape.gradient(loss, [x, *variables(layer)])
     assert all(device in output.device for output in outputs)
     return [tensor.numpy() for tensor in (*outputs, *gradients)]
 
 
-def assert_same(options, x, **how):
-    """Runs on both devices; returns the GPU's results."""
-    actual, expected = (run(d, options, x, **how) for d in ("GPU:0", "CPU:0"))
+def assert_same(row, options, x, **how):
+    """Runs on both devices; returns the results of DEVICE."""
+    actual, expected = (run(d, row, options, x, **how) for d in (DEVICE, "CPU:0"))
     for got, want in zip(actual, expected, strict=True):
         assert got.shape == want.shape
         assert np.all(np.isfinite(got))
-        np.testing.assert_allclose(got, want, atol=2e-5 * np.max(np.abs(want), initial=1))
+        np.testing.assert_allclose(got, want, atol=3e-5 * np.max(np.abs(want), initial=1))
     return actual
 
 
+def data():
+    return np.random.default_rng(0).normal(size=(4, 9, FEATURES)).astype(np.float32)
+
+
+def fixed_mask():
+    return make_mask("all", 4, 9, np.random.default_rng(1))
+
+
 CASES = {
-    "plain": {},
-    "heads": {"heads": 2},
-    "dropconnect": {"dropconnect": 0.3},
-    "bidirectional": {"direction": "bidirectional"},
-    "bidirectional, summed": {"direction": "bidirectional", "merge_mode": "sum"},
-    "backward": {"direction": "backward"},
-    "everything drawn": {"dropout": 0.2, "recurrent_dropout": 0.2, "zoneout": 0.1},
+    "plain": lambda row: {},
+    "heads": lambda row: {"heads": 2},
+    "dropconnect": lambda row: {"dropconnect": 0.3},
+    "bidirectional": lambda row: {"direction": "bidirectional"},
+    "bidirectional, summed": lambda row: {"direction": "bidirectional", "merge_mode": "sum"},
+    "backward": lambda row: {"direction": "backward"},
+    "everything drawn": lambda row: row.noise(0.1),
 }
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_matches_the_cpu(case, return_sequences, masked):
-    options = {"return_sequences": return_sequences, **CASES[case]}
-    x = np.random.default_rng(0).normal(size=(4, 9, FEATURES)).astype(np.float32)
-    mask = make_mask(4, 9) if masked else None
-    assert_same(options, x, mask=mask, training=True)
-    assert_same(options, x, mask=mask, training=False)
+@every_row
+def test_matches_the_cpu(row, case, masked):
+    options = {"return_sequences": masked, **CASES[case](row)}
+    mask = fixed_mask() if masked else None
+    assert_same(row, options, data(), mask=mask, training=True)
+    if case == "everything drawn":
+        assert_same(row, options, data(), mask=mask, training=False)
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-def test_stateful(direction):
-    x = np.random.default_rng(0).normal(size=(4, 9, FEATURES)).astype(np.float32)
+@every_row
+def test_stateful(row, direction):
     options = {"stateful": True, "direction": direction, "return_sequences": True}
-    results = assert_same(options, x, calls=3)
-    per_call = 3 if direction == "forward" else 5
+    results = assert_same(row, options, data(), calls=3)
+    per_call = 1 + len(row.layer(UNITS, direction=direction).state_size)
     assert not np.allclose(results[0], results[per_call])  # the second call went on
 
 
-@pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("shape", [(4, 0), (0, 9), (0, 0)], ids=["T=0", "N=0", "N=T=0"])
-@pytest.mark.parametrize("masked", [False, True])
-def test_empty(shape, direction, return_sequences, masked):
-    options = {"direction": direction, "return_sequences": return_sequences}
+@every_row
+def test_empty(row, shape, direction):
+    masked = direction == "forward"
+    options = {"direction": direction, "return_sequences": masked}
     x = np.zeros((*shape, FEATURES), np.float32)
-    assert_same(options, x, mask=np.ones(shape, bool) if masked else None, training=True)
+    assert_same(row, options, x, mask=np.ones(shape, bool) if masked else None, training=True)
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-@pytest.mark.parametrize("return_sequences", [False, True])
-def test_nan_at_masked_steps(direction, return_sequences):
-    options = {"direction": direction, "return_sequences": return_sequences}
-    x = np.random.default_rng(0).normal(size=(4, 9, FEATURES)).astype(np.float32)
-    mask = make_mask(4, 9)
+@every_row
+def test_nan_at_masked_steps(row, direction):
+    options = {"direction": direction, "return_sequences": direction == "forward"}
+    x, mask = data(), fixed_mask()
     x[~mask] = np.nan
-    gradient = assert_same(options, x, mask=mask, training=True)[3 if direction == "forward" else 5]
+    outputs = 1 + len(row.layer(UNITS, direction=direction).state_size)
+    gradient = assert_same(row, options, x, mask=mask, training=True)[outputs]
     assert not np.any(gradient[~mask])

@@ -1,15 +1,42 @@
 """Fixtures of the layer tests. Every test runs under a seed that is printed if it fails.
 
-HASTE_TEST_SEED=n runs them all under seed n.
+HASTE_TEST_SEED=n runs them all under seed n. HASTE_TEST_ALL=1 runs every case on every layer: a
+test marked `spread(n)` else runs every n-th of its cases on a layer, others on the next one.
 """
 
+import collections
 import os
 import zlib
 
 import keras
 import numpy as np
 import pytest
-from rows import ROWS
+from rows import ROWS, Row
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "stock: for the layers that Keras has too")
+    config.addinivalue_line("markers", "dense: for the layers with a recurrent matrix")
+    config.addinivalue_line("markers", "spread(n): a layer runs every n-th case of the test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    seen, kept, left_out = collections.Counter(), [], []
+    for item in items:
+        row = item.callspec.params.get("row") if hasattr(item, "callspec") else None
+        runs = True
+        if isinstance(row, Row):
+            of_row = (item.path, item.originalname, row.name)
+            spread = item.get_closest_marker("spread")
+            if spread and os.environ.get("HASTE_TEST_ALL") != "1":
+                runs = (seen[of_row] + ROWS.index(row)) % spread.args[0] == 0
+            seen[of_row] += 1
+            runs = runs and (row.stock_class is not None or not item.get_closest_marker("stock"))
+            runs = runs and (row.recurrence == "dense" or not item.get_closest_marker("dense"))
+        (kept if runs else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True)

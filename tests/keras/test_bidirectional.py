@@ -4,52 +4,60 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from rows import assert_close, call, make_mask, randomize, values_and_gradients
+from compare import (
+    assert_close,
+    call,
+    make_mask,
+    make_states,
+    pairwise,
+    randomize,
+    values_and_gradients,
+    variables,
+)
 
 import haste_keras
 
 MERGE_MODES = ["concat", "sum", "mul", "ave", None]
+CASES = pairwise(
+    {
+        "merge_mode": MERGE_MODES,
+        "mask": [None, "left", "right", "all"],
+        "sequences": [False, True],
+        "with_states": [False, True],
+    }
+)
 
 
-def _native(row, options, merge_mode):
-    return row.layer(5, direction="bidirectional", merge_mode=merge_mode, **options)
-
-
-def _wrapped(row, options, merge_mode):
-    return keras.layers.Bidirectional(row.layer(5, **options), merge_mode=merge_mode)
-
-
-@pytest.mark.parametrize("make", [_native, _wrapped])
-@pytest.mark.parametrize("mask_kind", [None, "left", "right", "all"])
-@pytest.mark.parametrize("sequences", [False, True])
-@pytest.mark.parametrize("merge_mode", MERGE_MODES)
-def test_is_bidirectional_of_the_stock_layer(
-    row, merge_mode, sequences, mask_kind, make, rng, seed
-):
-    options = {"return_sequences": sequences, "return_state": True, "dtype": "float64"}
-    stock = keras.layers.Bidirectional(
-        row.stock(5, use_cudnn=False, **options), merge_mode=merge_mode, dtype="float64"
-    )
-    fused = make(row, options, merge_mode)
-    if make is _wrapped:
-        fused.dtype_policy = "float64"
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['merge_mode']}-{case['mask']}")
+def test_native_is_keras_bidirectional(row, case, rng, seed):
+    """Of our layer, and where Keras has the layer, of that."""
+    print(case)
+    merge_mode = case["merge_mode"]
+    options = {"return_sequences": case["sequences"], "return_state": True, "dtype": "float64"}
+    native = row.layer(5, direction="bidirectional", merge_mode=merge_mode, **options)
     x = tf.constant(rng.normal(size=(3, 4, 2)))
-    states = [tf.constant(rng.normal(size=(3, 5))) for _ in range(2 * row.states)]
-    mask = make_mask(mask_kind, 3, 4, rng) if mask_kind else None
-    stock.build(x.shape), fused.build(x.shape)
-    randomize(stock, rng)
-    fused.set_weights(stock.get_weights())
-    results = [
-        values_and_gradients(
-            lambda a=a: call(a, x, states, mask=mask),
-            [x, *states, *(v.value for v in a.trainable_variables)],
-            seed,
+    mask = make_mask(case["mask"], 3, 4, rng) if case["mask"] else None
+    native.build(x.shape)
+    randomize(native, rng)
+    states = [tf.constant(state) for state in make_states(row, native, 3, rng)]
+    states = states if case["with_states"] else None
+
+    def results(layer):
+        sources = [x, *(states or []), *variables(layer)]
+        return values_and_gradients(lambda: call(layer, x, states, mask=mask), sources, seed)
+
+    actual = results(native)
+    for make in [row.layer] + [row.stock] * (row.stock_class is not None):
+        wrapped = keras.layers.Bidirectional(
+            make(5, **options), merge_mode=merge_mode, dtype="float64"
         )
-        for a in (fused, stock)
-    ]
-    assert_close(*results, 1e-12)
+        wrapped.build(x.shape)
+        wrapped.set_weights(native.get_weights())
+        assert_close(actual, results(wrapped), 1e-12)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("merge_mode", MERGE_MODES)
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("states", [False, True])
@@ -89,46 +97,50 @@ def test_native_stateful(row, rng):
 def test_native_initializes_directions_apart_and_shares_one_generator(row):
     layer = row.layer(5, direction="bidirectional", kernel_initializer="glorot_uniform")
     layer.build((None, None, 3))
+    one = row.layer(5)
+    one.build((None, None, 3))
     forward, backward = (cell.kernel.numpy() for cell in layer.cells)
     assert np.any(forward != backward)
     assert [w.path.split("/")[1].split("_")[0] for w in layer.weights] == (
-        ["forward"] * 3 + ["backward"] * 3
+        ["forward"] * len(one.weights) + ["backward"] * len(one.weights)
     )
-    assert len(layer.variables) == 7
+    assert len(layer.variables) == len(layer.weights) + 1
 
 
 def test_bidirectional_inside_takes_our_path(row, rng):
     layer = keras.layers.Bidirectional(row.layer(5, return_sequences=True))
     layer(rng.normal(size=(2, 4, 3)).astype("float32"))
-    assert type(layer.forward_layer) is type(layer.backward_layer) is row.layer
+    assert type(layer.forward_layer) is type(layer.backward_layer) is row.layer_class
     assert layer.backward_layer.go_backwards
     again = keras.layers.Bidirectional.from_config(layer.get_config())
-    assert type(again.forward_layer) is row.layer
+    assert type(again.forward_layer) is row.layer_class
 
 
 def test_wrapped_stateful_resets(row, rng):
     x = rng.normal(size=(2, 4, 3)).astype("float32")
     layer = keras.layers.Bidirectional(row.layer(5, stateful=True))
     first = layer(x).numpy()
-    assert len(layer.states) == 2 * row.states
+    assert len(layer.states) == 2 * len(layer.forward_layer.state_size)
     layer(x)
     layer.reset_state()
     np.testing.assert_array_equal(layer(x), first)
 
 
+@pytest.mark.stock
 def test_convert_both_ways(row, rng):
     x = rng.normal(size=(2, 4, 3)).astype("float32")
     stock = keras.layers.Bidirectional(row.stock(5, return_sequences=True), merge_mode="ave")
     expected = stock(x)
     fused = haste_keras.from_keras(stock)
-    assert type(fused) is row.layer
+    assert type(fused) is row.layer_class
     assert (fused.direction, fused.merge_mode, fused.name) == ("bidirectional", "ave", stock.name)
     np.testing.assert_allclose(fused(x), expected, atol=1e-6)
     back = haste_keras.to_keras(fused)
-    assert type(back.forward_layer) is row.stock
+    assert type(back.forward_layer) is row.stock_class
     np.testing.assert_array_equal(back(x), expected)
 
 
+@pytest.mark.stock
 def test_convert_two_unlike_layers_stays_a_wrapper(row, rng):
     x = rng.normal(size=(2, 4, 3)).astype("float32")
     stock = keras.layers.Bidirectional(
@@ -137,5 +149,5 @@ def test_convert_two_unlike_layers_stays_a_wrapper(row, rng):
     expected = stock(x)
     fused = haste_keras.from_keras(stock)
     assert type(fused) is keras.layers.Bidirectional
-    assert type(fused.backward_layer) is row.layer
+    assert type(fused.backward_layer) is row.layer_class
     np.testing.assert_allclose(fused(x), expected, atol=1e-6)

@@ -8,6 +8,15 @@ import haste_keras
 from haste_keras import check, ops
 
 
+@pytest.fixture(autouse=True)
+def few_cases(monkeypatch):
+    """An op of each kind: what they compute is for other tests, this is of the program."""
+    kinds = ("lstm", "qrnn", "layer_norm_gru", "forget_mult", "layer_norm")
+    cases = {case.name: case for case in check.CASES if case.name in kinds}
+    assert len(cases) == len(kinds)
+    monkeypatch.setattr(check, "CASES", list(cases.values()))
+
+
 def test_all_right(capsys):
     assert check.main() == 0
     report = capsys.readouterr().out

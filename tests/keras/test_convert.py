@@ -17,26 +17,29 @@ import haste_keras
     ],
     ids=str,
 )
+@pytest.mark.stock
 def test_layer_both_ways(row, options, rng):
     stock = row.stock(5, name="it", **options)
     stock.build((2, 4, 3))
     fused = haste_keras.from_keras(stock)
-    assert (type(fused), fused.name, fused.built) == (row.layer, "it", True)
+    assert (type(fused), fused.name, fused.built) == (row.layer_class, "it", True)
     assert fused.trainable == stock.trainable
     back = haste_keras.to_keras(fused)
-    assert type(back) is row.stock
+    assert type(back) is row.stock_class
     assert back.get_config() == stock.get_config()
     for weights in (fused.get_weights(), back.get_weights()):
         for got, want in zip(weights, stock.get_weights(), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.stock
 def test_unbuilt_layer(row):
     fused = haste_keras.from_keras(row.stock(5))
     assert not fused.built
     assert not haste_keras.to_keras(fused).built
 
 
+@pytest.mark.stock
 def test_model_with_wrappers_and_shared_layers(row, rng):
     inputs = keras.Input((None, 3))
     shared = row.stock(3, return_sequences=True)
@@ -50,21 +53,23 @@ def test_model_with_wrappers_and_shared_layers(row, rng):
 
     fused = haste_keras.from_keras(model)
     kinds = [type(layer) for layer in fused._flatten_layers()]
-    assert row.stock not in kinds
-    assert kinds.count(row.layer) == 5
+    assert row.stock_class not in kinds
+    assert kinds.count(row.layer_class) == 5
     np.testing.assert_allclose(fused(data), model(data), atol=1e-6)
     np.testing.assert_allclose(haste_keras.to_keras(fused)(data), model(data), atol=1e-6)
 
 
+@pytest.mark.stock
 def test_time_distributed(row, rng):
     stock = keras.layers.TimeDistributed(row.stock(4))
     data = rng.normal(size=(2, 3, 5, 2)).astype("float32")
     expected = stock(data)
     fused = haste_keras.from_keras(stock)
-    assert type(fused.layer) is row.layer
+    assert type(fused.layer) is row.layer_class
     np.testing.assert_allclose(fused(data), expected, atol=1e-6)
 
 
+@pytest.mark.stock
 def test_backward_becomes_go_backwards(row, rng):
     data = rng.normal(size=(2, 5, 3)).astype("float32")
     layer = row.layer(4, direction="backward")
@@ -80,11 +85,13 @@ def test_backward_becomes_go_backwards(row, rng):
         ({"direction": "backward", "return_sequences": True}, "direction='backward'"),
     ],
 )
+@pytest.mark.stock
 def test_what_keras_has_not_is_named(row, options, named):
     with pytest.raises(ValueError, match=named):
         haste_keras.to_keras(row.layer(4, name="it", **options))
 
 
+@pytest.mark.stock
 def test_unknown_activation_is_named(row):
     with pytest.raises(ValueError, match="activation=gelu"):
         haste_keras.from_keras(row.stock(4, activation="gelu"))

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ OPTIONS = [{}, {"direction": "bidirectional", "merge_mode": "sum"}, {"heads": 2,
 
 def _model(row, **options):
     inputs = keras.Input((None, 3))
-    x = row.layer(4, return_sequences=True, **options)(inputs)
+    x = row.layer(4, return_sequences=True, **row.allowed(options))(inputs)
     return keras.Model(inputs, row.layer(4, name="second")(x))
 
 
@@ -43,6 +44,7 @@ def _python(code, *arguments):
     return done.stdout
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
 def test_file_of_a_model(row, name, options, rng, tmp_path):
@@ -52,19 +54,7 @@ def test_file_of_a_model(row, name, options, rng, tmp_path):
     np.testing.assert_array_equal(loaded(x), model(x))
 
 
-def test_keras_file_loads_where_only_haste_keras_is_imported(row, rng, tmp_path):
-    model, x = _model(row), _data(rng)
-    model.save(tmp_path / "model.keras")
-    np.save(tmp_path / "x.npy", x)
-    _python(
-        "import sys, numpy as np, haste_keras, keras\n"
-        "model = keras.models.load_model(sys.argv[1] + '/model.keras')\n"
-        "np.save(sys.argv[1] + '/y.npy', model(np.load(sys.argv[1] + '/x.npy')))",
-        tmp_path,
-    )
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model(x))
-
-
+@pytest.mark.stock
 @pytest.mark.parametrize("file", ["it.weights.h5", "it.h5"])
 def test_weights_of_the_stock_layer_load(row, file, rng, tmp_path):
     stock = keras.Sequential([keras.Input((None, 3)), row.stock(4, name="it")])
@@ -79,6 +69,7 @@ def test_weights_of_the_stock_layer_load(row, file, rng, tmp_path):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.stock
 def test_weights_of_bidirectional_stock_layers_load(row, rng, tmp_path):
     models = [
         keras.Sequential([keras.Input((None, 3)), keras.layers.Bidirectional(layer)])
@@ -102,47 +93,92 @@ def test_copies(row, options, rng):
     layer = model.layers[1]
     assert copy.deepcopy(layer).get_config() == layer.get_config()
     assert json.loads(model.to_json())["config"]["layers"][1]["registered_name"] == (
-        f"haste_keras>{row.layer.__name__}"
+        f"haste_keras>{row.layer_class.__name__}"
     )
 
 
-def _export_and_run(model, tmp_path, *inputs):
-    """Exports `model`; its outputs on each input from a process that knows only TensorFlow."""
-    model.export(tmp_path / "exported", verbose=False)
-    for i, x in enumerate(inputs):
-        np.save(tmp_path / f"x{i}.npy", x)
-    _python(
-        "import sys, numpy as np, tensorflow as tf, haste_keras\n"
-        "loaded = tf.saved_model.load(sys.argv[1] + '/exported')\n"
-        "for i in range(int(sys.argv[2])):\n"
-        "    x = np.load(f'{sys.argv[1]}/x{i}.npy')\n"
-        "    y = loaded.serve(x)\n"
-        "    z, = loaded.signatures['serving_default'](tf.constant(x)).values()\n"
-        "    np.save(f'{sys.argv[1]}/y{i}.npy', y)\n",
-        tmp_path,
-        len(inputs),
-    )
-    return [np.load(tmp_path / f"y{i}.npy") for i in range(len(inputs))]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_export_serves_any_batch_and_length(row, options, rng, tmp_path):
-    model = _model(row, **options)
-    inputs = [_data(rng), _data(rng, 1, 9), _data(rng, 4, 1)]
-    for got, x in zip(_export_and_run(model, tmp_path, *inputs), inputs, strict=True):
-        np.testing.assert_allclose(got, model(x), atol=1e-6)
-
-
-def test_export_with_mask(row, rng, tmp_path):
+def _token_model(row):
     inputs = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(7, 3, mask_zero=True)(inputs)
-    model = keras.Model(inputs, row.layer(4, direction="bidirectional")(x))
-    tokens = rng.integers(0, 7, size=(3, 6)).astype("int32")
-    np.testing.assert_allclose(
-        _export_and_run(model, tmp_path, tokens)[0], model(tokens), atol=1e-6
-    )
+    return keras.Model(inputs, row.layer(4, direction="bidirectional")(x))
 
 
+# Name → (model of a row, shapes of inputs to try it on).
+LEAVING = {
+    "plain": (_model, [(2, 5), (1, 9), (4, 1)]),
+    "bidirectional": (lambda row: _model(row, **OPTIONS[1]), [(2, 5), (3, 2)]),
+    "heads": (lambda row: _model(row, **OPTIONS[2]), [(2, 5), (1, 9)]),
+    "masked": (_token_model, [(3, 6), (1, 2)]),
+}
+
+OTHER_PROCESS = """
+import pathlib, sys
+import numpy as np, tensorflow as tf, haste_keras
+folder = pathlib.Path(sys.argv[1])
+for exported in sorted(folder.glob("*/exported")):
+    loaded = tf.saved_model.load(exported)
+    for x in exported.parent.glob("x*.npy"):
+        y, = loaded.signatures["serving_default"](tf.constant(np.load(x))).values()
+        np.testing.assert_array_equal(loaded.serve(np.load(x)), y)
+        np.save(x.with_name("exported_" + x.name), y)
+import keras
+for saved in sorted(folder.glob("*/model.keras")):
+    model = keras.models.load_model(saved)
+    for x in saved.parent.glob("x*.npy"):
+        np.save(x.with_name("saved_" + x.name), model(np.load(x)))
+"""
+
+
+@pytest.fixture(scope="module")
+def other_process(request, tmp_path_factory):
+    """Exports and saves every model that a test of this run asks for, and runs them elsewhere.
+
+    Returns {(row, name): {"got": [...], "want": [...]}}, or the error that came on the way out.
+    """
+    wanted = [
+        (item.callspec.params["row"], item.callspec.params["leaving"])
+        for item in request.session.items
+        if "other_process" in item.fixturenames
+    ]
+    root = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(1)
+    results = {}
+    for i, (row, name) in enumerate(wanted):
+        make, shapes = LEAVING[name]
+        folder = root / str(i)
+        folder.mkdir()
+        results[row.name, name] = want = {}
+        try:
+            model = make(row)
+            for j, shape in enumerate(shapes):
+                x = rng.integers(0, 7, size=shape).astype("int32")
+                if name != "masked":
+                    x = rng.normal(size=(*shape, 3)).astype("float32")
+                np.save(folder / f"x{j}.npy", x)
+                for kind in ("exported", "saved"):
+                    want[folder / f"{kind}_x{j}.npy"] = model(x).numpy()
+            model.save(folder / "model.keras")
+            model.export(folder / "exported", verbose=False)
+        except Exception as error:
+            shutil.rmtree(folder)
+            results[row.name, name] = error
+    _python(OTHER_PROCESS, root)
+    return results
+
+
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("leaving", LEAVING)
+def test_runs_where_only_haste_keras_is_imported(row, leaving, other_process):
+    """Exported, it serves any batch and length; so does its .keras file."""
+    want = other_process[row.name, leaving]
+    if isinstance(want, Exception):
+        raise want
+    assert want
+    for file, value in want.items():
+        np.testing.assert_allclose(np.load(file), value, atol=1e-6)
+
+
+@pytest.mark.spread(2)
 def test_exported_stateful_model_keeps_its_state(row, rng, tmp_path):
     inputs = keras.Input(batch_shape=(2, 5, 3))
     model = keras.Model(inputs, row.layer(4, stateful=True)(inputs))
@@ -154,6 +190,7 @@ def test_exported_stateful_model_keeps_its_state(row, rng, tmp_path):
         np.testing.assert_allclose(loaded.serve(x), model(x), atol=1e-6)
 
 
+@pytest.mark.spread(2)
 def test_loaded_export_has_gradients(row, rng, tmp_path):
     model = _model(row)
     archive = keras.export.ExportArchive()

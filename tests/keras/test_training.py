@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from rows import make_mask, randomize
+from compare import assert_close, make_mask, make_states, randomize
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "float16": 1e-2, "bfloat16": 5e-2}
 
@@ -24,6 +24,7 @@ def _fit(model, **compile_options):
     return model
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("policy", "compute", "variable"),
     [
@@ -41,9 +42,9 @@ def test_policies(row, policy, compute, variable, options, rng):
     layer = row.layer(
         4,
         dtype=policy,
-        recurrent_initializer="glorot_uniform",
         return_state=True,
         return_sequences=True,
+        **row.allowed({"recurrent_initializer": "glorot_uniform"}),
         **options,
     )
     exact = row.layer(4, dtype="float64", return_state=True, return_sequences=True, **options)
@@ -55,8 +56,9 @@ def test_policies(row, policy, compute, variable, options, rng):
     outputs = layer(x, mask=mask)
     assert {o.dtype for o in outputs} == {tf.as_dtype(compute)}
     assert {w.dtype for w in layer.weights} == {variable}
-    for got, want in zip(outputs, exact(x, mask=mask), strict=True):
-        np.testing.assert_allclose(tf.cast(got, "float64"), want, atol=TOLERANCE[compute])
+    got = {i: tf.cast(output, "float64").numpy() for i, output in enumerate(outputs)}
+    want = {i: output.numpy() for i, output in enumerate(exact(x, mask=mask))}
+    assert_close(got, want, TOLERANCE[compute])
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(x)[0])
     for gradient, weight in zip(
@@ -65,10 +67,11 @@ def test_policies(row, policy, compute, variable, options, rng):
         assert gradient.dtype == weight.dtype
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_trains_under_a_global_mixed_policy(row, policy):
     keras.config.set_dtype_policy(policy)
-    model = _fit(_model(row, dropout=0.1, recurrent_dropout=0.1))
+    model = _fit(_model(row, **row.noise(0.1)))
     if policy == "mixed_float16":
         assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
@@ -92,11 +95,13 @@ def test_gradients_of_many_rows_in_16_bits(row, policy, rng):
         assert error < {"mixed_float16": 2e-3, "mixed_bfloat16": 1.5e-2}[policy]
 
 
+@pytest.mark.spread(3)
 def test_loss_scale_optimizer(row):
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05))
     _fit(_model(row, dtype="mixed_float16"), optimizer=optimizer)
 
 
+@pytest.mark.spread(3)
 def test_compile_with_jit_warns_and_trains(row):
     with pytest.warns(UserWarning, match="jit_compile"):
         model = _fit(_model(row), jit_compile=True)
@@ -111,6 +116,7 @@ def test_auto_jit_stays_off_without_a_word(row):
     assert not model.jit_compile
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     "options",
     [
@@ -125,7 +131,7 @@ def test_auto_jit_stays_off_without_a_word(row):
 )
 @pytest.mark.parametrize("masked", [False, True])
 def test_function_that_xla_compiles_gives_the_same(row, options, masked, rng):
-    layer = row.layer(4, return_state=True, **options)
+    layer = row.layer(4, return_state=True, **row.allowed(options))
     x = tf.constant(rng.normal(size=(3, 5, 2)).astype("float32"))
     mask = tf.constant(make_mask("all", 3, 5, rng)) if masked else None
     layer.build(x.shape)
@@ -143,11 +149,12 @@ def test_function_that_xla_compiles_gives_the_same(row, options, masked, rng):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_function_that_xla_compiles_takes_no_steps(row, direction, rng):
     layer = row.layer(4, return_sequences=True, return_state=True, direction=direction)
     layer.build((None, None, 2))
-    states = [tf.constant(rng.normal(size=(3, 4)), tf.float32) for _ in layer.state_size]
+    states = [tf.constant(state, tf.float32) for state in make_states(row, layer, 3, rng)]
     x = tf.zeros([3, 0, 2])
     with pytest.warns(UserWarning, match="XLA"):
         compiled = tf.function(layer, jit_compile=True)(x, initial_state=states)
@@ -156,39 +163,65 @@ def test_function_that_xla_compiles_takes_no_steps(row, direction, rng):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.spread(2)
 def test_runs_eagerly(row):
     _fit(_model(row, dropout=0.1), run_eagerly=True)
 
 
-def test_regularizers_count_once_and_constraints_hold(row, rng):
-    layer = row.layer(
-        4,
-        kernel_regularizer="l2",
-        recurrent_regularizer="l2",
-        bias_regularizer="l1",
-        activity_regularizer="l2",
-        kernel_constraint="non_neg",
-        recurrent_constraint="unit_norm",
-        bias_constraint="non_neg",
-    )
-    stock = row.stock(
-        4,
-        kernel_regularizer="l2",
-        recurrent_regularizer="l2",
-        bias_regularizer="l1",
-        activity_regularizer="l2",
-    )
+REGULARIZERS = {
+    "kernel_regularizer": "l2",
+    "recurrent_regularizer": "l2",
+    "bias_regularizer": "l1",
+    "activity_regularizer": "l2",
+}
+
+
+def test_regularizers_count_once(row, rng):
+    layer = row.layer(4, **row.allowed(REGULARIZERS))
+    x = rng.normal(size=(8, 5, 3)).astype("float32")
+    layer.build(x.shape)
+    randomize(layer, rng)
+    layer(x)
+    penalty = {
+        "kernel": lambda w: 0.01 * np.sum(w**2),
+        "recurrent_kernel": lambda w: 0.01 * np.sum(w**2),
+        "bias": lambda w: 0.01 * np.sum(np.abs(w)),
+    }
+    expected = sum(penalty[w.name](w.numpy()) for w in layer.weights if w.name in penalty)
+    assert len(layer.losses) == 1 + sum(w.name in penalty for w in layer.weights)
+    expected += keras.regularizers.get("l2")(layer(x))
+    layer(x)
+    np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-5)
+
+
+@pytest.mark.stock
+def test_regularizers_count_what_the_stock_layer_counts(row, rng):
+    regularizers = dict(REGULARIZERS)
+    if row.stock_class is keras.layers.SimpleRNN:
+        del regularizers["activity_regularizer"]  # which it drops
+    layer, stock = row.layer(4, **regularizers), row.stock(4, **regularizers)
     x = rng.normal(size=(8, 5, 3)).astype("float32")
     layer(x), stock(x)
     stock.set_weights(layer.get_weights())
     layer(x), stock(x)
     np.testing.assert_allclose(sum(layer.losses), sum(stock.losses), rtol=1e-5)
+
+
+def test_constraints_hold(row, rng):
+    constraints = {
+        "kernel_constraint": "non_neg",
+        "recurrent_constraint": "unit_norm",
+        "bias_constraint": "non_neg",
+    }
+    layer = row.layer(4, **row.allowed(constraints))
     model = keras.Sequential([layer])
     model.compile("adam", "mse")
-    model.fit(x, np.ones((8, 4)), verbose=0)
+    model.fit(rng.normal(size=(8, 5, 3)).astype("float32"), np.ones((8, 4)), verbose=0)
     assert np.all(layer.cell.kernel.numpy() >= 0)
-    norms = np.linalg.norm(layer.cell.recurrent_kernel.numpy(), axis=0)
-    np.testing.assert_allclose(norms, 1, atol=1e-5)
+    assert np.all(layer.cell.bias.numpy() >= 0)
+    if row.recurrence != "none":
+        norms = np.linalg.norm(layer.cell.recurrent_kernel.numpy(), axis=0)
+        np.testing.assert_allclose(norms, 1, atol=1e-5)
 
 
 def test_native_bidirectional_regularizes_each_direction(row, rng):
@@ -210,13 +243,14 @@ def test_trainable_false(row, rng):
         np.testing.assert_array_equal(got, want)
     assert layer.trainable_variables == []
     layer.trainable = True
-    assert len(layer.trainable_variables) == 3
+    assert len(layer.trainable_variables) == len(before)
 
 
+@pytest.mark.spread(3)
 def test_mirrored_strategy_of_one_device(row):
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
-        _fit(_model(row, dropout=0.1, recurrent_dropout=0.1))
+        _fit(_model(row, **row.noise(0.1)))
 
 
 def test_stateful_model_trains_and_predicts(row, rng):
@@ -233,8 +267,7 @@ def test_stateful_model_trains_and_predicts(row, rng):
 
 
 def test_no_variable_appears_after_build(row, rng):
-    options = {"dropout": 0.1, "recurrent_dropout": 0.1, "dropconnect": 0.1, row.zoneout[0]: 0.1}
-    layer = row.layer(4, **options)
+    layer = row.layer(4, **row.noise(0.1))
     layer.build((None, None, 3))
     names = [v.path for v in layer.variables]
     x = rng.normal(size=(2, 3, 3)).astype("float32")

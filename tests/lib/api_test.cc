@@ -1,5 +1,5 @@
-// The C++ API of a whole layer: gradients against finite differences, threads, SIMD targets, bad
-// arguments.
+// The C++ API of a whole layer of every cell: gradients against finite differences, threads, SIMD
+// targets, bad arguments.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,141 +16,65 @@
 #include "lib/cpu/thread_pool.h"
 #include "lib/haste/rnn.h"
 #include "tests/lib/check.h"
+#include "tests/lib/problem.h"
 
 namespace haste {
 namespace {
 
-constexpr int64_t kN = 3, kT = 5, kK = 2, kH = 7, kC = 4, kG = 4;
-using Tensor = std::vector<double>;
+using haste_test::CheckGradient;
+using haste_test::Dot;
+using haste_test::Problem;
+using haste_test::Tensor;
+using haste_test::Tensors;
 
-struct Layer {
-  Tensor x = Tensor(kN * kT * kC), W = Tensor(kC * kK * kG * kH), b = Tensor(kK * kG * kH),
-         R = Tensor(kK * kH * kG * kH), h0 = Tensor(kN * kK * kH), c0 = Tensor(kN * kK * kH);
-  std::vector<uint8_t> mask = std::vector<uint8_t>(kN * kT, 1);
-};
-struct Saved {
-  Tensor y = Tensor(kN * kT * kK * kH), hT = Tensor(kN * kK * kH), cT = hT,
-         gates = Tensor(kN * kT * kK * kG * kH), h = y, c = y;
-};
-
+constexpr int64_t kN = 3, kT = 5, kK = 2, kH = 7;
 const uint8_t kReverse[kK] = {0, 1};
 const int64_t kSeed[2] = {11, 12};
 
+void Regularise(RnnConfig* config) {
+  config->reverse = kReverse;
+  config->training = 1;
+  config->zoneout[0] = 0.2f;
+  config->zoneout[1] = 0.3f;
+  config->recurrent_dropout = 0.25f;
+}
+
 RnnConfig TestConfig() {
   RnnConfig config = Config("lstm", HASTE_FLOAT64, HASTE_CPU, kN, kT, kK, kH);
-  config.reverse = kReverse;
-  config.training = 1;
-  config.zoneout[0] = 0.2f;
-  config.zoneout[1] = 0.3f;
-  config.recurrent_dropout = 0.25f;
+  Regularise(&config);
   return config;
 }
 
-std::vector<char> Workspace(const RnnConfig& config, bool backward) {
-  size_t bytes = 0;
-  const Status status = WorkspaceBytes(config, backward, &bytes);
-  EXPECT_TRUE(status.ok(), "%s", status.message().c_str());
-  return std::vector<char>(bytes + 64);
-}
-void* Aligned(std::vector<char>& memory) {
-  const uintptr_t at = reinterpret_cast<uintptr_t>(memory.data());
-  return reinterpret_cast<void*>((at + 63) / 64 * 64);
-}
-
-// wx lies in the reserve: the buffer becomes the gates.
-void RunForward(const Layer& layer, Saved* saved, int threads) {
-  const RnnConfig config = TestConfig();
-  std::vector<char> memory = Workspace(config, false);
-  ForwardArgs rnn = {};
-  rnn.R = layer.R.data();
-  rnn.s0[0] = layer.h0.data();
-  rnn.s0[1] = layer.c0.data();
-  rnn.mask = layer.mask.data();
-  rnn.seed = kSeed;
-  rnn.y = saved->y.data();
-  rnn.sT[0] = saved->hT.data();
-  rnn.sT[1] = saved->cT.data();
-  rnn.gates = saved->gates.data();
-  rnn.states[0] = saved->h.data();
-  rnn.states[1] = saved->c.data();
-  Executor executor = {};
-  executor.threads = threads;
-  const Status status =
-      LayerForward(config, {kC, layer.x.data(), layer.W.data(), layer.b.data(), rnn.gates}, &rnn,
-                   Aligned(memory), executor);
-  EXPECT_TRUE(status.ok(), "%s", status.message().c_str());
-}
-
-double Dot(const Tensor& a, const Tensor& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
+// A whole layer of a cell, with and without normalisation of x·W; what is special to the
+// recurrence, recurrence_test looks at.
+void LayerGradients(const HasteCellInfo& cell, bool input_norm, std::mt19937& random) {
+  Problem problem(cell, kN, kT, kK, kH);
+  problem.features = 4;
+  problem.input_norm = input_norm;
+  if (problem.ReadsAll() && cell.recurrence == HASTE_DENSE) Regularise(&problem.config);
+  for (int i = 0; i < kN * kT; ++i) problem.mask.push_back(random() % 3 != 0);
+  Tensors in = problem.Inputs(random, /*initial_states=*/true);
+  Tensors weights;
+  for (double& v : weights["y"] = Tensor(problem.walk_size())) v = random() % 100 / 50.0 - 1;
+  const Tensors out = problem.Forward(in, 2, /*in_place=*/true);
+  EXPECT_TRUE(problem.Forward(in, 1) == out, "%s: the same bits for any number of threads",
+              cell.name);
+  const Tensors grad = problem.Backward(in, out, weights, 2, /*in_place=*/true);
+  const auto loss = [&] {
+    return Dot(problem.Forward(in, 1, /*in_place=*/false, /*keep=*/false).at("y"), weights.at("y"));
+  };
+  for (auto& [name, value] : in) {
+    if (problem.IsConstant(name)) continue;
+    CheckGradient(std::string(cell.name) + (input_norm ? ", normalised, " : ", ") + name, value,
+                  grad.at(name), loss, SIZE_MAX, random);
+  }
 }
 
 void Gradients(unsigned seed) {
   std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  const auto fill = [&](Tensor& t, double scale) {
-    for (double& v : t) v = scale * normal(random);
-  };
-  Layer layer;
-  for (Tensor* t : {&layer.x, &layer.W, &layer.b, &layer.R, &layer.h0, &layer.c0}) fill(*t, 0.5);
-  for (uint8_t& m : layer.mask) m = normal(random) > -0.5;
-  Tensor dy(kN * kT * kK * kH), dh(kN * kK * kH), dc(kN * kK * kH);
-  for (Tensor* t : {&dy, &dh, &dc}) fill(*t, 1);
-
-  Saved saved, one_thread;
-  RunForward(layer, &saved, 2);
-  RunForward(layer, &one_thread, 1);
-  EXPECT_TRUE(saved.y == one_thread.y && saved.gates == one_thread.gates,
-              "the same bits for any number of threads");
-  const auto loss = [&] {
-    Saved now;
-    RunForward(layer, &now, 1);
-    return Dot(now.y, dy) + Dot(now.hT, dh) + Dot(now.cT, dc);
-  };
-
-  Layer grad;
-  const RnnConfig config = TestConfig();
-  std::vector<char> memory = Workspace(config, true);
-  BackwardArgs rnn = {};
-  rnn.R = layer.R.data();
-  rnn.mask = layer.mask.data();
-  rnn.seed = kSeed;
-  rnn.gates = saved.gates.data();
-  rnn.states[0] = saved.h.data();
-  rnn.states[1] = saved.c.data();
-  rnn.dy = dy.data();
-  rnn.dsT[0] = dh.data();
-  rnn.dsT[1] = dc.data();
-  rnn.dwx = saved.gates.data();
-  rnn.ds0[0] = grad.h0.data();
-  rnn.ds0[1] = grad.c0.data();
-  const Status status = LayerBackward(config,
-                                      {kC, layer.x.data(), layer.W.data(), grad.x.data(),
-                                       grad.W.data(), grad.b.data(), grad.R.data()},
-                                      rnn, Aligned(memory));
-  EXPECT_TRUE(status.ok(), "%s", status.message().c_str());
-
-  const struct {
-    const char* name;
-    Tensor* value;
-    const Tensor* gradient;
-  } inputs[] = {{"x", &layer.x, &grad.x}, {"W", &layer.W, &grad.W},    {"b", &layer.b, &grad.b},
-                {"R", &layer.R, &grad.R}, {"h0", &layer.h0, &grad.h0}, {"c0", &layer.c0, &grad.c0}};
-  constexpr double kStep = 1e-6;
-  for (const auto& input : inputs) {
-    for (size_t i = 0; i < input.value->size(); ++i) {
-      double& v = (*input.value)[i];
-      const double kept = v;
-      v = kept + kStep;
-      const double above = loss();
-      v = kept - kStep;
-      const double below = loss();
-      v = kept;
-      const double want = (above - below) / (2 * kStep);
-      EXPECT_NEAR((*input.gradient)[i], want, 1e-7 * (1 + std::fabs(want)), "d%s[%zu], seed %u",
-                  input.name, i, seed);
+  for (int i = 0; i < haste_cell_count(); ++i) {
+    for (const bool input_norm : {false, true}) {
+      if (!haste_cell(i)->separate_gates) LayerGradients(*haste_cell(i), input_norm, random);
     }
   }
 }
@@ -174,7 +98,12 @@ void BadArguments() {
        [](RnnConfig* c) { c->batch = c->time = c->lanes = c->hidden = (int64_t{1} << 31) - 1; }},
       {"lanes", [](RnnConfig* c) { c->lanes = 0; }},
       {"hidden", [](RnnConfig* c) { c->hidden = 0; }},
-      {"recurrent_activation", [](RnnConfig* c) { c->recurrent_activation = 5; }},
+      {"recurrent_activation", [](RnnConfig* c) { c->recurrent_activation = HASTE_EXPONENTIAL; }},
+      {"recurrent_activation",
+       [](RnnConfig* c) { c->cell = "slstm", c->recurrent_activation = HASTE_TANH; }},
+      {"activation", [](RnnConfig* c) { c->cell = "slstm", c->activation = HASTE_EXPONENTIAL; }},
+      {"recurrent_dropout", [](RnnConfig* c) { c->cell = "qrnn_f"; }},
+      {"epsilon", [](RnnConfig* c) { c->cell = "layer_norm_gru", c->epsilon = 0; }},
       {"zoneout", [](RnnConfig* c) { c->zoneout[1] = 1.5f; }},
       {"zoneout", [](RnnConfig* c) { c->zoneout[0] = NAN; }},
       {"recurrent_dropout", [](RnnConfig* c) { c->recurrent_dropout = 1.0f; }},
@@ -194,8 +123,9 @@ void BadArguments() {
   const Status too_large = Forward(huge, args, nullptr);
   EXPECT_TRUE(too_large.message().find("1073741824") != std::string::npos, "%s",
               too_large.message().c_str());
-  const Status features =
-      LayerForward(config, {int64_t{1} << 60, nullptr, nullptr, nullptr, nullptr}, &args, nullptr);
+  LayerForwardArgs wide = {};
+  wide.features = int64_t{1} << 60;
+  const Status features = LayerForward(config, wide, &args, nullptr);
   EXPECT_TRUE(features.message().find("features") == 0, "%s", features.message().c_str());
   HasteGemm gemm = {};
   gemm.m = gemm.n = gemm.k = int64_t{1} << 40;

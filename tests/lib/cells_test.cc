@@ -1,75 +1,202 @@
 // Every cell's Backward against the exact Jacobian of its Forward, which a dual number carries
-// through the same code. Written over HASTE_CELLS: a new cell is tested without a line here.
+// through the same code. Written over HASTE_CELLS and the cells' traits: a new cell is tested
+// without a line here.
 #include "lib/cells/cells.h"
 
+#include <algorithm>
+#include <limits>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "tests/lib/check.h"
+#include "tests/lib/dual.h"
 
 namespace haste_test {
 
-// value + ε · slope, with ε² = 0.
-struct Dual {
-  using Scalar = double;
-  double value, slope;
-  Dual() : value(0), slope(0) {}
-  explicit Dual(double v, double s = 0) : value(v), slope(s) {}
+using haste::Activations;
+using Vector = std::vector<double>;
+
+// A step on one element, in the shape that the engine of the cell's family gives it: with engines'
+// products and normalisations standing in as scalars. `In` are its inputs, `Out` its outputs:
+//   x [G], q [G], s_prev [S] → s [S], y
+// Of a gradient that a step does not have, the entry is 0.
+template <class V, class Cell>
+struct In {
+  V x[Cell::kGates], q[Cell::kGates], prev[Cell::kStates];
+  V* at(int i) {
+    constexpr int G = Cell::kGates;
+    return i < G ? &x[i] : i < 2 * G ? &q[i - G] : &prev[i - 2 * G];
+  }
+  static constexpr int kCount = 2 * Cell::kGates + Cell::kStates;
 };
-inline Dual operator+(Dual a, Dual b) { return Dual(a.value + b.value, a.slope + b.slope); }
-inline Dual operator-(Dual a, Dual b) { return Dual(a.value - b.value, a.slope - b.slope); }
-inline Dual operator-(Dual a) { return Dual(-a.value, -a.slope); }
-inline Dual operator*(Dual a, Dual b) {
-  return Dual(a.value * b.value, a.slope * b.value + a.value * b.slope);
+template <class V, class Cell>
+struct Out {
+  V s[Cell::kStates], y, kept[Cell::kKept];
+};
+
+// Constants of a trial.
+struct Stage {
+  Activations act;
+  double share;   // of Zoneout
+  double weight;  // stands for R of a second product, and for gamma of a normalised state
+  double offset;  // beta of a normalised state
+};
+
+// h·R enters as q.
+template <class Cell>
+struct MatrixStep {
+  template <class V>
+  static void Forward(const Stage& stage, In<V, Cell>& in, Out<V, Cell>& out) {
+    Cell::Forward(stage.act, in.x, in.q, in.prev, out.kept, out.s);
+  }
+  static void Backward(const Stage& stage, const Out<double, Cell>& out, In<double, Cell>& in,
+                       double* ds, double, In<double, Cell>& grad) {
+    haste::CellBackward<Cell>(stage.act, out.kept, in.prev, ds, grad.x, grad.q, grad.prev);
+  }
+};
+
+// q of the gates from kResetGates on is the operand that the others make, times a scalar.
+template <class Cell>
+struct ResetStep {
+  template <class V>
+  static void Forward(const Stage& stage, In<V, Cell>& in, Out<V, Cell>& out) {
+    Cell::ForwardReset(stage.act, in.x, in.q, in.prev, out.kept);
+    V q[Cell::kGates];
+    for (int g = Cell::kResetGates; g < Cell::kGates; ++g) {
+      q[g] = in.q[g] + V(stage.weight * (g + 1)) * out.kept[Cell::kOperand];
+    }
+    Cell::Forward(stage.act, in.x, q, in.prev, out.kept, out.s);
+  }
+  static void Backward(const Stage& stage, const Out<double, Cell>& out, In<double, Cell>& in,
+                       double* ds, double, In<double, Cell>& grad) {
+    Cell::Backward(stage.act, out.kept, in.prev, ds, grad.x, grad.prev);
+    double d_operand = 0;
+    for (int g = Cell::kResetGates; g < Cell::kGates; ++g) {
+      d_operand += stage.weight * (g + 1) * grad.x[g];
+    }
+    Cell::BackwardReset(stage.act, out.kept, in.prev, d_operand, grad.x, grad.prev);
+    std::copy(grad.x, grad.x + Cell::kGates, grad.q);
+  }
+};
+
+// h is made of a state that went through an affine map, which stands for its normalisation.
+template <class Cell>
+struct NormalizedStateStep {
+  static constexpr int kNormed = Cell::kNormalizesState;
+  template <class V>
+  static void Forward(const Stage& stage, In<V, Cell>& in, Out<V, Cell>& out) {
+    Cell::Forward(stage.act, in.x, in.q, in.prev, out.kept, out.s);
+    out.s[0] = Cell::Output(stage.act, out.kept, Normed(stage, out.s[kNormed]));
+  }
+  static void Backward(const Stage& stage, const Out<double, Cell>& out, In<double, Cell>& in,
+                       double* ds, double, In<double, Cell>& grad) {
+    const double again = Cell::NewState(out.kept, in.prev);
+    EXPECT_TRUE(again == out.s[kNormed], "%s: NewState", Cell::kName);
+    ds[kNormed] += stage.weight *
+                   Cell::OutputBackward(stage.act, out.kept, Normed(stage, again), ds[0], grad.x);
+    haste::CellBackward<Cell>(stage.act, out.kept, in.prev, ds, grad.x, grad.q, grad.prev);
+  }
+  template <class V>
+  static V Normed(const Stage& stage, V s) {
+    return V(stage.weight) * s + V(stage.offset);
+  }
+};
+
+// Zoneout's share is the same for all states.
+template <class Cell>
+struct PoolingStep {
+  template <class V>
+  static void Forward(const Stage& stage, In<V, Cell>& in, Out<V, Cell>& out) {
+    V share[Cell::kStates];
+    std::fill(share, share + Cell::kStates, V(stage.share));
+    Cell::Forward(stage.act, share, in.x, in.q, in.prev, out.kept, out.s, &out.y);
+    if (Cell::kOutputsState) out.y = out.s[0];
+  }
+  static void Backward(const Stage& stage, const Out<double, Cell>& out, In<double, Cell>& in,
+                       double* ds, double dy, In<double, Cell>& grad) {
+    double share[Cell::kStates];
+    std::fill(share, share + Cell::kStates, stage.share);
+    if (Cell::kOutputsState) ds[0] += dy;
+    Cell::Backward(stage.act, share, out.kept, in.prev, ds, dy, grad.x, grad.prev);
+    if (Cell::kRecurrence == HASTE_DIAGONAL) {
+      std::copy(grad.x, grad.x + Cell::kGates, grad.q);
+    }
+  }
+};
+
+template <class Cell>
+auto StepOf() {
+  if constexpr (Cell::kRecurrence != HASTE_DENSE) {
+    return PoolingStep<Cell>();
+  } else if constexpr (Cell::kResetGates > 0) {
+    return ResetStep<Cell>();
+  } else if constexpr (Cell::kNormalizesState > 0) {
+    return NormalizedStateStep<Cell>();
+  } else {
+    return MatrixStep<Cell>();
+  }
 }
-inline Dual operator/(Dual a, Dual b) {
-  return Dual(a.value / b.value, (a.slope * b.value - a.value * b.slope) / (b.value * b.value));
-}
-inline Dual MulAdd(Dual a, Dual b, Dual c) { return a * b + c; }
-inline Dual IfPositive(Dual x, Dual yes, Dual no) { return x.value > 0 ? yes : no; }
-// From the standard library, not from lib/math.h: this is what the test believes.
-inline Dual Tanh(Dual x) {
-  const double y = std::tanh(x.value);
-  return Dual(y, x.slope * (1 - y * y));
-}
-inline Dual Sigmoid(Dual x) {
-  const double y = 1 / (1 + std::exp(-x.value));
-  return Dual(y, x.slope * y * (1 - y));
+
+template <class Cell>
+void Trial(const Stage& stage, bool starts, std::mt19937& random, unsigned seed) {
+  using Step = decltype(StepOf<Cell>());
+  constexpr int S = Cell::kStates, kInputs = In<double, Cell>::kCount;
+  std::normal_distribution<double> normal;
+  In<double, Cell> in;
+  for (int i = 0; i < kInputs; ++i) *in.at(i) = 2 * normal(random);
+  for (double& v : in.prev) v = starts ? 0 : normal(random);
+  // States that weigh others (a normaliser) are positive.
+  for (double& v : in.prev) v = Cell::kExponential && !starts ? 0.5 + std::fabs(v) : v;
+  double ds[S], dy = Cell::kRecurrence == HASTE_DENSE ? 0 : normal(random);
+  for (double& v : ds) v = normal(random);
+
+  Out<double, Cell> out = {};
+  Step::template Forward<double>(stage, in, out);
+  In<double, Cell> seen = in, grad = {};
+  for (int s = 0; s < S; ++s) {  // Backward may not look at the others
+    if (!Cell::kReadsState[s]) seen.prev[s] = std::numeric_limits<double>::quiet_NaN();
+  }
+  double left[S];
+  std::copy(ds, ds + S, left);
+  Step::Backward(stage, out, seen, left, dy, grad);
+
+  for (int input = 0; input < kInputs; ++input) {
+    const int state = input - 2 * Cell::kGates;
+    const double got = *grad.at(input);
+    if (state >= 0 && !Cell::kReadsState[state]) {
+      EXPECT_TRUE(got == 0, "%s: state %d is a constant to Backward", Cell::kName, state);
+      continue;
+    }
+    In<Dual, Cell> dual_in;
+    for (int i = 0; i < kInputs; ++i) *dual_in.at(i) = Dual(*in.at(i), i == input);
+    Out<Dual, Cell> dual_out;
+    Step::template Forward<Dual>(stage, dual_in, dual_out);
+    double want = dy * dual_out.y.slope;
+    for (int s = 0; s < S; ++s) want += ds[s] * dual_out.s[s].slope;
+    EXPECT_NEAR(got, want, 1e-12 * (1 + std::fabs(want)),
+                "%s: activations (%d, %d), share %g, %s, input %d, seed %u", Cell::kName,
+                stage.act.candidate, stage.act.recurrent, stage.share,
+                starts ? "from zero states" : "on the way", input, seed);
+  }
 }
 
 template <class Cell>
 void TestCell(unsigned seed) {
-  constexpr int G = Cell::kGates, S = Cell::kStates;
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
+  std::vector<int32_t> recurrent = {HASTE_TANH, HASTE_SIGMOID, HASTE_RELU, HASTE_HARD_SIGMOID,
+                                    HASTE_LINEAR};
+  if (Cell::kExponential) recurrent = {HASTE_EXPONENTIAL, HASTE_SIGMOID};
+  std::vector<double> shares = {0};
+  if (Cell::kRecurrence != HASTE_DENSE) shares = {0, 0.3, 1};
   for (int32_t candidate = HASTE_TANH; candidate <= HASTE_LINEAR; ++candidate) {
-    for (int32_t recurrent = HASTE_TANH; recurrent <= HASTE_LINEAR; ++recurrent) {
-      const haste::Activations act{candidate, recurrent};
-      for (int trial = 0; trial < 20; ++trial) {
-        double x[G], q[G], prev[S], ds[S];
-        for (double& v : x) v = 2 * normal(random);
-        for (double& v : q) v = 2 * normal(random);
-        for (double& v : prev) v = normal(random);
-        for (double& v : ds) v = normal(random);
-        double gate[G], next[S], dpre[G], dprev[S];
-        Cell::Forward(act, x, q, prev, gate, next);
-        Cell::Backward(act, gate, prev, ds, dpre, dprev);
-        // Inputs in turn: x, then q, then the states entering.
-        for (int input = 0; input < 2 * G + S; ++input) {
-          Dual dual_x[G], dual_q[G], dual_prev[S], dual_gate[G], dual_next[S];
-          for (int g = 0; g < G; ++g) {
-            dual_x[g] = Dual(x[g], input == g);
-            dual_q[g] = Dual(q[g], input == G + g);
-          }
-          for (int s = 0; s < S; ++s) dual_prev[s] = Dual(prev[s], input == 2 * G + s);
-          Cell::Forward(act, dual_x, dual_q, dual_prev, dual_gate, dual_next);
-          double want = 0;
-          for (int s = 0; s < S; ++s) want += ds[s] * dual_next[s].slope;
-          const double got = input < 2 * G ? dpre[input % G] : dprev[input - 2 * G];
-          EXPECT_NEAR(got, want, 1e-12 * (1 + std::fabs(want)),
-                      "%s: activations (%d, %d), input %d, seed %u", Cell::kName, candidate,
-                      recurrent, input, seed);
+    for (const int32_t gate : recurrent) {
+      for (const double share : shares) {
+        for (int trial = 0; trial < 20; ++trial) {
+          const Stage stage = {{candidate, gate}, share, normal(random), normal(random)};
+          // ReLU has no derivative where a state is 0 exactly.
+          const bool starts = trial % 4 == 0 && candidate != HASTE_RELU;
+          Trial<Cell>(stage, starts, random, seed);
         }
       }
     }

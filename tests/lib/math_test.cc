@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -29,21 +30,15 @@ void Map(const std::vector<C>& x, std::vector<C>* y, const Fn& fn) {
 }
 
 template <class C>
-void RunAll(const std::vector<C>& x, std::vector<C>* exp, std::vector<C>* tanh,
-            std::vector<C>* sigmoid) {
-  Map(x, exp, [](Vec<C> v) HWY_ATTR { return ExpNegative(-Abs(v)); });
-  Map(x, tanh, [](Vec<C> v) HWY_ATTR { return Tanh(v); });
-  Map(x, sigmoid, [](Vec<C> v) HWY_ATTR { return Sigmoid(v); });
+void RunAll(const std::vector<C>& x, haste_test::Results<C>* y) {
+  Map(x, &y->exp_negative, [](Vec<C> v) HWY_ATTR { return ExpNegative(-Abs(v)); });
+  Map(x, &y->tanh, [](Vec<C> v) HWY_ATTR { return Tanh(v); });
+  Map(x, &y->sigmoid, [](Vec<C> v) HWY_ATTR { return Sigmoid(v); });
+  Map(x, &y->log_sigmoid, [](Vec<C> v) HWY_ATTR { return LogSigmoid(v); });
 }
 
-void RunFloat(const std::vector<float>& x, std::vector<float>* e, std::vector<float>* t,
-              std::vector<float>* s) {
-  RunAll(x, e, t, s);
-}
-void RunDouble(const std::vector<double>& x, std::vector<double>* e, std::vector<double>* t,
-               std::vector<double>* s) {
-  RunAll(x, e, t, s);
-}
+void RunFloat(const std::vector<float>& x, haste_test::Results<float>* y) { RunAll(x, y); }
+void RunDouble(const std::vector<double>& x, haste_test::Results<double>* y) { RunAll(x, y); }
 
 }  // namespace
 HASTE_TARGET_END
@@ -53,6 +48,7 @@ namespace haste {
 namespace {
 
 using haste_test::Bounds;
+using haste_test::Results;
 
 template <class C>
 double Ulps(C got, long double want) {
@@ -84,39 +80,55 @@ std::vector<C> Points(unsigned seed) {
   return x;
 }
 
+// The largest error of one function: in ULP where `exact`, absolute elsewhere.
+template <class C>
+class Worst {
+ public:
+  explicit Worst(const Bounds& bounds) : bounds_(bounds) {}
+  void See(const char* function, C got, long double want, bool exact, long double x) {
+    if (exact) {
+      if (got != want) ulps_ = std::max(ulps_, Ulps(got, want));
+      EXPECT_TRUE(!std::isnan(got), "%s(%Lg) is NaN", function, x);
+    } else {
+      EXPECT_NEAR(got, static_cast<double>(want), bounds_.clamp_error, "%s(%Lg)", function, x);
+    }
+  }
+  void Check(const char* target, const char* function, double bound) const {
+    std::printf(" %s %.2f", function, ulps_);
+    EXPECT_TRUE(ulps_ <= bound, "%s: %s off by %g ULP", target, function, ulps_);
+  }
+
+ private:
+  const Bounds& bounds_;
+  double ulps_ = 0;
+};
+
 template <class C, class Run>
 void Check(const char* target, const Run& run, const Bounds& bounds, unsigned seed) {
   const std::vector<C> x = Points<C>(seed);
-  std::vector<C> exp(x.size()), tanh(x.size()), sigmoid(x.size());
-  run(x, &exp, &tanh, &sigmoid);
-  double worst[3] = {};
+  Results<C> got(x.size());
+  run(x, &got);
+  Worst<C> exp(bounds), tanh(bounds), sigmoid(bounds), log_sigmoid(bounds);
   for (size_t i = 0; i < x.size(); ++i) {
     const long double v = x[i];
-    const long double want_exp = std::exp(-std::fabs(v));
-    const long double want_sigmoid = v > 0 ? 1 / (1 + want_exp) : want_exp / (1 + want_exp);
-    if (-std::fabs(v) >= bounds.lowest) {
-      worst[0] = std::max(worst[0], Ulps(exp[i], want_exp));
-    } else {
-      EXPECT_NEAR(exp[i], static_cast<double>(want_exp), bounds.clamp_error, "exp(-%Lg)", v);
-    }
-    worst[1] = std::max(worst[1], Ulps(tanh[i], std::tanh(v)));
-    if (v >= bounds.lowest) {
-      worst[2] = std::max(worst[2], Ulps(sigmoid[i], want_sigmoid));
-    } else {
-      EXPECT_NEAR(sigmoid[i], static_cast<double>(want_sigmoid), bounds.clamp_error, "sigmoid(%Lg)",
-                  v);
-    }
-    EXPECT_TRUE(std::signbit(tanh[i]) == std::signbit(x[i]), "sign of tanh(%Lg)", v);
+    const long double e = std::exp(-std::fabs(v));
+    exp.See("exp", got.exp_negative[i], e, -std::fabs(v) >= bounds.lowest, v);
+    tanh.See("tanh", got.tanh[i], std::tanh(v), true, v);
+    sigmoid.See("sigmoid", got.sigmoid[i], (v > 0 ? 1 : e) / (1 + e), v >= bounds.lowest, v);
+    log_sigmoid.See("log sigmoid", got.log_sigmoid[i], std::min(v, 0.0L) - std::log1p(e),
+                    v <= -bounds.lowest, v);
+    EXPECT_TRUE(std::signbit(got.tanh[i]) == std::signbit(x[i]), "sign of tanh(%Lg)", v);
   }
-  std::printf("%-9s %zu bytes: exp %.2f, tanh %.2f, sigmoid %.2f ULP\n", target, sizeof(C),
-              worst[0], worst[1], worst[2]);
-  EXPECT_TRUE(worst[0] <= bounds.exp_negative, "%s: exp off by %g ULP", target, worst[0]);
-  EXPECT_TRUE(worst[1] <= bounds.tanh, "%s: tanh off by %g ULP", target, worst[1]);
-  EXPECT_TRUE(worst[2] <= bounds.sigmoid, "%s: sigmoid off by %g ULP", target, worst[2]);
-  std::vector<C> nan(33, std::numeric_limits<C>::quiet_NaN()), a(33), b(33), c(33);
-  run(nan, &a, &b, &c);
-  for (int i = 0; i < 33; ++i) {
-    EXPECT_TRUE(std::isnan(a[i]) && std::isnan(b[i]) && std::isnan(c[i]), "NaN gives NaN");
+  std::printf("%-9s %zu bytes, ULP:", target, sizeof(C));
+  exp.Check(target, "exp", bounds.exp_negative);
+  tanh.Check(target, "tanh", bounds.tanh);
+  sigmoid.Check(target, "sigmoid", bounds.sigmoid);
+  log_sigmoid.Check(target, "log sigmoid", bounds.log_sigmoid);
+  std::printf("\n");
+  Results<C> of_nan(33);
+  run(std::vector<C>(33, std::numeric_limits<C>::quiet_NaN()), &of_nan);
+  for (const auto* y : {&of_nan.exp_negative, &of_nan.tanh, &of_nan.sigmoid, &of_nan.log_sigmoid}) {
+    for (const C v : *y) EXPECT_TRUE(std::isnan(v), "NaN gives NaN");
   }
 }
 

@@ -3,12 +3,14 @@
 
 #include <cstring>
 
+#include "lib/cells/cells.h"
+#include "lib/cells/info.h"
 #include "tests/lib/check.h"
 
 namespace haste {
 namespace {
 
-const HasteCellInfo kLstm = {"lstm", 4, 2, {"h", "c"}};
+const HasteCellInfo kLstm = CellInfo<Lstm>();
 
 HasteRnnConfig Sizes(int64_t n, int64_t t, int64_t k, int64_t h) {
   HasteRnnConfig config = {};
@@ -96,6 +98,38 @@ void Engines() {
               "a GPU that is too old is refused");
 }
 
+// Every cell that is walked element by element goes to the scan engine, on both devices.
+void Scan() {
+  const HasteCellInfo cells[] = {CellInfo<IndRnn>(), CellInfo<QrnnFo>(), CellInfo<ForgetMult>()};
+  const struct {
+    int64_t n, t, h;
+    int threads, want;
+  } cases[] = {{16, 1024, 768, 4, 4}, {1, 1, 64, 4, 1}, {1, 100, 150, 4, 2}};
+  for (const HasteCellInfo& cell : cells) {
+    for (const auto& c : cases) {
+      HasteRnnConfig config = Sizes(c.n, c.t, 1, c.h);
+      CpuProperties cpu;
+      cpu.threads = c.threads;
+      CudaProperties hopper;
+      hopper.sm_major = 9;
+      Plan plan;
+      HasteStatus status = {};
+      for (const int32_t device : {HASTE_CPU, HASTE_CUDA}) {
+        config.device = device;
+        EXPECT_TRUE(PlanRecurrence(config, cell, cpu, hopper, &plan, &status) == HASTE_OK, "%s",
+                    status.message);
+        const std::string text = Describe(plan, config, cell);
+        EXPECT_TRUE(plan.engine == EngineKind::kScan, "%s", text.c_str());
+        EXPECT_TRUE(plan.threads == (device == HASTE_CPU ? c.want : 1), "%s", text.c_str());
+      }
+      config.engine = "stepwise";
+      EXPECT_TRUE(
+          PlanRecurrence(config, cell, cpu, hopper, &plan, &status) == HASTE_INVALID_ARGUMENT,
+          "a pooling cell has no matrix engine");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -103,5 +137,6 @@ int main() {
   haste::Cpu();
   haste::HugeSizes();
   haste::Engines();
+  haste::Scan();
   return haste_test::Report("plan_test");
 }

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from op_rows import LSTM, ROWS
 
 
 @pytest.fixture
@@ -19,19 +20,17 @@ def rng(request):
     return np.random.default_rng(number)
 
 
+@pytest.fixture(params=ROWS, ids=lambda row: row.name)
+def row(request):
+    """Each row of the table."""
+    return request.param
+
+
 @pytest.fixture
 def inputs(rng):
     """inputs(N, T, K, H, dtype) -> [wx, recurrent_kernel, h0, c0] of random tensors."""
 
     def make(batch=3, time=5, lanes=2, hidden=4, dtype=tf.float64):
-        shapes = [
-            (batch, time, lanes, 4, hidden),
-            (lanes, hidden, 4, hidden),
-            (batch, lanes, hidden),
-            (batch, lanes, hidden),
-        ]
-        arrays = [rng.normal(size=shape) for shape in shapes]
-        arrays[1] /= np.sqrt(hidden)
-        return [tf.constant(array, dtype) for array in arrays]
+        return list(LSTM.inputs(rng, batch, time, lanes, hidden, dtype).values())
 
     return make

@@ -3,23 +3,26 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from op_rows import ROWS
 
 from haste_keras import ops
 
-DRAWS = {
-    "zoneout": {"zoneout": 0.5},
-    "zoneout_cell": {"zoneout_cell": 0.5},
-    "dropout": {"recurrent_dropout": 0.5},
-}
+DRAWS = [
+    (row, option)
+    for row in ROWS
+    for option in ("zoneout", "zoneout_cell", "recurrent_dropout")
+    if row.takes(option)
+]
 
 
-@pytest.fixture(params=DRAWS.values(), ids=DRAWS.keys())
-def run(request, inputs):
-    wx, recurrent_kernel, *states = inputs(hidden=8)
+@pytest.fixture(params=DRAWS, ids=lambda draw: f"{draw[0].name}-{draw[1]}")
+def run(request, rng):
+    row, option = request.param
+    tensors = row.inputs(rng, hidden=8)
 
     def call(seed, **options):
-        options = {"training": True, **request.param, **options}
-        return ops.lstm(wx, recurrent_kernel, states, seed=seed, **options)[0].numpy()
+        options = {"training": True, option: 0.5, **options}
+        return row.call(tensors, seed=seed, **options)[0].numpy()
 
     return call
 
@@ -44,12 +47,19 @@ def test_no_draw_without_training(run):
     assert (run(5, training=False) == run(None, training=False)).all()
 
 
-def test_rate_is_the_share_that_is_kept():
-    """With all gates wide open h moves in every step, unless Zoneout holds it."""
+@pytest.mark.parametrize("function", ["lstm", "gru", "elman", "qrnn"])
+def test_rate_is_the_share_that_is_kept(function):
+    """With growing input h moves in every step, unless Zoneout holds it."""
     batch, time, hidden, rate = 16, 50, 32, 0.3
+    gates = {"lstm": 4, "gru": 3, "elman": 1, "qrnn": 2}[function]
     wx = tf.reshape(tf.range(1.0, time + 1), [1, time, 1, 1, 1]) / time
-    wx = tf.broadcast_to(wx, [batch, time, 1, 4, hidden])
-    y, _ = ops.lstm(wx, tf.zeros([1, hidden, 4, hidden]), zoneout=rate, training=True, seed=(3, 4))
+    wx = tf.broadcast_to(wx, [batch, time, 1, gates, hidden])
+    options = {"zoneout": rate, "training": True, "seed": (3, 4)}
+    if function == "qrnn":
+        y, _ = ops.qrnn(wx, pooling="f", **options)
+    else:
+        kernel = tf.zeros([1, hidden, gates, hidden])
+        y, _ = getattr(ops, function)(wx, kernel, **options)
     held = (np.diff(y[:, :, 0], axis=1) == 0).mean()
     deviation = np.sqrt(rate * (1 - rate) / (batch * (time - 1) * hidden))
     assert abs(held - rate) < 5 * deviation

@@ -1,0 +1,176 @@
+"""Recurrences for the tests of the C ABI: random inputs, run by libhaste and by the reference.
+
+Outputs and workspaces start as NaN, so that an element that is not written, or memory that is read
+before it is written, shows. Errors are ‖ours − reference‖ / ‖reference‖.
+"""
+
+from needs import DEVICE, need, need_module
+
+torch = need_module("torch")
+ON = "cuda" if DEVICE.startswith("GPU") else "cpu"
+need(ON == "cpu" or torch.cuda.is_available(), "GPU that torch sees")
+
+import cell_reference  # noqa: E402
+import lib_ctypes  # noqa: E402
+
+need(lib_ctypes.library_path(), "libhaste.so: build it first")
+
+LIB = lib_ctypes.Library(lib_ctypes.library_path(), ON)
+need(ON == "cpu" or LIB.has_cuda(), "CUDA in libhaste.so")
+
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 5e-6,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+}
+DTYPES = list(TOLERANCE)
+CELLS = list(cell_reference.CELLS)
+NAN = float("nan")
+SEED = (-81985529216486896, 1311768467463790320)
+
+
+def unset(like):
+    """NaN in the shape and dtype of a tensor, where the library runs."""
+    return torch.full_like(like, NAN, device=ON)
+
+
+def there(tensors):
+    """Copies where the library runs; None stays."""
+    return [None if t is None else t.to(ON, copy=True) for t in tensors]
+
+
+class Problem:
+    """One recurrence with random inputs, run by ours and by the reference."""
+
+    def __init__(self, cell, n, t, k, h, dtype=torch.float32, mask=None, initial=True, **options):
+        generator = torch.Generator().manual_seed(n * 1000003 + t * 1009 + k * 101 + h)
+
+        def random(*shape, scale=1.0):
+            values = torch.randn(*shape, generator=generator, dtype=torch.float64) * scale
+            return values.to(dtype)
+
+        self.cell, self.spec, self.info = cell, cell_reference.CELLS[cell], LIB.cell(cell)
+        self.dtype, self.options, self.mask = dtype, options, mask
+        gates, names = self.spec.gates, self.spec.states
+        self.wx = random(n, t, k, gates, h)
+        self.kernel = random(k, h, gates, h, scale=h**-0.5)
+        self.extra = [random(k, gates, h)] if self.spec.recurrent_bias else []
+        self.s0 = [random(n, k, h) for _ in names]
+        if "n" in names:  # a normaliser is 0 (nothing yet) or at least 1
+            at = names.index("n")
+            self.s0[at] = torch.where(self.s0[at] > 0, 1 + self.s0[at], 0.0)
+        if not initial:
+            self.s0 = [None for _ in names]
+        self.dy = random(n, t, k, h)
+        self.ds = [random(n, k, h) for _ in names]
+        self.parameters = ["recurrent_bias"][: len(self.extra)]
+        self.names = ("y", *names, "dwx", "dR", *(f"d{p}" for p in self.parameters))
+        self.names += tuple(f"d{name}0" for name in names)
+
+    def config(self):
+        return LIB.config(self.cell, self.wx, **self.options)
+
+    def reserve(self):
+        """Unset tensors of the reserve: gates, saved."""
+        return unset(self.wx), [unset(self.dy) for _ in range(self.info.saved)]
+
+    def gradients(self, gates=None):
+        """Unset tensors of the gradients: dwx (or `gates`), dq, dextra."""
+        dq = unset(self.wx) if self.info.splits_gradient else None
+        dwx = unset(self.wx) if gates is None else gates
+        return {"dwx": dwx, "dq": dq, "dextra": [unset(x) for x in self.extra]}
+
+    def reference(self):
+        """Outputs, final states, and gradients of wx, kernel, bias and initial states."""
+        zero = torch.zeros_like(self.ds[0])
+        s0 = [zero if s is None else s for s in self.s0]
+        wide = [x.double().requires_grad_() for x in (self.wx, self.kernel, *self.extra, *s0)]
+        bias = wide[2] if self.extra else None
+        s0 = wide[2 + len(self.extra) :]
+        options = {"mask": self.mask, "seed": SEED, **self.options}
+        y, states = cell_reference.run(self.cell, wide[0], wide[1], s0, bias, **options)
+        out = (y, *states)
+        loss = sum((a * b.double()).sum() for a, b in zip(out, (self.dy, *self.ds), strict=True))
+        gradients = torch.autograd.grad(loss, wide, materialize_grads=True)
+        return dict(zip(self.names, (*(x.detach() for x in out), *gradients), strict=True))
+
+    def run(self, alias=False, poison_masked=True):
+        """The same by libhaste; with `alias`, gates take wx's memory and dwx the gates'."""
+        masked = None if self.mask is None or not poison_masked else ~self.mask
+        wx, kernel, *extra = there([self.wx, self.kernel, *self.extra])
+        if masked is not None:
+            masked = masked.to(ON)
+            wx[masked] = NAN
+        mask = None if self.mask is None else self.mask.to(torch.uint8).to(ON)
+        given = {
+            "extra": extra,
+            "mask": mask,
+            "seed": torch.tensor(SEED, dtype=torch.int64, device=ON),
+        }
+        config = self.config()
+        y, final = unset(self.dy), [unset(d) for d in self.ds]
+        gates, saved = self.reserve()
+        kept = {"gates": wx if alias else gates, "saved": saved}
+        scratch = LIB.workspace(config, backward=False)
+        s0 = there(self.s0)
+        LIB.forward(config, wx, kernel, y=y, s0=s0, sT=final, workspace=scratch, **given, **kept)
+        entering = [s.clone() for s in saved[:2]]
+        if masked is not None:
+            for reserve in (kept["gates"], *saved):
+                reserve[masked] = NAN
+        gradients = self.gradients(kept["gates"] if alias else None)
+        ds0 = [unset(d) for d in self.ds]
+        (dy, *dst) = there([self.dy, *self.ds])
+        scratch = LIB.workspace(config, backward=True)
+        given |= {**kept, **gradients, "dy": dy, "dsT": dst, "ds0": ds0}
+        LIB.backward(config, kernel, workspace=scratch, **given)
+        if ON == "cuda":
+            torch.cuda.synchronize()
+        dwx, dextra = gradients["dwx"], gradients["dextra"]
+        dq = gradients["dq"] if self.info.splits_gradient else dwx
+        if masked is not None:
+            assert (dwx[masked] == 0).all(), "dwx at masked steps"
+            assert (dq[masked] == 0).all(), "dq at masked steps"
+        split = self.info.reset_gates or self.spec.gates
+        parts = ((entering[0], dq[..., :split, :]), (entering[-1], dq[..., split:, :]))
+        dkernel = [torch.einsum("ntki,ntkgj->kigj", a.double(), b.double()) for a, b in parts]
+        ours = (y, *final, dwx, torch.cat(dkernel, 2), *dextra, *ds0)
+        return dict(zip(self.names, ours, strict=True))
+
+    def check(self, **how):
+        ours, reference = self.run(**how), self.reference()
+        for name, expected in reference.items():
+            assert_near(ours[name], expected, self.dtype, name)
+
+
+def assert_near(ours, expected, dtype, name):
+    error = (ours.double().cpu() - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert error <= TOLERANCE[dtype], f"{name}: error {error:.2e} in {dtype}"
+
+
+def assert_same_bits(ours, expected):
+    for name, tensor in expected.items():
+        assert torch.equal(ours[name], tensor), name
+
+
+def zoneouts(cell):
+    """A rate for each state, no two alike."""
+    return (0.3, 0.5, 0.2, 0.4)[: len(cell_reference.CELLS[cell].states)]
+
+
+def make_mask(pattern, n, t):
+    generator = torch.Generator().manual_seed(7)
+    lengths = torch.randint(0, t + 1, (n, 1), generator=generator)
+    times = torch.arange(t)
+    mask = {
+        "right": times < lengths,
+        "left": times >= lengths,
+        "holes": torch.rand(n, t, generator=generator) < 0.6,
+        "none live": torch.zeros(n, t, dtype=torch.bool),
+        "all live": torch.ones(n, t, dtype=torch.bool),
+    }[pattern]
+    if pattern == "holes" and n > 2:
+        mask[1] = False  # a row that is all masked
+        mask[2] = True
+    return mask

@@ -1,0 +1,86 @@
+"""What the sLSTM alone has: exponential gates, a stabiliser, two forget gates."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from compare import assert_close, randomize, values_and_gradients, variables
+from layer_oracle import oracle
+from rows import ROWS
+
+import haste_keras
+
+ROW = next(row for row in ROWS if row.layer_class is haste_keras.SLSTM)
+TOLERANCE = {"float32": 1e-4, "mixed_float16": 2e-2, "mixed_bfloat16": 1e-1}
+
+
+@pytest.mark.parametrize("policy", TOLERANCE)
+@pytest.mark.parametrize("forget_activation", ["exponential", "sigmoid"])
+def test_inputs_scaled_by_100(policy, forget_activation, rng, seed):
+    """With an input for each gate of each unit: x·W is x, not rounded once more."""
+    layer = ROW.layer(
+        8, return_sequences=True, dtype=policy, forget_activation=forget_activation, heads=2
+    )
+    x = tf.constant(100 * rng.normal(size=(3, 40, 32)), layer.compute_dtype)
+    layer.build(x.shape)
+    _, recurrent, bias = layer.get_weights()
+    layer.set_weights([np.eye(32), rng.normal(scale=0.4, size=recurrent.shape), bias])
+    sources = [x, *variables(layer)]
+    got = values_and_gradients(lambda: [layer(x)], sources, seed)
+    assert all(np.all(np.isfinite(value)) for value in got.values())
+    want = values_and_gradients(lambda: oracle(ROW, layer, x)[0], sources, seed)
+    assert_close(got, want, TOLERANCE[policy])
+
+
+@pytest.mark.parametrize("policy", TOLERANCE)
+def test_large_inputs_and_weights_stay_finite(policy, rng, seed):
+    layer = ROW.layer(8, return_sequences=True, dtype=policy)
+    x = tf.constant(1000 * rng.normal(size=(3, 40, 4)), layer.compute_dtype)
+    layer.build(x.shape)
+    randomize(layer, rng)
+    got = values_and_gradients(lambda: [layer(x)], [x, *variables(layer)], seed)
+    assert all(np.all(np.isfinite(value)) for value in got.values())
+
+
+def test_state_goes_on_over_calls(rng):
+    x = rng.normal(size=(2, 12, 3)).astype("float32")
+    layer = ROW.layer(5, return_sequences=True, return_state=True)
+    whole = layer(x)[0]
+    first, *states = layer(x[:, :5])
+    rest = layer(x[:, 5:], initial_state=states)[0]
+    np.testing.assert_allclose(np.concatenate([first, rest], 1), whole, atol=1e-6)
+
+
+def test_gradient_through_a_state_that_is_handed_on(rng):
+    """In two calls as in one: what flows back through c and n is right though m has no gradient."""
+    x = tf.constant(rng.normal(size=(2, 12, 3)))
+    layer = ROW.layer(5, return_state=True, dtype="float64")
+    layer.build(x.shape)
+    gradients = []
+    for parts in ([x], [x[:, :5], x[:, 5:]]):
+        with tf.GradientTape() as tape:
+            states = None
+            for part in parts:
+                y, *states = layer(part, initial_state=states)
+            loss = tf.reduce_sum(y**2)
+        gradients.append(tape.gradient(loss, layer.trainable_variables))
+    for got, want in zip(*gradients, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_other_forget_activations_are_refused():
+    with pytest.raises(ValueError, match=r"`forget_activation`.*'exponential', 'sigmoid'.*'tanh'"):
+        haste_keras.SLSTM(4, forget_activation="tanh")
+
+
+def test_learns_to_count_what_came(rng):
+    """The normaliser state at work: the mean of the marked inputs, however many there are."""
+    keras.utils.set_random_seed(1)
+    x = rng.random((256, 12, 2)).astype("float32")
+    x[..., 1] = rng.random((256, 12)) < 0.4
+    x[:, 0, 1] = 1
+    target = (x[..., 0] * x[..., 1]).sum(1) / x[..., 1].sum(1)
+    model = keras.Sequential([keras.Input((12, 2)), haste_keras.SLSTM(16), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(1e-2), "mse")
+    losses = model.fit(x, target, epochs=20, batch_size=32, verbose=0).history["loss"]
+    assert losses[-1] < 0.2 * np.var(target)

@@ -1,0 +1,80 @@
+"""`haste_keras._cells` says of every cell what the library says of it."""
+
+import ctypes
+
+import pytest
+from tensorflow.python.framework import op_def_registry
+
+from haste_keras import _library
+from haste_keras._cells import CELLS
+
+MAX_GATES, MAX_STATES, MAX_EXTRAS, MAX_SAVED = 4, 4, 3, 6
+
+
+class CellInfo(ctypes.Structure):
+    """HasteCellInfo of lib/haste/c_api.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("gates", ctypes.c_int32),
+        ("states", ctypes.c_int32),
+        ("gate_names", ctypes.c_char_p * MAX_GATES),
+        ("state_names", ctypes.c_char_p * MAX_STATES),
+        ("recurrence", ctypes.c_int32),
+        ("separate_gates", ctypes.c_int32),
+        ("normalizes", ctypes.c_int32),
+        ("splits_gradient", ctypes.c_int32),
+        ("reset_gates", ctypes.c_int32),
+        ("exponential", ctypes.c_int32),
+        ("extras", ctypes.c_int32),
+        ("extra_names", ctypes.c_char_p * MAX_EXTRAS),
+        ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
+        ("saved", ctypes.c_int32),
+        ("saved_names", ctypes.c_char_p * MAX_SAVED),
+    )
+
+
+@pytest.fixture(scope="module")
+def infos():
+    """{name: CellInfo} of the library."""
+    library = _library.c_library()
+    library.haste_cell.restype = ctypes.POINTER(CellInfo)
+    found = [library.haste_cell(i).contents for i in range(library.haste_cell_count())]
+    return {info.name.decode(): info for info in found}
+
+
+def names(array, count):
+    return tuple(name.decode() for name in array[:count])
+
+
+def test_same_cells(infos):
+    assert sorted(infos) == sorted(spec.name for spec in CELLS)
+
+
+@pytest.mark.parametrize("spec", CELLS, ids=lambda spec: spec.name)
+def test_cell(infos, spec):
+    info = infos[spec.name]
+    assert names(info.gate_names, info.gates) == spec.gates
+    assert names(info.state_names, info.states) == spec.states
+    assert names(info.saved_names, info.saved) == spec.saved
+    extras = names(info.extra_names, info.extras), names(info.extra_dims, info.extras)
+    assert dict(zip(*extras, strict=True)) == spec.extras
+    assert ("dense", "diagonal", "none")[info.recurrence] == spec.recurrence
+    for flag in ("separate_gates", "normalizes", "splits_gradient", "exponential"):
+        assert getattr(info, flag) == getattr(spec, flag), flag
+    assert info.reset_gates == spec.reset_gates
+
+
+@pytest.mark.parametrize("spec", CELLS, ids=lambda spec: spec.name)
+def test_arguments_of_the_ops(spec):
+    _library.load()
+    for op, inputs, outputs in (
+        (spec.op, spec.forward_inputs, spec.forward_outputs),
+        (spec.op + "Grad", spec.backward_inputs, spec.backward_outputs),
+    ):
+        definition = op_def_registry.get(op)
+        assert [argument.name for argument in definition.input_arg] == list(inputs)
+        assert [argument.name for argument in definition.output_arg] == list(outputs)
+        attributes = {attribute.name for attribute in definition.attr}
+        assert ("epsilon" in attributes) == spec.normalizes
+        assert ("save" in attributes) == (op == spec.op)
