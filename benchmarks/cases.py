@@ -1,4 +1,8 @@
-"""The pairs of layers that benchmarks compare: ours and Keras's with the same weights."""
+"""What benchmarks compare: our layers beside those of Keras, on the same weights."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -6,8 +10,75 @@ import tensorflow as tf
 
 import haste_keras
 
-# ours, the peer, the gates of a unit, the states that backward reads
-LAYERS = {"LSTM": (haste_keras.LSTM, keras.layers.LSTM, 4, 2)}
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A layer of ours and its peers; both are called with units and Keras's arguments.
+
+    peer: the same function in Keras: its own layer, or its loop over our step-wise cell.
+    gates, saved: tensors of H in the reserve of a step. kernels: how many [C, G·H] or [H, G·H]
+    products a step takes, of x and of h. other: another layer to time, and its name.
+    """
+
+    ours: Callable
+    peer: Callable
+    gates: int
+    saved: int
+    kernels: tuple[int, int] = (1, 1)
+    other: tuple[str, Callable] | None = None
+
+
+def _loop(cell):
+    """Keras's own loop over a step-wise cell of ours, as a layer."""
+
+    def build(units, return_sequences, **arguments):
+        return keras.layers.RNN(cell(units, **arguments), return_sequences=return_sequences)
+
+    return build
+
+
+LAYERS = {
+    "LSTM": Case(haste_keras.LSTM, keras.layers.LSTM, 4, 2),
+    "GRU": Case(haste_keras.GRU, keras.layers.GRU, 3, 2),
+    "GRU-before": Case(
+        functools.partial(haste_keras.GRU, reset_after=False),
+        functools.partial(keras.layers.GRU, reset_after=False),
+        3,
+        2,
+    ),
+    "Elman": Case(haste_keras.Elman, keras.layers.SimpleRNN, 1, 1),
+    "SLSTM": Case(haste_keras.SLSTM, _loop(haste_keras.SLSTMCell), 4, 4),
+    "LN-LSTM": Case(
+        haste_keras.LayerNormLSTM,
+        _loop(haste_keras.LayerNormLSTMCell),
+        12,
+        2,
+        other=("our LSTM", haste_keras.LSTM),
+    ),
+    "LN-GRU": Case(
+        haste_keras.LayerNormGRU,
+        _loop(haste_keras.LayerNormGRUCell),
+        9,
+        2,
+        other=("our GRU", haste_keras.GRU),
+    ),
+    "IndRNN": Case(haste_keras.IndRNN, _loop(haste_keras.IndRNNCell), 1, 1, kernels=(1, 0)),
+    "LN-IndRNN": Case(
+        haste_keras.LayerNormIndRNN,
+        _loop(haste_keras.LayerNormIndRNNCell),
+        2,
+        1,
+        kernels=(1, 0),
+    ),
+    "QRNN": Case(
+        haste_keras.QRNN,
+        _loop(haste_keras.QRNNCell),
+        3,
+        1,
+        kernels=(1, 0),
+        other=("Keras LSTM", keras.layers.LSTM),
+    ),
+}
 
 
 def make_functions(layer, x, target, mask=None):
@@ -29,16 +100,22 @@ def make_functions(layer, x, target, mask=None):
 
 
 def make_case(name, n, t, c, h, mask=None, **arguments):
-    """((inference, training step) of ours, the same of the peer), on the same weights and input."""
-    ours_class, peer_class, _, _ = LAYERS[name]
+    """(inference, training step) of ours, of the peer on the same weights, of `other` or None."""
+    case = LAYERS[name]
     keras.utils.set_random_seed(n + h)
-    ours, peer = (cls(h, return_sequences=True, **arguments) for cls in (ours_class, peer_class))
     x = tf.random.normal((n, t, c))
     target = tf.random.normal((n, t, h)) / (n * t)
-    ours(x)
-    peer(x)
+
+    def make(build):
+        layer = build(h, return_sequences=True, **arguments)
+        layer(x)
+        return layer
+
+    ours, peer = make(case.ours), make(case.peer)
     ours.set_weights(peer.get_weights())
-    return make_functions(ours, x, target, mask), make_functions(peer, x, target, mask)
+    layers = [ours, peer] + ([make(case.other[1])] if case.other else [])
+    functions = [make_functions(layer, x, target, mask) for layer in layers]
+    return functions if case.other else [*functions, None]
 
 
 def check(ours, peer, where, tolerance=1e-4):
@@ -60,10 +137,21 @@ def blocking(function):
     return call
 
 
+def gates_of(name):
+    """Gates of the cell: columns of a kernel over units."""
+    return len(LAYERS[name].ours(1).cell.spec.gates)
+
+
+def multiply_adds(name, n, t, c, h):
+    """Of a forward pass; a training step has three times as many."""
+    of_x, of_h = LAYERS[name].kernels
+    return n * t * gates_of(name) * h * (of_x * c + of_h * h)
+
+
 def memory_budget(name, n, t, c, h):
     """Bytes: reserve + inputs, outputs and all gradients + one recurrent kernel."""
-    _, _, gates, states = LAYERS[name]
-    reserve = n * t * (gates + states) * h
+    case, gates = LAYERS[name], gates_of(name)
+    reserve = n * t * (case.gates + case.saved) * h
     inputs_outputs = 2 * n * t * (c + h)
     weight_gradients = gates * h * (c + h + 1)
     return 4 * (reserve + inputs_outputs + weight_gradients + gates * h * h)

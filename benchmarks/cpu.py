@@ -1,10 +1,11 @@
 """haste_keras against keras.layers on a CPU: inference and a training step, inside tf.function.
 
-    python -m benchmarks.cpu [--seconds 4] [--csv FILE] [--plot FILE]
+    python -m benchmarks.cpu [--layers LSTM GRU …] [--seconds 4] [--csv FILE] [--plot FILE]
 
-float32, return_sequences, the same weights. A training step is forward and the gradients of all
-weights and of the input. Each case first compares outputs and gradients with Keras's, and is not
-timed if they differ.
+float32, return_sequences, the same weights. Where Keras has no such layer the peer is its own loop
+over our step-wise cell; some layers are timed beside another one too (`vs`: its time over ours).
+A training step is forward and the gradients of all weights and of the input. Each case first
+compares outputs and gradients with the peer's, and is not timed if they differ.
 
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
 tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
@@ -37,33 +38,29 @@ def make_matmul():
     return tf.function(lambda: tf.matmul(a, a))
 
 
-def multiply_adds(name, n, t, c, h):
-    """Of a forward pass; a training step has three times as many."""
-    gates = cases.LAYERS[name][2]
-    return n * t * gates * h * (c + h)
-
-
 def run_case(name, shape, seconds):
     """Medians of inference and of a training step: {peer: seconds} each."""
-    (infer, train), (peer_infer, peer_train) = cases.make_case(name, *shape)
-    cases.check(infer, peer_infer, f"{name} {shape} inference")
-    cases.check(train, peer_train, f"{name} {shape} training")
-
+    ours, peer, other = cases.make_case(name, *shape)
     matmul = make_matmul()
-    functions = (
-        {"ours": infer, "keras": peer_infer, "matmul": matmul},
-        {"ours": train, "keras": peer_train, "matmul": matmul},
-    )
-    return [
-        measure.interleaved_medians({peer: cases.blocking(f) for peer, f in each.items()}, seconds)
-        for each in functions
-    ]
+    medians = []
+    for i, kind in enumerate(("inference", "training")):
+        cases.check(ours[i], peer[i], f"{name} {shape} {kind}")
+        functions = {"ours": ours[i], "keras": peer[i], "matmul": matmul}
+        if other is not None:
+            functions["other"] = other[i]
+        blocking = {who: cases.blocking(function) for who, function in functions.items()}
+        for function in blocking.values():
+            function()
+        medians.append(measure.interleaved_medians(blocking, seconds))
+    return medians
 
 
 def describe(times, work):
     """Milliseconds, the ratio to Keras and its bound, from the medians of a case."""
     floor = work * times["matmul"] / MATMUL_SIZE**3
+    other = {"vs": times["other"] / times["ours"]} if "other" in times else {}
     return {
+        **other,
         "ms": 1e3 * times["ours"],
         "keras_ms": 1e3 * times["keras"],
         "ratio": times["keras"] / times["ours"],
@@ -86,7 +83,7 @@ def memory_of(name, shape):
 
 
 def plot(rows, path):
-    """Bars of the speed-up over keras.layers, a pair for each shape."""
+    """Bars of the speed-up of one layer over Keras's, a pair for each shape."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -111,8 +108,45 @@ def plot(rows, path):
     plt.savefig(path, dpi=120)
 
 
+def run_row(name, shape, options):
+    """Times a layer at a shape and prints the line; returns the numbers by column."""
+    row = {"layer": name, "shape": shape}
+    text = f"{name:10}" + "".join(f"{s:5}" for s in shape)
+    work = cases.multiply_adds(name, *shape)
+    medians = run_case(name, shape, options.seconds)
+    for kind, times, times_work in zip(("infer", "train"), medians, (1, 3), strict=True):
+        numbers = describe(times, times_work * work)
+        text += " |{ms:8.2f} {keras_ms:6.1f} {ratio:6.2f} {bound:6.2f}".format(**numbers)
+        text += f" {numbers['vs']:6.2f}" if "vs" in numbers else 7 * " "
+        row.update({f"{kind}_{key}": value for key, value in numbers.items()})
+    if not options.no_memory:
+        row["mib"] = memory_of(name, shape) / 2**20
+        row["budget_mib"] = cases.memory_budget(name, *shape) / 2**20
+        text += " |{mib:4.0f} {budget_mib:6.0f}".format(**row)
+    print(text, flush=True)
+    return row
+
+
+def print_means(name, rows):
+    """Prints the geometric means of a layer's ratios."""
+    texts = []
+    for kind, label in (("infer", "inference"), ("train", "training")):
+        text = label
+        for key in ("ratio", "bound", "vs"):
+            values = [row[f"{kind}_{key}"] for row in rows if f"{kind}_{key}" in row]
+            if values:
+                text += f" {key} {measure.geometric_mean(values):.2f}"
+        texts.append(text)
+    other = cases.LAYERS[name].other
+    versus = f" (vs: {other[0]})" if other else ""
+    print(f"{name}: geometric means: {', '.join(texts)}{versus}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--layers", nargs="+", choices=list(cases.LAYERS), default=["LSTM", "GRU", "Elman"]
+    )
     parser.add_argument("--seconds", type=float, default=4.0, help="to time a pair of peers")
     parser.add_argument("--csv", help="write the table there")
     parser.add_argument("--plot", help="draw it there")
@@ -123,41 +157,21 @@ def main():
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, float32, {os.cpu_count()} cores"
     )
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
-    part = "      ms  keras  ratio  bound"
-    print(f"layer   N    T    C    H | inference{part[9:]} | training{part[8:]} | MiB budget")
+    part = "      ms  keras  ratio  bound     vs"
+    print(f"layer        N    T    C    H | inference{part[9:]} | training{part[8:]} | MiB budget")
     rows = []
-    for name in cases.LAYERS:
-        for shape in shapes.CPU:
-            inference, training = run_case(name, shape, options.seconds)
-            work = multiply_adds(name, *shape)
-            row = {"layer": name, "shape": shape}
-            text = f"{name:5}" + "".join(f"{s:5}" for s in shape)
-            for kind, times, times_work in (("infer", inference, 1), ("train", training, 3)):
-                numbers = describe(times, times_work * work)
-                text += " |{ms:8.2f} {keras_ms:6.1f} {ratio:6.2f} {bound:6.2f}".format(**numbers)
-                row.update({f"{kind}_{key}": value for key, value in numbers.items()})
-            if not options.no_memory:
-                row["mib"] = memory_of(name, shape) / 2**20
-                row["budget_mib"] = cases.memory_budget(name, *shape) / 2**20
-                text += " |{mib:4.0f} {budget_mib:6.0f}".format(**row)
-            rows.append(row)
-            print(text, flush=True)
-        of_layer = [row for row in rows if row["layer"] == name]
-        means = {
-            key: measure.geometric_mean([row[key] for row in of_layer])
-            for key in ("infer_ratio", "infer_bound", "train_ratio", "train_bound")
-        }
-        print(
-            "{}: geometric means: inference {infer_ratio:.2f} (bound {infer_bound:.2f}), "
-            "training {train_ratio:.2f} (bound {train_bound:.2f})".format(name, **means)
-        )
+    for name in options.layers:
+        of_layer = [run_row(name, shape, options) for shape in shapes.CPU]
+        print_means(name, of_layer)
+        rows += of_layer
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0].keys())
+            columns = dict.fromkeys(key for row in rows for key in row)
+            writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(rows)
     if options.plot:
-        plot(rows, options.plot)
+        plot([row for row in rows if row["layer"] == options.layers[0]], options.plot)
 
 
 if __name__ == "__main__":

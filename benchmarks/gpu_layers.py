@@ -47,7 +47,7 @@ def run_case(shape, seconds, **arguments):
     """Ours and the peer, and ({peer: seconds} of inference, the same of a training step)."""
     if arguments.get("mask"):
         arguments["mask"] = left_padded(*shape[:2])
-    ours, peer = cases.make_case("LSTM", *shape, **arguments)
+    ours, peer, _ = cases.make_case("LSTM", *shape, **arguments)
     tolerance = 5e-2 if "dtype" in arguments else 1e-4
     cases.check(ours[0], peer[0], f"{shape} {arguments} inference", tolerance)
     if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
