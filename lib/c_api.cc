@@ -344,6 +344,7 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
+    HASTE_TRY(haste::RecurrentGradient(*config, cell->info, *layer, *rnn, executor, status));
     if (layer->gamma != nullptr) {
       const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, rnn->dwx);
       HASTE_TRY(haste_layer_norm_grad(&norm, workspace, executor, status));

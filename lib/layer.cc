@@ -110,6 +110,34 @@ int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                     rnn.dwx, layer.db, executor, status);
 }
 
+int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                          const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                          const HasteExecutor* executor, HasteStatus* status) {
+  const int64_t rows = config.batch * config.time;
+  const int64_t lane = cell.gates * config.hidden;
+  const int64_t width = config.lanes * lane;
+  const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
+  if (layer.dR == nullptr || cell.recurrence != HASTE_DENSE) return HASTE_OK;
+  // Gates [first, last) of all lanes were made of saved[operand].
+  const auto product = [&](int operand, int64_t first, int64_t last) -> int32_t {
+    const char* h = static_cast<const char*>(rnn.saved[operand]);
+    const char* dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
+    for (int64_t k = 0; k < config.lanes; ++k) {
+      HasteGemm gemm = Product(config, config.hidden, (last - first) * config.hidden, rows);
+      SetA(&gemm, h + k * config.hidden * size, config.lanes * config.hidden, true);
+      SetB(&gemm, dq + (k * lane + first * config.hidden) * size, width, false);
+      gemm.c =
+          static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
+      gemm.c_row = lane;
+      if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+    }
+    return HASTE_OK;
+  };
+  if (cell.reset_gates == 0) return product(0, 0, cell.gates);
+  if (const int32_t code = product(0, 0, cell.reset_gates)) return code;
+  return product(1, cell.reset_gates, cell.gates);
+}
+
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                  const HasteLayerBackwardArgs& layer, void* dwx) {
   HasteLayerNormGrad norm = {};
@@ -132,9 +160,7 @@ int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                         const HasteExecutor* executor, HasteStatus* status) {
   const int64_t rows = config.batch * config.time;
-  const int64_t lane = cell.gates * config.hidden;
-  const int64_t width = config.lanes * lane;
-  const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
+  const int64_t width = config.lanes * cell.gates * config.hidden;
   if (layer.dx != nullptr) {
     HasteGemm gemm = Product(config, rows, layer.features, width);
     SetA(&gemm, rnn.dwx, width, false);
@@ -149,25 +175,7 @@ int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
     gemm.c = layer.dW;
     if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
   }
-  if (layer.dR == nullptr || cell.recurrence != HASTE_DENSE) return HASTE_OK;
-  // Gates [first, last) of all lanes were made of saved[operand].
-  const auto product = [&](int operand, int64_t first, int64_t last) -> int32_t {
-    const char* h = static_cast<const char*>(rnn.saved[operand]);
-    const char* dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
-    for (int64_t k = 0; k < config.lanes; ++k) {
-      HasteGemm gemm = Product(config, config.hidden, (last - first) * config.hidden, rows);
-      SetA(&gemm, h + k * config.hidden * size, config.lanes * config.hidden, true);
-      SetB(&gemm, dq + (k * lane + first * config.hidden) * size, width, false);
-      gemm.c =
-          static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
-      gemm.c_row = lane;
-      if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
-    }
-    return HASTE_OK;
-  };
-  if (cell.reset_gates == 0) return product(0, 0, cell.gates);
-  if (const int32_t code = product(0, 0, cell.reset_gates)) return code;
-  return product(1, cell.reset_gates, cell.gates);
+  return HASTE_OK;
 }
 
 }  // namespace haste

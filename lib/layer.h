@@ -15,11 +15,14 @@ int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
                      const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
 
-// In this order: db from rnn.dwx; with layer.gamma haste_layer_norm_grad, in place, on what
-// InputNormGrad says; dx, dW and dR.
+// In this order: db and dR; with layer.gamma haste_layer_norm_grad on what InputNormGrad says,
+// which turns rnn.dwx into the gradient of x·W; dx and dW.
 int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                       const HasteExecutor*, HasteStatus*);
+int32_t RecurrentGradient(const HasteRnnConfig&, const HasteCellInfo&,
+                          const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                          const HasteExecutor*, HasteStatus*);
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
                                  const HasteLayerBackwardArgs& layer, void* dwx);
 int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,

@@ -15,10 +15,11 @@
 // With kResetGates = r > 0 a step has two products: gates 0 … r-1 take h·R, the others an operand
 // that those gates make:
 //
-//   ForwardReset(act, x, q, s_prev, kept)                kept[r …]; kept[kOperand] is multiplied by
-//   R Forward(…)                                           q[r …]; ForwardReset's kept is there
-//   Backward(…)                                          dx[r …], and dx[g] for g < r as far as
-//   known BackwardReset(act, kept, s_prev, d_operand, dx, ds_prev)   the rest; adds to ds_prev
+//   ForwardReset(act, x, q, s_prev, kept)     kept[g], g < r, and kept[kOperand], the operand
+//   Forward(…)                                q[g], g >= r; has what ForwardReset kept
+//   Backward(…)                               dx[g], g >= r, and of the others what it can
+//   BackwardReset(act, kept, s_prev, d_operand, dx, ds_prev)    the other dx; adds to ds_prev. Of
+//                                             kept it is given the gates < r and kept[kGates …]
 //
 // Parameters beside R, in this order ("extras"): recurrent_gamma [K, G, H] of kNormalizes;
 // state_gamma and state_beta [K, H] of kNormalizesState; recurrent_bias [K, G, H] of

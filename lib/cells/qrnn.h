@@ -67,16 +67,17 @@ struct QrnnPooling : Cell {
   }
 
  private:
+  // Exactly 1 where Zoneout keeps: then the state is kept to the last bit.
   template <class V>
   static HASTE_FN V Keep(const V* share, const V* gate) {
-    return MulAdd(share[kMemory], V(1.0) - gate[kForget], gate[kForget]);
+    return MulAdd(gate[kForget], V(1.0) - share[kMemory], share[kMemory]);
   }
   template <class V>
   static HASTE_FN V NewMemory(const V* gate, V keep, const V* s_prev) {
     if constexpr (kForms == 4) {
       return MulAdd(keep, s_prev[kMemory], gate[kInput] * gate[kCandidate]);
     }
-    return MulAdd(keep, s_prev[kMemory] - gate[kCandidate], gate[kCandidate]);
+    return MulAdd(keep, s_prev[kMemory], (V(1.0) - keep) * gate[kCandidate]);
   }
 };
 
