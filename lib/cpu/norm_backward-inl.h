@@ -132,12 +132,13 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     if constexpr (kNormed > 0) {
       OutputBackward(t, k, n, state, scratch, &state_d, &state_products);
     }
-    V sum_d, sum_products;
+    V sum_d, sum_products, felt;
     for (int64_t j = 0; j < H; j += W) {
       AskAhead(ahead, j);
       V kept[kKept], prev[kStates], ds[kStates], past[kStates], before[kStates];
       V dx[kGates], dq[kGates];
       LoadReserve(step_row, j, kept, prev);
+      felt = felt + Abs(prev[0]);
       if constexpr (kNormed > 0) {
         for (int s = 0; s < kStates; ++s) {
           ds[s] = Load(dstate_[s] + At(k, n) + j);
@@ -166,7 +167,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     }
     const C share = C(1) / (static_cast<C>(kGates) * static_cast<C>(H));
     ProductGradient(step_row, k, n, moments, V(SumOfLanes(sum_d) * share),
-                    V(SumOfLanes(sum_products) * share), scratch);
+                    V(SumOfLanes(sum_products) * share), SumOfLanes(felt) != 0, scratch);
   }
 
   // Makes the state that is normalised again, if there is one.
@@ -213,16 +214,18 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     *mean_products = V(SumOfLanes(sum_products) / static_cast<C>(H));
   }
 
-  // From the gradient of the normalised h·R, in scratch, to that of h·R.
+  // From the gradient of the normalised h·R, in scratch, to that of h·R. What is stored of it is
+  // for dR = Σ h ⊗ dq alone. A row with h = 0 adds nothing to that, but has variance 0, and the
+  // slope 1 / sqrt(ε) may take it out of the range of 16 bits: felt says that h is not 0.
   HWY_INLINE void ProductGradient(int64_t step_row, int64_t k, int64_t n, const Moments<C>& moments,
-                                  V mean_d, V mean_products, const C* scratch) {
+                                  V mean_d, V mean_products, bool felt, const C* scratch) {
     T* dq = static_cast<T*>(args_.dq) + step_row * kGates * H;
     for (int g = 0; g < kGates; ++g) {
       for (int64_t j = 0; j < H; j += W) {
         const V normed = moments.Normed(LoadPart(Products(step_row) + g * H + j, H - j));
         const V d = moments.Backward(Load(scratch + g * Hp + j), normed, mean_d, mean_products);
         StorePart(d, Operand(k, n) + g * H + j, H - j);
-        StorePart(d, dq + g * H + j, H - j);
+        StorePart(felt ? d : V(), dq + g * H + j, H - j);
       }
     }
   }

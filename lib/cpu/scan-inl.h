@@ -12,8 +12,9 @@
 #endif
 
 #include "lib/cells/cells.h"
-#include "lib/cpu/random-inl.h"
+#include "lib/cpu/zoneout-inl.h"
 #include "lib/haste/c_api.h"
+#include "lib/workspace.h"
 
 // A lambda that is compiled into the loop that calls it.
 #define HASTE_INLINED HWY_ATTR __attribute__((always_inline))
@@ -45,7 +46,7 @@ class Scan {
  protected:
   using Lanes = C[kMaxUnits];
 
-  Scan(const HasteRnnConfig& config, const uint8_t* mask, const int64_t* seed)
+  Scan(const HasteRnnConfig& config, const uint8_t* mask, const int64_t* seed, Workspace* workspace)
       : config_(config),
         mask_(mask),
         T_(config.time),
@@ -56,6 +57,7 @@ class Scan {
     dropout_ = config.training && config.recurrent_dropout > 0.0f;
     for (int s = 0; s < kStates; ++s) zoneout_ |= config.zoneout[s] > 0.0f;
     if (seed != nullptr) key_ = MakePhiloxKey(seed);
+    workspace->Take<C>(1);  // every engine is given some memory
   }
 
   bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k] != 0; }
@@ -145,7 +147,12 @@ class Scan {
     });
   }
 
-  // share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
+  // Zoneout of one vector of a strip, of cells that leave it to the engine.
+  HWY_INLINE Zoneout<kStates, C> ZoneoutAt(const Strip& strip, int64_t t, int64_t j) const {
+    return Zoneout<kStates, C>(config_, key_, t, strip.n, strip.k * H + strip.unit + j);
+  }
+  // The same as share[s], how much of state s it takes from the state before, 0 or 1 where that is
+  // drawn, for cells that apply it themselves.
   HWY_INLINE void Shares(const Strip& strip, int64_t t, int64_t j, V* share) const {
     if (!config_.training) {
       for (int s = 0; s < kStates; ++s) share[s] = V(static_cast<double>(config_.zoneout[s]));

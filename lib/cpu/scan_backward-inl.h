@@ -7,7 +7,6 @@
 #endif
 
 #include "lib/cpu/scan-inl.h"
-#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 
@@ -22,7 +21,7 @@ class ScanBackward : public Scan<Cell, T> {
 
  public:
   ScanBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed), args_(args) {
+      : Base(config, args.mask, args.seed, workspace), args_(args) {
     if (kDiagonal) partial_ = workspace->Take<C>(config.batch * K * kGates * H);
   }
 
@@ -56,9 +55,10 @@ class ScanBackward : public Scan<Cell, T> {
     }
   }
 
-  // Columns of dR, counted through lanes and gates, that are left to sum over the rows.
-  int64_t columns() const { return kDiagonal ? K * kGates * H : 0; }
-
+  // The rows' gradients of R are left to sum.
+  static constexpr bool kSumsRows = kDiagonal;
+  // Columns of them, counted through lanes and gates.
+  int64_t columns() const { return K * kGates * H; }
   // Sums columns [begin, end), in the rows' order.
   void SumRows(int64_t begin, int64_t end) const {
     for (int64_t j = begin; j < end; j += W) {
@@ -129,14 +129,8 @@ class ScanBackward : public Scan<Cell, T> {
         }
       }
       if constexpr (Cell::kOutputsState) ds[0] = ds[0] + dy;
-      if (zoneout) this->Shares(strip, t, j, share);
-      if (!Cell::kZoneoutInGate && zoneout) {
-        // What went past the cell comes back past it.
-        for (int s = 0; s < kStates; ++s) {
-          past[s] = IfPositive(share[s], ds[s] * share[s], V());
-          ds[s] = IfPositive(V(1.0) - share[s], ds[s] - past[s], V());
-        }
-      }
+      if (Cell::kZoneoutInGate && zoneout) this->Shares(strip, t, j, share);
+      if (!Cell::kZoneoutInGate && zoneout) this->ZoneoutAt(strip, t, j).Backward(ds, past);
       Cell::Backward(act, share, gate, prev, ds, dy, dx, before);
       if constexpr (kDiagonal) {
         for (int g = 0; g < kGates; ++g) {

@@ -13,15 +13,17 @@ HASTE_TARGET_BEGIN
 template <class Cell, class T>
 class ScanForward : public Scan<Cell, T> {
   using Base = Scan<Cell, T>;
-  using Base::config_, Base::T_, Base::K, Base::H, Base::W;
+  using Base::config_, Base::T_, Base::K, Base::H;
   using Base::kGates, Base::kStates, Base::kDiagonal;
   using typename Base::C;
   using typename Base::Lanes;
   using typename Base::V;
 
  public:
-  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args)
-      : Base(config, args.mask, args.seed), args_(args) {}
+  static constexpr bool kSumsRows = false;
+
+  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace)
+      : Base(config, args.mask, args.seed, workspace), args_(args) {}
 
   void Walk(const Strip& strip) const {
     Carried carried;
@@ -112,17 +114,14 @@ class ScanForward : public Scan<Cell, T> {
       if constexpr (kDiagonal) {
         for (int g = 0; g < kGates; ++g) q[g] = Load(carried->u[g] + j) * before[0];
       }
-      if (zoneout) this->Shares(strip, t, j, share);
+      if (Cell::kZoneoutInGate && zoneout) this->Shares(strip, t, j, share);
       Cell::Forward(act, share, x, q, before, gate, next, &out);
-      for (int s = 0; s < kStates; ++s) {
-        V& v = next[s];
-        if (!Cell::kZoneoutInGate && zoneout) {
-          // Selected where a state is wholly kept or new: the other may be infinite.
-          const V prev = Load(carried->state[s] + j), mixed = MulAdd(share[s], prev - v, v);
-          v = IfPositive(share[s], IfPositive(V(1.0) - share[s], mixed, prev), v);
-        }
-        Store(v, carried->state[s] + j);
+      if (!Cell::kZoneoutInGate && zoneout) {
+        V prev[kStates];
+        for (int s = 0; s < kStates; ++s) prev[s] = Load(carried->state[s] + j);
+        this->ZoneoutAt(strip, t, j).Forward(prev, next);
       }
+      for (int s = 0; s < kStates; ++s) Store(next[s], carried->state[s] + j);
       if constexpr (Cell::kOutputsState) {
         out = next[0];
       } else {

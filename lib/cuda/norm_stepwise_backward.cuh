@@ -233,6 +233,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   C* const dnormed = p.norm.normed + row.index * kGates * p.H;
   const int64_t at_row = row.at_step * kGates * p.H;
   sum[0] = sum[1] = 0;
+  bool felt = false;
   each_unit([&](int64_t j) {
     const Element e = row.Unit(p, j);
     const NormBackwardInputs<Cell, T> in = inputs_of(j);
@@ -240,6 +241,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     NormLeaving<Cell, T> leaving = leaving_of(e, in);
     C kept[Cell::kKept], prev[kStates], dx[kGates] = {}, dq[kGates], before[kStates];
     in.reserve.Get(kept, prev);
+    felt |= prev[0] != C(0);
     if constexpr (kState > 0) {
       const C normed = of_state.Normed(in.State());
       const C gradient = in.OutputGradient(p.act, normed, leaving.ds[0], dx);
@@ -268,13 +270,16 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   });
   block_sum(sum);
   const C mean = sum[0] / elements, slope = sum[1] / elements;
+  // What is stored of dq is for dR = Σ h ⊗ dq alone. A row with h = 0 adds nothing to that, but has
+  // variance 0, and the slope 1 / sqrt(ε) may take it out of the range of 16 bits.
+  const bool reaches = __syncthreads_or(felt) != 0;
   each_unit([&](int64_t j) {
     const NormProducts<Cell, T> products = products_of(j);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const C normed = of_product.Normed(ToCompute(products.v[g]));
       const C gradient = of_product.scale * (dnormed[g * p.H + j] - mean - normed * slope);
-      static_cast<T*>(p.args.dq)[at_row + g * p.H + j] = FromCompute<T>(gradient);
+      static_cast<T*>(p.args.dq)[at_row + g * p.H + j] = FromCompute<T>(reaches ? gradient : C(0));
       Operand(p, step, row.k, g * p.H + j)[row.n] = gradient;
     }
   });

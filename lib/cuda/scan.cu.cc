@@ -61,9 +61,9 @@ int32_t Walk(void (*plain)(const Params), void (*any)(const Params), const Haste
              Params* p, const HasteExecutor& executor, HasteStatus* status) {
   for (p->first_lane = 0; p->first_lane < p->K; p->first_lane += kScanLanes) {
     p->lanes = std::min<int64_t>(kScanLanes, p->K - p->first_lane);
-    std::fill(std::begin(p->reverse), std::end(p->reverse), 0u);
+    std::fill(std::begin(p->directions), std::end(p->directions), 0u);
     for (int64_t k = 0; config.reverse != nullptr && k < p->lanes; ++k) {
-      if (config.reverse[p->first_lane + k]) p->reverse[k / 32] |= 1u << (k % 32);
+      if (config.reverse[p->first_lane + k]) p->directions[k / 32] |= 1u << (k % 32);
     }
     const int64_t blocks = (p->N * p->lanes * p->H + kScanThreads - 1) / kScanThreads;
     if (blocks > INT32_MAX) {

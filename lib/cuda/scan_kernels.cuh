@@ -21,9 +21,9 @@ constexpr int kScanUnroll = 4;      // steps whose gates, which need no state, o
 // Params: ForwardParams or BackwardParams, of which there is no tiling and no workspace.
 template <class Params>
 struct ScanParams : Params {
-  int64_t first_lane, lanes;          // of this launch
-  uint32_t reverse[kScanLanes / 32];  // bit k: lane first_lane + k walks from T - 1 to 0
-  typename Params::C* partial;        // HASTE_DIAGONAL, backward: [N, K, G, H] gradients of R
+  int64_t first_lane, lanes;             // of this launch
+  uint32_t directions[kScanLanes / 32];  // bit k: lane first_lane + k walks from T - 1 to 0
+  typename Params::C* partial;           // HASTE_DIAGONAL, backward: [N, K, G, H] gradients of R
 };
 
 // One element and the order in which a kernel sees its steps.
@@ -38,7 +38,7 @@ struct Course : Element {
     n = index / p.H / p.lanes;
     k = p.first_lane + lane;
     at = (n * p.K + k) * p.H + j;
-    down = ((p.reverse[lane / 32] >> (lane % 32) & 1) != 0) != backward;
+    down = ((p.directions[lane / 32] >> (lane % 32) & 1) != 0) != backward;
     t = down ? p.T_ - 1 : 0;
     sign = down ? -1 : 1;
   }
