@@ -94,6 +94,28 @@ class BackwardWalk : public Walk<Cell, T> {
     return dq_[step & 1] + (k * N + n) * kGates * H;
   }
 
+  // What a phase of a step reads and writes of a panel's units in the tensors of the call.
+  struct Meet {
+    template <int kRows>
+    using TileLines = Lines<T, kUnits, 3 * kGates + SavedTensors<Cell>() + 1, kRows>;
+    const BackwardWalk& walk;
+    int64_t step, k, first_row, j;
+
+    template <class AnyLines>
+    HWY_INLINE void operator()(int64_t row, AnyLines* lines) const {
+      if (step == walk.T_) return;
+      const HasteRnnBackwardArgs& args = walk.args_;
+      const int64_t H = walk.H, t = walk.Time(k, walk.T_ - 1 - step);
+      const int64_t step_row = ((first_row + row) * walk.T_ + t) * walk.K + k;
+      const int64_t at = step_row * H + j, gates_at = step_row * kGates * H + j;
+      lines->Add(args.gates, gates_at, kGates, H);
+      if (args.dwx != args.gates) lines->Add(args.dwx, gates_at, kGates, H);
+      if constexpr (Cell::kSplitsGradient) lines->Add(args.dq, gates_at, kGates, H);
+      for (int i = 0; i < SavedTensors<Cell>(); ++i) lines->Add(args.saved[i], at);
+      if (args.dy != nullptr) lines->Add(args.dy, at);
+    }
+  };
+
   // Phase 0 multiplies what the step before has left; phase 1 what phase 0 has.
   template <int kPhase>
   HWY_INLINE void Phase(int64_t step, int64_t k, int64_t panel, Range rows) {
@@ -110,7 +132,8 @@ class BackwardWalk : public Walk<Cell, T> {
           } else {
             Reset(step, k, rows.begin + row, first + u * W, *product);
           }
-        });
+        },
+        Meet{*this, step, k, rows.begin, first});
   }
 
   HWY_INLINE void Element(int64_t step, int64_t k, int64_t n, int64_t j, V product) {
@@ -130,7 +153,6 @@ class BackwardWalk : public Walk<Cell, T> {
     const int64_t t = this->Time(k, forward_step);
     const int64_t step_row = (n * T_ + t) * K + k;
     const bool live = this->Live(n, t);
-    AskAhead(this->RowAhead(k, n, t, /*backward=*/true), j);
     if (args_.dy != nullptr && (live || this->Repeats(k, n, forward_step))) {
       ds[0] = ds[0] + LoadPart(static_cast<const T*>(args_.dy) + step_row * H + j, count);
     }
@@ -196,17 +218,6 @@ class BackwardWalk : public Walk<Cell, T> {
   HWY_INLINE void StoreGates(void* tensor, int64_t step_row, int64_t j, const V* v) const {
     T* to = static_cast<T*>(tensor) + step_row * kGates * H + j;
     for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
-  }
-
-  HWY_INLINE void AskAhead(int64_t row, int64_t j) const {
-    const int64_t gates = row * kGates * H + j;
-    Base::template Ahead<T>(args_.gates, gates, kGates, H);
-    if (args_.dwx != args_.gates) Base::template Ahead<T>(args_.dwx, gates, kGates, H);
-    if constexpr (Cell::kSplitsGradient) Base::template Ahead<T>(args_.dq, gates, kGates, H);
-    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
-      Base::template Ahead<T>(args_.saved[i], row * H + j, 1, 0);
-    }
-    if (args_.dy != nullptr) Base::template Ahead<T>(args_.dy, row * H + j, 1, 0);
   }
 
   const HasteRnnBackwardArgs& args_;

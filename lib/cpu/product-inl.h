@@ -10,6 +10,7 @@
 #define HASTE_LIB_CPU_PRODUCT_INL_H_
 #endif
 
+#include <algorithm>
 #include <type_traits>
 
 #include "lib/cpu/simd-inl.h"
@@ -24,13 +25,44 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kTileRows = 3;
 #endif
 
+// Cache lines of E that the results of a tile will meet, in runs of kRun vectors, at most kRowRuns
+// a row. The product asks for them one by one as it goes, while the memory is idle; asked for at
+// once they would wait for each other. Rows of one step lie too far apart for the hardware to
+// foresee them. The few of a single row are asked for at once.
+template <class E, int kRun, int kRowRuns, int kRows>
+class Lines {
+ public:
+  // `count` runs, `stride` elements apart, the first at tensor[at].
+  HWY_INLINE void Add(const void* tensor, int64_t at, int count = 1, int64_t stride = 0) {
+    const E* run = static_cast<const E*>(tensor) + at;
+    for (int i = 0; i < count; ++i, run += stride) {
+      if constexpr (kRows > 1) {
+        run_[runs_++] = run;
+      } else {
+        for (int v = 0; v < kRun; ++v) Ask(run, v);
+      }
+    }
+  }
+  int64_t count() const { return runs_ * kRun; }
+  HWY_INLINE void Ask(int64_t i) const { Ask(run_[i / kRun], i % kRun); }
+
+ private:
+  static HWY_INLINE void Ask(const E* run, int64_t vector) {
+    __builtin_prefetch(run + vector * Width<Compute<E>>(), 1);
+  }
+
+  int64_t runs_ = 0;
+  const E* run_[kRows * kRowRuns];
+};
+struct NoLines {};
+
 // acc[r][v] += sum over i of a[r][i] · panel[i][v], in the order of i whatever kRows is: how rows
 // are grouped, and so the number of threads, does not change a bit of the result.
-template <int kRows, int kVecs, class C>
+template <int kRows, int kVecs, class C, class AnyLines>
 HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
-                            int64_t depth, Vec<C> (&acc)[kTileRows][kVecs]) {
+                            int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kTileRows][kVecs]) {
   const int64_t width = Width<C>();
-  for (int64_t i = 0; i < depth; ++i) {
+  const auto step = [&](int64_t i) HWY_ATTR {
     Vec<C> b[kVecs];
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) b[v] = Load(panel + (i * kVecs + v) * width);
@@ -40,13 +72,36 @@ HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* 
 #pragma GCC unroll 8
       for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
     }
+  };
+  int64_t i = 0;
+  if constexpr (!std::is_same_v<AnyLines, NoLines>) {
+    for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
+      lines.Ask(i);
+      step(i);
+    }
+    for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
   }
+  for (; i < depth; ++i) step(i);
 }
 
+// Rows of the next tile. Eight are two tiles of four, not six and two: with two rows a tile spends
+// its time on loading the panel.
+HWY_INLINE int64_t NextTile(int64_t rows) {
+  if (kTileRows == 6 && rows == 8) return 4;
+  return std::min<int64_t>(rows, kTileRows);
+}
+
+struct MeetNothing {
+  template <int kRows>
+  using TileLines = NoLines;
+  HWY_INLINE void operator()(int64_t, NoLines*) const {}
+};
+
 // Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
-template <int kVecs, bool kHasStart = false, class C, class Use>
+// Before a tile's product meet(row, lines) adds what use(row, …) will read and write.
+template <int kVecs, bool kHasStart = false, class C, class Use, class Meet = MeetNothing>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
-                             int64_t depth, const Use& use) {
+                             int64_t depth, const Use& use, const Meet& meet = {}) {
   const C* start = panel;
   if constexpr (kHasStart) panel += kVecs * Width<C>();
   int64_t row = 0;
@@ -59,23 +114,36 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
         for (int r = 0; r < kRows; ++r) acc[r][v] = first;
       }
     }
-    TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, acc);
+    typename Meet::template TileLines<kRows> lines;
+    for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
+    TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, lines, acc);
     for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
     row += kRows;
   };
-  while (rows - row >= kTileRows) tile(std::integral_constant<int, kTileRows>());
+  while (row < rows) {
+    switch (NextTile(rows - row)) {
+      case 1:
+        tile(std::integral_constant<int, 1>());
+        break;
+      case 2:
+        tile(std::integral_constant<int, 2>());
+        break;
+      case 3:
+        tile(std::integral_constant<int, 3>());
+        break;
 #if HWY_TARGET <= HWY_AVX3
-  switch (rows - row) {
-    case 5:
-      return tile(std::integral_constant<int, 5>());
-    case 4:
-      return tile(std::integral_constant<int, 4>());
-    case 3:
-      return tile(std::integral_constant<int, 3>());
-  }
+      case 4:
+        tile(std::integral_constant<int, 4>());
+        break;
+      case 5:
+        tile(std::integral_constant<int, 5>());
+        break;
+      case 6:
+        tile(std::integral_constant<int, 6>());
+        break;
 #endif
-  if (rows - row == 2) return tile(std::integral_constant<int, 2>());
-  if (rows - row == 1) return tile(std::integral_constant<int, 1>());
+    }
+  }
 }
 
 HASTE_TARGET_END

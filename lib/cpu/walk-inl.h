@@ -133,19 +133,21 @@ class Walk {
 
   // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
   // kPerUnit vectors belong to one vector of units; the last panel may have fewer units.
-  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use>
+  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use, class Meet = MeetNothing>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
-               int64_t depth, const Use& use) const {
+               int64_t depth, const Use& use, const Meet& meet = {}) const {
     if constexpr (kUnits > 1) {
       if (units < kUnits) {
-        return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth,
-                                                        use);
+        return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth, use,
+                                                        meet);
       }
     }
     PanelProduct<kPerUnit * kUnits, kHasStart>(
-        a, a_stride, rows, panel, depth, [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
+        a, a_stride, rows, panel, depth,
+        [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
           for (int u = 0; u < kUnits; ++u) use(u, row, acc + u * kPerUnit);
-        });
+        },
+        meet);
   }
 
   const HasteRnnConfig& config_;

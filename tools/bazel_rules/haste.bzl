@@ -4,7 +4,9 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
 # No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
 # what they say.
-COPTS = ["-O3", "-fvisibility=hidden", "-Wall"]
+# No contraction: which a * b + c becomes one instruction would differ between copies of a template,
+# and with it the last bit between numbers of threads. MulAdd says where it is meant.
+COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
 _DTYPES = [("f32", "float"), ("f64", "double"), ("f16", "Half"), ("bf16", "Bfloat16")]
