@@ -54,8 +54,10 @@ class OpCase:
             array = rng.normal(size=[sizes[letter] for letter in dims])
             if dims == "KHGH":
                 array /= np.sqrt(h)
-            if name in ("f", "n0"):  # a share, and a sum of exponentials
+            if name == "f":  # a share
                 array = np.abs(np.tanh(array))
+            if name == "n0":  # at least 1, as a normaliser is from its first step on
+                array = 1 + np.abs(array)
             if name.endswith("gamma"):
                 array = 1 + array / 4
             made[name] = tf.constant(array, dtype)

@@ -35,8 +35,13 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
     n, t, reverse, h = sizes
     inputs = case.make_inputs(n, t, reverse, h, dtype)
     options = feature_options(case, feature, n, t, reverse)
-    errors = compare(case, inputs, options, DEVICE, kinks=feature == "relu")
-    _assert_right(errors, TOLERANCE[dtype], case.name, dtype.name, sizes, feature)
+    kinks = feature == "relu"
+    errors = compare(case, inputs, options, DEVICE, kinks=kinks)
+    # Layer normalisation puts a unit in two near a kink: of those a share like the rounding flips,
+    # and the norm sees its root.
+    normed = kinks and case.spec.normalizes and dtype.size == 2
+    tolerance = TOLERANCE[dtype] ** 0.5 if normed else TOLERANCE[dtype]
+    _assert_right(errors, tolerance, case.name, dtype.name, sizes, feature)
 
 
 @every_dtype
@@ -69,9 +74,11 @@ def test_layer_norm_matches_the_oracle(shape, dtype):
         return {k: tf.cast(v, tf.float64).numpy() for k, v in zip(names, values, strict=True)}
 
     expected, actual = run(reference, "CPU:0"), run(ops, DEVICE)
+    scales = {name: max(1.0, np.max(np.abs(want))) for name, want in expected.items()}
+    if shape[2] == 1:  # d x is 0, a difference of terms of 1 / sqrt(epsilon)
+        scales["d x"] = 1e-5**-0.5
     errors = {
-        name: np.max(np.abs(actual[name] - want)) / max(1.0, np.max(np.abs(want)))
-        for name, want in expected.items()
+        name: np.max(np.abs(actual[name] - want)) / scales[name] for name, want in expected.items()
     }
     _assert_right(errors, TOLERANCE[dtype], "layer_norm", dtype.name, shape)
 

@@ -28,7 +28,7 @@ def make_states(row, layer, batch, rng):
     for i, size in enumerate(layer.state_size):
         state = rng.normal(size=(batch, *np.atleast_1d(size)))
         per_direction = len(layer.state_size) // len(layer.cells)
-        states.append(np.abs(state) if i % per_direction in row.positive_states else state)
+        states.append(1 + np.abs(state) if i % per_direction in row.positive_states else state)
     return states
 
 

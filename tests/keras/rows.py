@@ -45,7 +45,7 @@ class Row:
     oracle_arguments: attributes of the layer that the oracle takes by the same name.
     recurrence: "dense", "diagonal" or "none".
     convolve: of the oracle: (cell, x, states of it, mask, backwards) → x·W, new states of it.
-    positive_states: the states that are never negative.
+    positive_states: the states that are 1 or more once there was a step.
     pools: the output is made of the state, and not the state itself.
     """
 

@@ -57,7 +57,7 @@ def test_native_is_keras_bidirectional(row, case, rng, seed):
         assert_close(actual, results(wrapped), 1e-12)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("merge_mode", MERGE_MODES)
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("states", [False, True])

@@ -46,6 +46,7 @@ def test_integer_and_float64_inputs(row):
     np.testing.assert_array_equal(layer(x), y)
 
 
+@pytest.mark.spread(2)
 def test_encoder_decoder(row, rng):
     # Of one size, since a window over time hands its last inputs on.
     source, target = keras.Input((None, 2)), keras.Input((None, 2))
@@ -99,6 +100,7 @@ def test_mask_of_other_types(row, rng):
     np.testing.assert_array_equal(layer(x, mask=[mask]), expected)
 
 
+@pytest.mark.spread(3)
 def test_nested_and_subclassed(row, rng):
     class Subclassed(keras.Model):
         def __init__(self):
@@ -152,6 +154,7 @@ def test_static_shapes_are_kept(row):
     run(np.ones((2, 5, 3), "float32"))
 
 
+@pytest.mark.spread(2)
 def test_quantize_leaves_the_layer_alone(row, rng):
     model = keras.Sequential([keras.Input((4, 3)), row.layer(5), keras.layers.Dense(2)])
     x = rng.normal(size=(2, 4, 3)).astype("float32")
@@ -163,6 +166,7 @@ def test_quantize_leaves_the_layer_alone(row, rng):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.spread(2)
 def test_summary_counts_the_parameters(row):
     lines = []
     model = keras.Sequential([keras.Input((4, 3)), row.layer(5)])

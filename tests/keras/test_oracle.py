@@ -77,7 +77,7 @@ def _check(row, options, mask_kind, training, with_states, graph, tolerance, rng
     return got
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("case", pairwise(CHOICES), ids=lambda case: case["feature"])
 def test_feature(row, case, rng, seed):
     print(case)

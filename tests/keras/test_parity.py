@@ -37,7 +37,7 @@ CASES = [
 ]
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("row", "case"), CASES)
 def test_outputs_and_gradients(row, case, rng, seed):
     print(case)

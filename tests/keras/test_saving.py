@@ -81,6 +81,7 @@ def test_weights_of_bidirectional_stock_layers_load(row, rng, tmp_path):
     np.testing.assert_allclose(models[1](x), models[0](x), atol=1e-6)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_copies(row, options, rng):
     model, x = _model(row, **options), _data(rng)

@@ -71,6 +71,8 @@ class Problem {
   Problem(const HasteCellInfo& cell, int64_t n, int64_t t, int64_t k, int64_t h)
       : info(cell), config(haste::Config(cell.name, HASTE_FLOAT64, HASTE_CPU, n, t, k, h)) {
     if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
+    // With a variance near 0 and a small epsilon, finite differences are too coarse.
+    config.epsilon = 0.01f;
   }
 
   int64_t step_size() const { return config.batch * config.lanes * config.hidden; }
