@@ -56,32 +56,34 @@ class Lines {
 };
 struct NoLines {};
 
+template <int kRows, int kVecs, class C>
+HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
+                         int64_t i, Vec<C> (&acc)[kTileRows][kVecs]) {
+  Vec<C> b[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) b[v] = Load(panel + (i * kVecs + v) * Width<C>());
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i]));
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
+  }
+}
+
 // acc[r][v] += sum over i of a[r][i] · panel[i][v], in the order of i whatever kRows is: how rows
 // are grouped, and so the number of threads, does not change a bit of the result.
 template <int kRows, int kVecs, class C, class AnyLines>
 HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
                             int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kTileRows][kVecs]) {
-  const int64_t width = Width<C>();
-  const auto step = [&](int64_t i) HWY_ATTR {
-    Vec<C> b[kVecs];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) b[v] = Load(panel + (i * kVecs + v) * width);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i]));
-#pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
-    }
-  };
   int64_t i = 0;
   if constexpr (!std::is_same_v<AnyLines, NoLines>) {
     for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
       lines.Ask(i);
-      step(i);
+      TileStep<kRows>(a, a_stride, panel, i, acc);
     }
     for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
   }
-  for (; i < depth; ++i) step(i);
+  for (; i < depth; ++i) TileStep<kRows>(a, a_stride, panel, i, acc);
 }
 
 // Rows of the next tile. Eight are two tiles of four, not six and two: with two rows a tile spends
