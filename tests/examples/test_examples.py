@@ -58,3 +58,21 @@ def test_character_model(tmp_path):
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "loss.png").stat().st_size > 1000
     assert (tmp_path / "model.keras").exists()
+
+
+def test_parity(tmp_path):
+    """A recurrence that tracks a state counts on, however long; one that does not guesses."""
+    plot = tmp_path / "parity.png"
+    command = [sys.executable, "examples/parity.py", "--models", "SLSTM", "QRNN"]
+    done = subprocess.run(
+        [*command, "--steps", "400", "--plot", str(plot)],
+        cwd=ROOT,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    table = {line.split()[0]: line.split()[-3:] for line in done.stdout.splitlines()[1:3]}
+    assert all(float(share) > 0.98 for share in table["SLSTM"]), done.stdout
+    assert float(table["QRNN"][-1]) < 0.7, done.stdout
+    assert plot.stat().st_size > 1000
