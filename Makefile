@@ -16,6 +16,8 @@ PY := $(VENV)/bin/python
 VENV_STAMP := $(VENV)/.requirements-stamp
 GPU_VENV := .venvs/gpu
 GPU_VENV_STAMP := $(GPU_VENV)/.requirements-stamp
+BENCH_VENV := .venvs/bench
+BENCH_VENV_STAMP := $(BENCH_VENV)/.requirements-stamp
 BAZEL_RUN := tools/run_bazel.sh
 MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 
@@ -23,7 +25,7 @@ export CUDA_ARCHS
 
 .DEFAULT_GOAL := help
 .PHONY: help venv deps build wheel test test-lib test-python test-gpu test-tf-matrix demo lint \
-        format bench clean
+        format bench bench-cpp clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +38,10 @@ $(VENV_STAMP): requirements.txt requirements-dev.txt
 
 $(GPU_VENV_STAMP): requirements.txt requirements-gpu.txt
 	tools/make_venv.sh $(PYTHON) $(GPU_VENV) requirements-gpu.txt
+	@touch $@
+
+$(BENCH_VENV_STAMP): requirements.txt requirements-bench.txt
+	tools/make_venv.sh $(PYTHON) $(BENCH_VENV) requirements-bench.txt
 	@touch $@
 
 deps:  ## install Bazel, Google Highway's headers and a C++ compiler where they are missing
@@ -51,7 +57,7 @@ wheel: build  ## pack dist/haste_keras-*.whl
 test: test-lib test-python  ## everything that runs without a GPU
 
 test-lib: deps $(VENV_STAMP)  ## C++ tests
-	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //examples/cpp/...
+	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //examples/cpp/... //benchmarks/cpp/...
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/...
@@ -68,8 +74,11 @@ test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 demo: build  ## train, save, export and reload a character model
 	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)
 
-bench: build  ## benchmarks against keras.layers on the CPU
-	$(PY) -m benchmarks.cpu $(ARGS)
+bench: build $(BENCH_VENV_STAMP)  ## benchmarks against Keras, PyTorch and ONNX Runtime on the CPU
+	$(BENCH_VENV)/bin/python -m benchmarks.cpu $(ARGS)
+
+bench-cpp: deps  ## benchmarks of the CPU engine through the C++ API
+	$(BAZEL_RUN) run //benchmarks/cpp:cpu -- $(ARGS)
 
 # Untracked files too: what is about to be committed is checked before it is.
 CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cuh' '*.cu'

@@ -99,8 +99,8 @@ def make_functions(layer, x, target, mask=None):
     return infer, train
 
 
-def make_case(name, n, t, c, h, mask=None, **arguments):
-    """(inference, training step) of ours, of the peer on the same weights, of `other` or None."""
+def make_layers(name, n, t, c, h, **arguments):
+    """x, target, and [ours, the peer on the same weights, `other` where there is one]."""
     case = LAYERS[name]
     keras.utils.set_random_seed(n + h)
     x = tf.random.normal((n, t, c))
@@ -118,9 +118,14 @@ def make_case(name, n, t, c, h, mask=None, **arguments):
         if weight.name == "gamma":
             weight.assign(0.1 * weight)
     ours.set_weights(peer.get_weights())
-    layers = [ours, peer] + ([make(case.other[1])] if case.other else [])
+    return x, target, [ours, peer] + ([make(case.other[1])] if case.other else [])
+
+
+def make_case(name, n, t, c, h, mask=None, **arguments):
+    """(inference, training step) of ours, of the peer on the same weights, of `other` or None."""
+    x, target, layers = make_layers(name, n, t, c, h, **arguments)
     functions = [make_functions(layer, x, target, mask) for layer in layers]
-    return functions if case.other else [*functions, None]
+    return functions if len(functions) == 3 else [*functions, None]
 
 
 def check(ours, peer, where, tolerance=1e-4):
@@ -129,7 +134,7 @@ def check(ours, peer, where, tolerance=1e-4):
         got, want = (tf.cast(tensor, tf.float32).numpy() for tensor in (got, want))
         error = float(np.abs(got - want).max() / (np.abs(want).max() + 1e-12))
         if not error < tolerance:
-            raise SystemExit(f"{where}: differs from Keras by {error:.1e} of the largest value")
+            raise SystemExit(f"{where}: differs by {error:.1e} of the largest value")
 
 
 def blocking(function):

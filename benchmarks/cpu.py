@@ -1,11 +1,14 @@
-"""haste_keras against keras.layers on a CPU: inference and a training step, inside tf.function.
+"""haste_keras on a CPU against keras.layers, PyTorch and ONNX Runtime: inference, training step.
 
-    python -m benchmarks.cpu [--layers LSTM GRU …] [--seconds 4] [--csv FILE] [--plot FILE]
+    python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
+                             [--plot FILE]
 
-float32, return_sequences, the same weights. Where Keras has no such layer the peer is its own loop
-over our step-wise cell; some layers are timed beside another one too (`vs`: its time over ours).
-A training step is forward and the gradients of all weights and of the input. Each case first
-compares outputs and gradients with the peer's, and is not timed if they differ.
+float32, return_sequences, the same weights, ours and Keras's inside tf.function. Where Keras has
+no such layer the peer is its own loop over our step-wise cell; some layers are timed beside another
+one too (`vs`: its time over ours). PyTorch and ONNX Runtime (inference only) are timed if they are
+installed, see requirements-bench.txt: the columns are their times over ours. A training step is
+forward and the gradients of all weights and of the input. Each case first compares outputs and
+gradients with the peers', and is not timed if they differ.
 
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
 tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
@@ -16,6 +19,7 @@ inputs, outputs and gradients, and one recurrent kernel.
 
 import argparse
 import csv
+import functools
 import json
 import os
 import subprocess
@@ -27,9 +31,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import cases, measure, shapes
+from benchmarks import cases, measure, peers, shapes
 
 MATMUL_SIZE = 1024
+# Of a table, beside the comparison with Keras.
+COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("torch", "vs")}
+REST, BURST = 0.02, 0.05  # seconds; see measure.interleaved_medians
 
 
 def make_matmul():
@@ -40,27 +47,40 @@ def make_matmul():
 
 def run_case(name, shape, seconds):
     """Medians of inference and of a training step: {peer: seconds} each."""
-    ours, peer, other = cases.make_case(name, *shape)
-    matmul = make_matmul()
+    x, target, layers = cases.make_layers(name, *shape)
+    steps = [cases.make_functions(layer, x, target) for layer in layers]
+    beside = {}
+    if peers.knows(name):
+        beside = {
+            who: make(name, layers[1].get_weights(), x.numpy(), target.numpy())
+            for who, make in peers.installed().items()
+        }
     medians = []
     for i, kind in enumerate(("inference", "training")):
-        cases.check(ours[i], peer[i], f"{name} {shape} {kind}")
-        functions = {"ours": ours[i], "keras": peer[i], "matmul": matmul}
-        if other is not None:
-            functions["other"] = other[i]
+        where = f"{name} {shape} {kind}"
+        cases.check(steps[0][i], steps[1][i], f"{where}: ours and Keras's")
+        functions = dict(zip(("ours", "keras", "other"), (step[i] for step in steps), strict=False))
         blocking = {who: cases.blocking(function) for who, function in functions.items()}
+        for who, peer in beside.items():
+            function, to_keras = peer.of(kind)
+            if function is None:
+                continue
+            check = functools.partial(peers.in_keras_layout, function, to_keras)
+            cases.check(check, steps[1][i], f"{where}: {who}'s and Keras's")
+            blocking[who] = function
+        blocking["matmul"] = cases.blocking(make_matmul())
         for function in blocking.values():
             function()
-        medians.append(measure.interleaved_medians(blocking, seconds))
+        medians.append(measure.interleaved_medians(blocking, seconds, rest=REST, burst=BURST))
     return medians
 
 
 def describe(times, work):
     """Milliseconds, the ratio to Keras and its bound, from the medians of a case."""
     floor = work * times["matmul"] / MATMUL_SIZE**3
-    other = {"vs": times["other"] / times["ours"]} if "other" in times else {}
+    columns = {"other": "vs", "torch": "torch", "ort": "ort"}
     return {
-        **other,
+        **{column: times[who] / times["ours"] for who, column in columns.items() if who in times},
         "ms": 1e3 * times["ours"],
         "keras_ms": 1e3 * times["keras"],
         "ratio": times["keras"] / times["ours"],
@@ -117,7 +137,8 @@ def run_row(name, shape, options):
     for kind, times, times_work in zip(("infer", "train"), medians, (1, 3), strict=True):
         numbers = describe(times, times_work * work)
         text += " |{ms:8.2f} {keras_ms:6.1f} {ratio:6.2f} {bound:6.2f}".format(**numbers)
-        text += f" {numbers['vs']:6.2f}" if "vs" in numbers else 7 * " "
+        for column in COLUMNS[kind]:
+            text += f" {numbers[column]:6.2f}" if column in numbers else 7 * " "
         row.update({f"{kind}_{key}": value for key, value in numbers.items()})
     if not options.no_memory:
         row["mib"] = memory_of(name, shape) / 2**20
@@ -132,7 +153,7 @@ def print_means(name, rows):
     texts = []
     for kind, label in (("infer", "inference"), ("train", "training")):
         text = label
-        for key in ("ratio", "bound", "vs"):
+        for key in ("ratio", "bound", *COLUMNS[kind]):
             values = [row[f"{kind}_{key}"] for row in rows if f"{kind}_{key}" in row]
             if values:
                 text += f" {key} {measure.geometric_mean(values):.2f}"
@@ -147,6 +168,9 @@ def main():
     parser.add_argument(
         "--layers", nargs="+", choices=list(cases.LAYERS), default=["LSTM", "GRU", "Elman"]
     )
+    parser.add_argument(
+        "--shape", nargs=4, type=int, action="append", metavar=tuple("NTCH"), help="in place of all"
+    )
     parser.add_argument("--seconds", type=float, default=4.0, help="to time a pair of peers")
     parser.add_argument("--csv", help="write the table there")
     parser.add_argument("--plot", help="draw it there")
@@ -156,12 +180,17 @@ def main():
     print(
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, float32, {os.cpu_count()} cores"
     )
+    print(f"peers beside Keras: {', '.join(peers.versions()) or 'none is installed'}")
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
-    part = "      ms  keras  ratio  bound     vs"
-    print(f"layer        N    T    C    H | inference{part[9:]} | training{part[8:]} | MiB budget")
+    part = "      ms  keras  ratio  bound"
+    heads = {kind: part + "".join(f" {c:>6}" for c in columns) for kind, columns in COLUMNS.items()}
+    print("layer        N    T    C    H", end="")
+    print(f" | inference{heads['infer'][9:]} | training{heads['train'][8:]} | MiB budget")
     rows = []
     for name in options.layers:
-        of_layer = [run_row(name, shape, options) for shape in shapes.CPU]
+        of_layer = [
+            run_row(name, shape, options) for shape in map(tuple, options.shape or shapes.CPU)
+        ]
         print_means(name, of_layer)
         rows += of_layer
     if options.csv:

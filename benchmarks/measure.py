@@ -5,7 +5,7 @@ import statistics
 import time
 
 
-def interleaved_medians(functions, seconds=4.0, least=5):
+def interleaved_medians(functions, seconds=4.0, least=5, rest=0.0, burst=0.0):
     """Medians, in seconds a call, of several functions timed in turns.
 
     Turns make a slow spell of the machine hit every peer alike. Each call must block until its
@@ -15,6 +15,11 @@ def interleaved_medians(functions, seconds=4.0, least=5):
         functions: dict of name to function of no arguments, warmed up already.
         seconds: time to spend on all of them.
         least: calls of each at least.
+        rest: seconds to wait before each turn. Peers with threads of their own need it: a pool
+            spins on for milliseconds after its work, in the way of the next.
+        burst: if not 0, a turn is calls for that many seconds (one at least) that are not timed,
+            which wake the peer's threads and fill the caches, then as many that are; if 0, one
+            call, timed.
 
     Returns:
         dict of name to median.
@@ -23,10 +28,22 @@ def interleaved_medians(functions, seconds=4.0, least=5):
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or min(map(len, times.values())) < least:
         for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
+            if rest:
+                time.sleep(rest)
+            if burst:
+                _calls(function, burst)
+            times[name] += _calls(function, burst)
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def _calls(function, seconds):
+    """Times of calls, one after the other, until `seconds` are over; one at least."""
+    times = []
+    while not times or sum(times) < seconds:
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def peak_bytes(function):

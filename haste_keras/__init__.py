@@ -10,6 +10,7 @@ _library.load()
 from haste_keras import loaders, ops  # noqa: E402
 from haste_keras.convert import from_keras, to_keras  # noqa: E402
 from haste_keras.elman import Elman, ElmanCell, SimpleRNN, SimpleRNNCell  # noqa: E402
+from haste_keras.explain import explain  # noqa: E402
 from haste_keras.forget_mult import ForgetMult  # noqa: E402
 from haste_keras.gru import GRU, GRUCell  # noqa: E402
 from haste_keras.indrnn import AbsoluteMax, IndRNN, IndRNNCell  # noqa: E402
@@ -44,6 +45,7 @@ __all__ = [
     "SLSTMCell",
     "SimpleRNN",
     "SimpleRNNCell",
+    "explain",
     "from_keras",
     "library_path",
     "loaders",

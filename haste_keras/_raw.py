@@ -12,6 +12,7 @@ ATTRIBUTES = (
     "training",
     "zero_output_for_mask",
     "engine",
+    "allow_tf32",
 )
 
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
@@ -125,6 +126,22 @@ int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
   }
 }
 
+// What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
+int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu,
+                  const CudaProperties& cuda, char* text, size_t capacity, HasteStatus* status) {
+  Plan plan;
+  int32_t code = PlanRecurrence(config, cell, cpu, cuda, &plan, status);
+  if (code != HASTE_OK) return code;
+  std::string said = Describe(plan, config, cell);
+  if (config.device == HASTE_CUDA && config.training) {
+    code = PlanRecurrence(config, cell, cpu, cuda, &plan, status, /*backward=*/true);
+    if (code != HASTE_OK) return code;
+    said += "; backward: " + Describe(plan, config, cell);
+  }
+  snprintf(text, capacity, "%s", said.c_str());
+  return HASTE_OK;
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -166,10 +183,11 @@ int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    *bytes = config->batch == 0 || config->time == 0
-                 ? 0
-                 : haste::EngineOf(*cell, *config)
-                       .workspace_bytes(*config, backward != 0, haste::OrDefault(executor));
+    *bytes = 0;
+    if (config->batch == 0 || config->time == 0) return HASTE_OK;
+    const haste::Engine* engine;
+    HASTE_TRY(haste::FindEngine(*cell, *config, backward != 0, &engine, status));
+    *bytes = engine->workspace_bytes(*config, backward != 0, haste::OrDefault(executor));
     return HASTE_OK;
   });
 }
@@ -185,8 +203,9 @@ int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArg
                                haste::OrDefault(executor), status);
     }
     HASTE_TRY(haste::CheckForward(cell->info, *args, workspace, status));
-    return haste::EngineOf(*cell, *config)
-        .forward(*config, *args, workspace, haste::OrDefault(executor), status);
+    const haste::Engine* engine;
+    HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
+    return engine->forward(*config, *args, workspace, haste::OrDefault(executor), status);
   });
 }
 
@@ -203,8 +222,9 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
                                haste::OrDefault(executor), status);
     }
     HASTE_TRY(haste::CheckBackward(cell->info, *args, workspace, status));
-    return haste::EngineOf(*cell, *config)
-        .backward(*config, *args, workspace, haste::OrDefault(executor), status);
+    const haste::Engine* engine;
+    HASTE_TRY(haste::FindEngine(*cell, *config, true, &engine, status));
+    return engine->backward(*config, *args, workspace, haste::OrDefault(executor), status);
   });
 }
 
@@ -362,12 +382,33 @@ int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, 
 #ifdef HASTE_HAVE_CUDA
     if (config->device == HASTE_CUDA) HASTE_TRY(haste::GetCudaProperties(&cuda, status));
 #endif
-    haste::Plan plan;
-    HASTE_TRY(haste::PlanRecurrence(*config, cell->info,
-                                    haste::GetCpuProperties(haste::OrDefault(executor)), cuda,
-                                    &plan, status));
-    snprintf(text, capacity, "%s", haste::Describe(plan, *config, cell->info).c_str());
-    return HASTE_OK;
+    const haste::CpuProperties cpu = haste::GetCpuProperties(haste::OrDefault(executor));
+    return haste::WritePlan(*config, cell->info, cpu, cuda, text, capacity, status);
+  });
+}
+
+int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties* device,
+                       char* text, size_t capacity, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    if (config->device != HASTE_CUDA) {
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
+                       config->device);
+    }
+    // Checked as a call for the CPU: neither a GPU nor CUDA code need be here.
+    HasteRnnConfig here = *config;
+    here.device = HASTE_CPU;
+    here.engine = "auto";
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(here, &cell, status));
+    haste::CudaProperties cuda;
+    cuda.sm_major = device->sm_major;
+    cuda.sm_minor = device->sm_minor;
+    cuda.multiprocessors = device->multiprocessors;
+    cuda.shared_bytes_per_block = device->shared_bytes_per_block;
+    cuda.l2_bytes = device->l2_bytes;
+    static_assert(sizeof cuda.clusters == sizeof device->clusters, "HASTE_MAX_CLUSTER");
+    memcpy(cuda.clusters, device->clusters, sizeof cuda.clusters);
+    return haste::WritePlan(*config, cell->info, {}, cuda, text, capacity, status);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "lib/dtypes.h"
 #include "lib/engine.h"
@@ -61,7 +62,6 @@ Plan PlanScan(const HasteRnnConfig& config, const CpuProperties& cpu) {
   Plan plan;
   plan.engine = EngineKind::kScan;
   plan.reason = "element by element, bound by memory";
-  if (config.device == HASTE_CUDA) return plan;
   const double elements = static_cast<double>(config.batch) * config.time * config.lanes *
                           static_cast<double>(config.hidden);
   plan.threads = static_cast<int>(std::min<double>(cpu.threads, elements / kScanElements + 1));
@@ -69,9 +69,83 @@ Plan PlanScan(const HasteRnnConfig& config, const CpuProperties& cpu) {
   return plan;
 }
 
-EngineKind KindOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  if (cell.recurrence != HASTE_DENSE) return EngineKind::kScan;
-  return config.device == HASTE_CUDA ? EngineKind::kStepwise : EngineKind::kCpu;
+// The persistent engines: one product of a step, on tensor cores.
+bool CanBeResident(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.recurrence == HASTE_DENSE && !cell.normalizes && cell.reset_gates == 0 &&
+         config.dtype != HASTE_FLOAT64;
+}
+
+bool Wants(const HasteRnnConfig& config, EngineKind kind) {
+  return config.engine != nullptr && strcmp(config.engine, EngineName(kind)) == 0;
+}
+bool WantsAny(const HasteRnnConfig& config) {
+  return config.engine == nullptr || strcmp(config.engine, "auto") == 0;
+}
+
+// Which of the two persistent engines, and how; false: neither.
+bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const CudaProperties& cuda,
+                bool backward, Plan* plan) {
+  if (!CanBeResident(config, cell) || config.lanes > kMaxResidentLanes) return false;
+  if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return false;
+  ResidentProblem problem = {};
+  problem.cell.gates = cell.gates;
+  problem.cell.states = cell.states;
+  problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
+  problem.batch = config.batch;
+  problem.lanes = config.lanes;
+  problem.hidden = config.hidden;
+  problem.backward = backward;
+  problem.exact = config.allow_tf32 == 0;
+  ResidentDevice device = {};
+  device.multiprocessors = cuda.multiprocessors;
+  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
+  device.l2_bytes = cuda.l2_bytes;
+  std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device.clusters);
+  bool found = false;
+  for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
+    if (!WantsAny(config) && !Wants(config, kind)) continue;
+    ResidentPlan resident;
+    if (!PlanResident(problem, device, kind == EngineKind::kCluster, &resident)) continue;
+    if (found && resident.clocks >= plan->resident.clocks) continue;
+    plan->engine = kind;
+    plan->resident = resident;
+    plan->reason = kind == EngineKind::kCluster
+                       ? "R stays in a cluster's registers and shared memory"
+                       : "R stays in registers and shared memory of the GPU";
+    found = true;
+  }
+  return found;
+}
+
+int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                 const CudaProperties& cuda, bool backward, Plan* plan, HasteStatus* status) {
+  if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
+    return SetStatus(
+        status, HASTE_UNIMPLEMENTED,
+        "device: a GPU of compute capability 7.5 or newer is needed, this one has %d.%d",
+        cuda.sm_major, cuda.sm_minor);
+  }
+  if (cell.recurrence != HASTE_DENSE) {
+    plan->engine = EngineKind::kScan;
+    plan->reason = "element by element, bound by memory";
+    return HASTE_OK;
+  }
+  if (!Wants(config, EngineKind::kStepwise) && PlanOnChip(config, cell, cuda, backward, plan)) {
+    return HASTE_OK;
+  }
+  if (Wants(config, EngineKind::kCluster) || Wants(config, EngineKind::kGrid)) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "engine: \"%s\" cannot hold R of %" PRId64 " lanes of %" PRId64
+                     " hidden units for a batch of %" PRId64
+                     " on this GPU (compute capability %d.%d, %d multiprocessors); use \"auto\"",
+                     config.engine, config.lanes, config.hidden, config.batch, cuda.sm_major,
+                     cuda.sm_minor, cuda.multiprocessors);
+  }
+  plan->engine = EngineKind::kStepwise;
+  plan->reason = cell.normalizes || cell.reset_gates > 0
+                     ? "a product and a pointwise kernel for each phase of a step"
+                     : "one fused product and pointwise kernel a step";
+  return HASTE_OK;
 }
 
 }  // namespace
@@ -82,49 +156,62 @@ const char* EngineName(EngineKind kind) {
       return "cpu";
     case EngineKind::kStepwise:
       return "stepwise";
+    case EngineKind::kCluster:
+      return "cluster";
+    case EngineKind::kGrid:
+      return "grid";
     case EngineKind::kScan:
       return "scan";
   }
   return "";
 }
 
+int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, HasteStatus* status) {
+  if (WantsAny(config)) return HASTE_OK;
+  std::string names;
+  const auto allow = [&](EngineKind kind) {
+    names += std::string(", \"") + EngineName(kind) + "\"";
+    return Wants(config, kind);
+  };
+  bool allowed;
+  if (cell.recurrence != HASTE_DENSE) {
+    allowed = allow(EngineKind::kScan);
+  } else if (config.device == HASTE_CPU) {
+    allowed = allow(EngineKind::kCpu);
+  } else {
+    allowed = allow(EngineKind::kStepwise);
+    if (CanBeResident(config, cell)) {
+      allowed |= allow(EngineKind::kCluster);
+      allowed |= allow(EngineKind::kGrid);
+    }
+  }
+  if (allowed) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "engine: expected one of \"auto\"%s for %s of this dtype on this device, got "
+                   "\"%s\"",
+                   names.c_str(), cell.name, config.engine);
+}
+
 int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
                        const CpuProperties& cpu, const CudaProperties& cuda, Plan* plan,
-                       HasteStatus* status) {
-  const EngineKind kind = KindOf(config, cell);
-  const char* wanted = config.engine == nullptr ? "auto" : config.engine;
-  if (strcmp(wanted, "auto") != 0 && strcmp(wanted, EngineName(kind)) != 0) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "engine: expected \"auto\" or \"%s\" for %s on this device, got \"%s\"",
-                     EngineName(kind), cell.name, wanted);
-  }
+                       HasteStatus* status, bool backward) {
+  const int32_t code = CheckEngine(config, cell, status);
+  if (code != HASTE_OK) return code;
   *plan = Plan();
-  plan->engine = kind;
-  switch (kind) {
-    case EngineKind::kCpu:
-      *plan = PlanCpu(config, cell, cpu);
-      break;
-    case EngineKind::kScan:
-      *plan = PlanScan(config, cpu);
-      break;
-    case EngineKind::kStepwise:
-      plan->reason = cell.normalizes || cell.reset_gates > 0
-                         ? "a product and a pointwise kernel for each phase of a step"
-                         : "one fused product and pointwise kernel a step";
-  }
-  if (config.device == HASTE_CPU) return HASTE_OK;
-  if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
-    return SetStatus(
-        status, HASTE_UNIMPLEMENTED,
-        "device: a GPU of compute capability 7.5 or newer is needed, this one has %d.%d",
-        cuda.sm_major, cuda.sm_minor);
-  }
+  if (config.device == HASTE_CUDA) return PlanCuda(config, cell, cuda, backward, plan, status);
+  *plan = cell.recurrence == HASTE_DENSE ? PlanCpu(config, cell, cpu) : PlanScan(config, cpu);
   return HASTE_OK;
 }
 
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  char where[64];
-  if (config.device == HASTE_CUDA) {
+  char where[128];
+  const ResidentTiling& t = plan.resident.tiling;
+  if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
+    snprintf(where, sizeof where,
+             "%s: %" PRId64 " groups of %d blocks, of %d units each, in %d passes of %d rows",
+             EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
+             t.rows());
+  } else if (config.device == HASTE_CUDA) {
     snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {
     const char* parts = plan.engine == EngineKind::kScan ? "rows and units"
@@ -133,7 +220,7 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
     snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
              plan.threads == 1 ? "" : "s", parts);
   }
-  char text[256];
+  char text[384];
   snprintf(text, sizeof text,
            "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
            where, config.batch, config.time, config.lanes, config.hidden, plan.reason);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lib/haste/c_api.h"
+#include "lib/resident_plan.h"
 
 namespace haste {
 
@@ -21,9 +22,12 @@ struct CudaProperties {
   int multiprocessors = 0;
   int64_t shared_bytes_per_block = 0;
   int64_t l2_bytes = 0;
+  // Thread-block clusters of so many blocks that are resident at once, each block alone on its
+  // multiprocessor; 0: none.
+  int clusters[kMaxCluster + 1] = {};
 };
 
-enum class EngineKind { kCpu, kStepwise, kScan };
+enum class EngineKind { kCpu, kStepwise, kCluster, kGrid, kScan };
 
 // How the CPU engine gives work to threads.
 enum class CpuSplit {
@@ -34,18 +38,24 @@ enum class CpuSplit {
 struct Plan {
   EngineKind engine = EngineKind::kCpu;
   CpuSplit split = CpuSplit::kRows;
-  int threads = 1;            // kUnits: slices; else threads worth waking
-  int64_t rows_per_task = 0;  // kRows
+  int threads = 1;             // kUnits: slices; else threads worth waking
+  int64_t rows_per_task = 0;   // kRows
+  ResidentPlan resident = {};  // kCluster, kGrid
   const char* reason = "";
 };
 
 const char* EngineName(EngineKind);
 
-// Sets `status` and returns its code if config.engine names an engine that cannot run this.
-int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
-                       const CudaProperties&, Plan*, HasteStatus*);
+// Is config.engine the name of one that may run this cell and dtype on this device?
+int32_t CheckEngine(const HasteRnnConfig&, const HasteCellInfo&, HasteStatus*);
 
-// One line: cell, engine, sizes and reason; on the CPU also the threads and what they share out.
+// Forward and backward are planned apart. Sets `status` and returns its code if config.engine names
+// an engine that cannot run this, or if the device is too old.
+int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
+                       const CudaProperties&, Plan*, HasteStatus*, bool backward = false);
+
+// One line: cell, engine, sizes and reason; on the CPU also the threads and what they share out, on
+// CUDA what a block has and how many there are.
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
 
 }  // namespace haste

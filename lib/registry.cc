@@ -17,23 +17,31 @@ namespace haste {
 #define HASTE_DECLARE(DTYPE, CELL)                \
   extern const Engine CpuEngine_##CELL##_##DTYPE; \
   extern const Engine CudaEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_CELL(CELL) \
-  HASTE_DECLARE(f32, CELL)       \
-  HASTE_DECLARE(f64, CELL) HASTE_DECLARE(f16, CELL) HASTE_DECLARE(bf16, CELL)
+#define HASTE_DECLARE_RESIDENT(DTYPE, CELL) extern const Engine ResidentEngine_##CELL##_##DTYPE;
+#define HASTE_FOR_DTYPES(DECLARE, CELL) \
+  DECLARE(f32, CELL) DECLARE(f64, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
+#define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
+#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_RESIDENT, CELL)
 HASTE_CELLS(HASTE_DECLARE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
 
 namespace {
 
 #define HASTE_ENGINES(ENGINE, CELL) \
   {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
 #ifdef HASTE_HAVE_CUDA
+#define HASTE_MATRIX_CELL_ENTRY(CELL)                                                 \
+  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), \
+   HASTE_ENGINES(ResidentEngine, CELL)},
 #define HASTE_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL)},
+  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}},
 #else
-#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}},
+#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}},
+#define HASTE_MATRIX_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #endif
 // Constant, so that initialisers of other files may read it.
-constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
+constexpr CellEntry kCells[] = {HASTE_MATRIX_CELLS(HASTE_MATRIX_CELL_ENTRY) HASTE_NORM_CELLS(
+    HASTE_CELL_ENTRY) HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
 
 int32_t Invalid(HasteStatus* status, const char* name, const char* expected, double got) {
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
@@ -158,9 +166,26 @@ int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteS
   HASTE_TRY(CheckSizes(config, info, status));
   HASTE_TRY(CheckActivations(config, info, status));
   HASTE_TRY(CheckRates(config, info, status));
-  Plan plan;
-  HASTE_TRY(PlanRecurrence(config, info, CpuProperties(), CudaProperties(), &plan, status));
+  HASTE_TRY(CheckEngine(config, info, status));
   return CheckDevice(config.device, status);
+}
+
+int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool backward,
+                   const Engine** engine, HasteStatus* status) {
+  *engine = cell.cpu[config.dtype];
+#ifdef HASTE_HAVE_CUDA
+  if (config.device == HASTE_CUDA) {
+    CudaProperties device;
+    HASTE_TRY(GetCudaProperties(&device, status));
+    Plan plan;
+    HASTE_TRY(PlanRecurrence(config, cell.info, CpuProperties(), device, &plan, status, backward));
+    const bool on_chip = plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid;
+    *engine = (on_chip ? cell.resident : cell.cuda)[config.dtype];
+  }
+#else
+  (void)backward;
+#endif
+  return HASTE_OK;
 }
 
 int32_t CheckSeed(const HasteRnnConfig& config, const HasteCellInfo& cell, const int64_t* seed,

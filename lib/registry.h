@@ -13,15 +13,16 @@ namespace haste {
 struct CellEntry {
   HasteCellInfo info;
   const Engine* cpu[4];
-  const Engine* cuda[4];
+  const Engine* cuda[4];      // that runs it at any size: `stepwise` or `scan`
+  const Engine* resident[4];  // `cluster` and `grid`; null, or empty, where these never run it
 };
 
 int CellCount();
 const CellEntry& CellAt(int index);
 
-inline const Engine& EngineOf(const CellEntry& cell, const HasteRnnConfig& config) {
-  return *(config.device == HASTE_CUDA ? cell.cuda : cell.cpu)[config.dtype];
-}
+// The engine that PlanRecurrence gives a direction on the current device.
+int32_t FindEngine(const CellEntry&, const HasteRnnConfig&, bool backward, const Engine**,
+                   HasteStatus*);
 
 // Finds the cell and checks everything that both directions share.
 int32_t CheckConfig(const HasteRnnConfig&, const CellEntry** cell, HasteStatus*);

@@ -34,7 +34,8 @@ bool RnnAttributes::Read(const HasteCellInfo& cell, HasteDevice device, bool has
       !read.Float("recurrent_dropout", &config.recurrent_dropout) ||
       !read.Bool("training", &config.training) ||
       !read.Bool("zero_output_for_mask", &config.zero_output_for_mask) ||
-      !read.String("engine", &engine) || (has_save && !read.Bool("save", &save)) ||
+      !read.String("engine", &engine) || !read.Bool("allow_tf32", &config.allow_tf32) ||
+      (has_save && !read.Bool("save", &save)) ||
       (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;
   }

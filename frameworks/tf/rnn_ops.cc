@@ -38,6 +38,7 @@ void RegisterCell() {
       "training: bool = false",
       "zero_output_for_mask: bool = false",
       "engine: string = 'auto'",
+      "allow_tf32: bool = false",
   };
   if (cell.normalizes) attributes.push_back("epsilon: float = 1e-5");
   RegisterOp(BackwardSignature(cell), attributes, BackwardShapes<kCell>);

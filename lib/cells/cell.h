@@ -42,6 +42,15 @@
 // share: [S] of Zoneout: how much of a state is kept, 0 or 1 in training. It is the engine that
 // applies it unless kZoneoutInGate. With kOutputsState the output is state 0 after that: the engine
 // takes y from there and adds dy to ds[0]; the cell sets no y and reads no dy.
+//
+// With kLinearScan the only state is a·s_prev + b and y = w·s, where a, b and w need no state. An
+// engine can then make those of many steps at once, and cut time into parts. In pieces:
+//
+//   Gates(act, x, gate)              the gates of a step
+//   Affine(share, gate, a, b)        share: 0 unless kZoneoutInGate
+//   OutputWeight(gate) → w           1 with kOutputsState
+//
+// and ds_prev of Backward is a·(ds + w·dy).
 #if defined(HASTE_LIB_CELLS_CELL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CELLS_CELL_H_
@@ -66,6 +75,7 @@ struct Cell {
   static constexpr bool kExponential = false;
   static constexpr bool kZoneoutInGate = false;
   static constexpr bool kOutputsState = true;
+  static constexpr bool kLinearScan = false;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, true};
 };
 

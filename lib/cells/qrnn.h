@@ -35,24 +35,48 @@ struct QrnnPooling : Cell {
   static constexpr HasteRecurrence kRecurrence = HASTE_NONE;
   static constexpr bool kZoneoutInGate = true;
   static constexpr bool kOutputsState = kForms == 2;
+  static constexpr bool kLinearScan = true;
+
+  template <class V>
+  static HASTE_FN void Gates(const Activations& act, const V* x, V* gate) {
+    gate[kCandidate] = Activate(act.candidate, x[kCandidate]);
+    for (int g = kForget; g < kGates; ++g) gate[g] = Activate(act.recurrent, x[g]);
+  }
+  // a = F: exactly 1 where Zoneout keeps, so that the state is kept to the last bit.
+  template <class V>
+  static HASTE_FN void Affine(const V* share, const V* gate, V* a, V* b) {
+    *a = MulAdd(gate[kForget], V(1.0) - share[kMemory], share[kMemory]);
+    if constexpr (kForms == 4) {
+      *b = gate[kInput] * gate[kCandidate];
+    } else {
+      *b = (V(1.0) - *a) * gate[kCandidate];
+    }
+  }
+  template <class V>
+  static HASTE_FN V OutputWeight(const V* gate) {
+    if constexpr (kOutputsState) return V(1.0);
+    return gate[kOutput];
+  }
 
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* share, const V* x, const V*,
                                const V* s_prev, V* gate, V* s, V* y) {
-    gate[kCandidate] = Activate(act.candidate, x[kCandidate]);
-    for (int g = kForget; g < kGates; ++g) gate[g] = Activate(act.recurrent, x[g]);
-    s[kMemory] = NewMemory(gate, Keep(share, gate), s_prev);
+    V keep(0.0), add(0.0);
+    Gates(act, x, gate);
+    Affine(share, gate, &keep, &add);
+    s[kMemory] = MulAdd(keep, s_prev[kMemory], add);
     if constexpr (!kOutputsState) *y = gate[kOutput] * s[kMemory];
   }
 
   template <class V>
   static HASTE_FN void Backward(const Activations& act, const V* share, const V* gate,
                                 const V* s_prev, const V* ds, const V& dy, V* dx, V* ds_prev) {
-    const V z = gate[kCandidate], keep = Keep(share, gate);
-    V dc = ds[kMemory];
+    const V z = gate[kCandidate];
+    V dc = ds[kMemory], keep(0.0), add(0.0);
+    Affine(share, gate, &keep, &add);
     if constexpr (!kOutputsState) {
       dc = MulAdd(dy, gate[kOutput], dc);
-      dx[kOutput] = dy * NewMemory(gate, keep, s_prev) * Slope(act.recurrent, gate[kOutput]);
+      dx[kOutput] = dy * MulAdd(keep, s_prev[kMemory], add) * Slope(act.recurrent, gate[kOutput]);
     }
     V dkeep = dc * s_prev[kMemory], dz = dc * (V(1.0) - keep);
     if constexpr (kForms == 4) {
@@ -64,20 +88,6 @@ struct QrnnPooling : Cell {
     dx[kCandidate] = dz * Slope(act.candidate, z);
     dx[kForget] = dkeep * (V(1.0) - share[kMemory]) * Slope(act.recurrent, gate[kForget]);
     ds_prev[kMemory] = dc * keep;
-  }
-
- private:
-  // Exactly 1 where Zoneout keeps: then the state is kept to the last bit.
-  template <class V>
-  static HASTE_FN V Keep(const V* share, const V* gate) {
-    return MulAdd(gate[kForget], V(1.0) - share[kMemory], share[kMemory]);
-  }
-  template <class V>
-  static HASTE_FN V NewMemory(const V* gate, V keep, const V* s_prev) {
-    if constexpr (kForms == 4) {
-      return MulAdd(keep, s_prev[kMemory], gate[kInput] * gate[kCandidate]);
-    }
-    return MulAdd(keep, s_prev[kMemory], (V(1.0) - keep) * gate[kCandidate]);
   }
 };
 
@@ -109,6 +119,22 @@ struct ForgetMult : Cell {
   static constexpr const char* kSavedNames[] = {"h_in"};
   static constexpr HasteRecurrence kRecurrence = HASTE_NONE;
   static constexpr bool kSeparateGates = true;
+  static constexpr bool kLinearScan = true;
+
+  template <class V>
+  static HASTE_FN void Gates(const Activations&, const V* x, V* gate) {
+    gate[kForget] = x[kForget];
+    gate[kInput] = x[kInput];
+  }
+  template <class V>
+  static HASTE_FN void Affine(const V*, const V* gate, V* a, V* b) {
+    *a = V(1.0) - gate[kForget];
+    *b = gate[kForget] * gate[kInput];
+  }
+  template <class V>
+  static HASTE_FN V OutputWeight(const V*) {
+    return V(1.0);
+  }
 
   template <class V>
   static HASTE_FN void Forward(const Activations&, const V*, const V* x, const V*, const V* s_prev,

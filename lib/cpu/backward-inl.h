@@ -64,12 +64,18 @@ class BackwardWalk : public Walk<Cell, T> {
     }
   }
 
+  // Whether Pack is to be called.
+  bool packs() const { return true; }
+
   // Step 0 is the last of the walk. The phases of a step come one after the other.
-  void Step(int64_t phase, int64_t k, int64_t panel, Range rows) {
-    if constexpr (kPhases > 1) {
-      if (phase % kPhases == 1) return Phase<1>(phase / kPhases, k, panel, rows);
+  void Step(int64_t phase, int64_t k, Range panels, Range rows) {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      if (kPhases > 1 && phase % kPhases == 1) {
+        if constexpr (kPhases > 1) Phase<1>(phase / kPhases, k, panel, rows);
+      } else {
+        Phase<0>(phase / kPhases, k, panel, rows);
+      }
     }
-    Phase<0>(phase / kPhases, k, panel, rows);
   }
 
   void End(int64_t, Range) {}

@@ -26,8 +26,10 @@ template <class W>
 void RunSlice(W& walk, int64_t step, int slice, int slices, const HasteRnnConfig& config) {
   const int64_t panels = walk.panels(step % W::kPhases), total = config.lanes * panels;
   const Range part{total * slice / slices, total * (slice + 1) / slices};
-  for (int64_t p = part.begin; p < part.end; ++p) {
-    walk.Step(step, p / panels, p % panels, {0, config.batch});
+  for (int64_t p = part.begin; p < part.end;) {
+    const int64_t first = p % panels, count = std::min(panels - first, part.end - p);
+    walk.Step(step, p / panels, {first, first + count}, {0, config.batch});
+    p += count;
   }
 }
 
@@ -45,7 +47,7 @@ void Run(W& walk, const HasteRnnConfig& config, const Plan& plan, const HasteExe
   team.threads = plan.threads;
   const int64_t lanes = config.lanes, steps = walk.steps();
   walk.PrepareMask();
-  for (int phase = 0; phase < W::kPhases; ++phase) {
+  for (int phase = 0; phase < W::kPhases && walk.packs(); ++phase) {
     EachPanel(walk, phase, config, team,
               [&](int64_t k, int64_t panel) { walk.Pack(phase, k, panel); });
   }
@@ -62,8 +64,7 @@ void Run(W& walk, const HasteRnnConfig& config, const Plan& plan, const HasteExe
       const Range rows{n, std::min(config.batch, n + plan.rows_per_task)};
       walk.Begin(k, rows);
       for (int64_t step = 0; step < steps; ++step) {
-        const int64_t panels = walk.panels(step % W::kPhases);
-        for (int64_t p = 0; p < panels; ++p) walk.Step(step, k, p, rows);
+        walk.Step(step, k, {0, walk.panels(step % W::kPhases)}, rows);
       }
       walk.End(k, rows);
     });

@@ -6,6 +6,7 @@
 #define HASTE_LIB_CPU_FORWARD_INL_H_
 #endif
 
+#include "lib/cpu/row_product-inl.h"
 #include "lib/cpu/walk-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -25,10 +26,10 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr bool kFinishes = false;
 
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed, workspace), args_(args) {
+      : Base(config, args.mask, args.seed, workspace), args_(args), packs_(!MultipliesInPlace()) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
-      packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+      if (packs_) packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
     }
     h_[0] = workspace->Take<C>(K * N * Hp);
     h_[1] = workspace->Take<C>(K * N * Hp);
@@ -42,6 +43,9 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   int64_t steps() const { return T_ * kPhases; }
+
+  // Whether Pack is to be called.
+  bool packs() const { return packs_; }
 
   void Pack(int phase, int64_t k, int64_t panel) {
     const int gates = GatesOf(phase), most = UnitsOf(phase);
@@ -76,11 +80,11 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   // The phases of a step come one after the other.
-  void Step(int64_t phase, int64_t k, int64_t panel, Range rows) {
+  void Step(int64_t phase, int64_t k, Range panels, Range rows) {
     if constexpr (kPhases > 1) {
-      if (phase % kPhases == 0) return Phase<0>(phase / kPhases, k, panel, rows);
+      if (phase % kPhases == 0) return Phase<0>(phase / kPhases, k, panels, rows);
     }
-    Phase<kPhases - 1>(phase / kPhases, k, panel, rows);
+    Phase<kPhases - 1>(phase / kPhases, k, panels, rows);
   }
 
   void End(int64_t k, Range rows) {
@@ -97,31 +101,78 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
  private:
+  // Steps, and bytes of a lane's R, up to which a single row is multiplied with R in place.
+  // Measured on Zen 4: as fast as packed up to 1 MiB; at 4 MiB, with rows 8 KiB apart, 20 % slower
+  // a step.
+  static constexpr int64_t kStepsInPlace = 16;
+  static constexpr int64_t kBytesInPlace = 1 << 20;
+  // Sums that one sweep over R keeps in registers.
+  static constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
+
+  // A single row is multiplied with R where it lies: packing costs as much as two such
+  // products or more, and saves nothing unless R is large and walked often.
+  bool MultipliesInPlace() const {
+    const bool whole_vectors = H % W == 0;
+    const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
+    return N == 1 && whole_vectors && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
+  }
 
   C* Panel(int phase, int64_t k, int64_t panel) const {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
   }
 
   template <int kPhase>
-  HWY_INLINE void Phase(int64_t step, int64_t k, int64_t panel, Range rows) {
-    constexpr int kUnits = UnitsOf(kPhase);
-    const int64_t first = panel * kUnits * W;
-    const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-    const C* a = kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates];
+  HWY_INLINE void Phase(int64_t step, int64_t k, Range panels, Range rows) {
+    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
+    const C* a =
+        (kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates]) + Row(k, rows.begin);
     const int64_t t = this->Time(k, step);
-    this->template Product<GatesOf(kPhase), kUnits, Cell::kRecurrentBias>(
-        units, a + Row(k, rows.begin), Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
-        [&](int u, int64_t row, const V* q) HWY_ATTR {
-          if constexpr (kPhase + 1 < kPhases) {
-            Reset(step, t, k, rows.begin + row, first + u * W, q);
-          } else {
-            Element(step, t, k, rows.begin + row, first + u * W, q);
-          }
-        });
+    const auto cell = [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+      if constexpr (kPhase + 1 < kPhases) {
+        Reset(step, t, k, n, j, q);
+      } else {
+        Element(step, t, k, n, j, q);
+      }
+    };
+    if (!packs_) {
+      const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(a, k, {first, end}, cell);
+    }
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const int64_t first = panel * kUnits * W;
+      const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias>(
+          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
+          [&](int u, int64_t row, const V* q)
+              HWY_ATTR { cell(rows.begin + row, first + u * W, q); });
+    }
+  }
+
+  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time.
+  template <int kPhase, int kUnits, class Use>
+  HWY_INLINE void InPlace(const C* a, int64_t k, Range units, const Use& cell) const {
+    constexpr int kPanelGates = GatesOf(kPhase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
+    const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
+    int64_t j = units.begin;
+    for (; j + kUnits * W <= units.end; j += kUnits * W) {
+      V sums[kUnits][kPanelGates];
+      if constexpr (Cell::kRecurrentBias) {
+#pragma GCC unroll 8
+        for (int u = 0; u < kUnits; ++u) {
+          const T* start = bias + j + u * W;
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
+        }
+      }
+      RowProduct(a, H, r + j, kGates * H, H, sums);
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
+    }
+    if constexpr (kUnits > 1) InPlace<kPhase, kUnits / 2>(a, k, {j, units.end}, cell);
   }
 
   // wx of the gates of a phase.
@@ -210,7 +261,8 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   const HasteRnnForwardArgs& args_;
-  C* packed_[kPhases];                    // [K, panel, bias and H, unit vector, gate, W]
+  const bool packs_;
+  C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
   C* h_[2];                               // [K, N, Hp] by parity of the step
   C* operand_[2];                         // the same, as it enters the product
   C* state_[kStates] = {};                // [K, N, Hp] the other states

@@ -13,6 +13,7 @@
 
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/product-inl.h"
+#include "lib/cpu/row_product-inl.h"
 #include "lib/cpu/team.h"
 
 HASTE_TARGET_BEGIN
@@ -111,10 +112,68 @@ class Gemm {
   const int64_t columns_;
 };
 
+// A single row, as of a model that streams: b is read where it lies, in runs of kRun vectors.
+template <class T>
+class RowGemm {
+  using C = Compute<T>;
+  static constexpr int kRun = 8;
+
+ public:
+  explicit RowGemm(const HasteGemm& gemm) : gemm_(gemm), columns_(kRun * Width<C>()) {}
+  static bool Takes(const HasteGemm& gemm) {
+    const bool rows_are_contiguous = gemm.a_col == 1 && gemm.b_col == 1;
+    return gemm.m == 1 && rows_are_contiguous && gemm.n % Width<C>() == 0;
+  }
+
+  int64_t tasks() const { return (gemm_.n + columns_ - 1) / columns_; }
+
+  void Block(int64_t task) const {
+    static thread_local std::vector<C> scratch;
+    scratch.resize(gemm_.k + Width<C>());
+    C* row = scratch.data();
+    for (int64_t i = 0; i < gemm_.k; i += Width<C>()) {
+      Store(LoadPart(static_cast<const T*>(gemm_.a) + i, gemm_.k - i), row + i);
+    }
+    const int64_t end = std::min(gemm_.n, (task + 1) * columns_);
+    int64_t j = task * columns_;
+    if (end - j == columns_) return Run<kRun>(row, j);
+    for (; j < end; j += Width<C>()) Run<1>(row, j);
+  }
+
+ private:
+  template <int kVectors>
+  void Run(const C* row, int64_t j) const {
+    Vec<C> sums[kVectors][1];
+    RowProduct(row, gemm_.k, static_cast<const T*>(gemm_.b) + j, gemm_.b_row, 0, sums);
+    const T* bias = static_cast<const T*>(gemm_.bias);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = j + v * Width<C>();
+      if (bias != nullptr) sums[v][0] = sums[v][0] + Storage<T>::Load(bias + at);
+      Storage<T>::Store(sums[v][0], static_cast<T*>(gemm_.c) + at);
+    }
+  }
+
+  const HasteGemm& gemm_;
+  const int64_t columns_;
+};
+
+// Below this many multiply-adds a thread costs more to wake than it saves.
+constexpr double kWakeMacs = 200e3;
+
+template <class Product>
+void RunBlocks(const HasteGemm& gemm, const HasteExecutor& executor) {
+  const Product product(gemm);
+  HasteExecutor team = executor;
+  const double macs = static_cast<double>(gemm.m) * gemm.n * gemm.k;
+  team.threads = static_cast<int>(std::min<double>(TeamThreads(executor), macs / kWakeMacs + 1));
+  ParallelFor(team, product.tasks(), [&](int64_t task) { product.Block(task); });
+}
+
 template <class T>
 void RunGemm(const HasteGemm& gemm, const HasteExecutor& executor) {
-  const Gemm<T> product(gemm);
-  ParallelFor(executor, product.tasks(), [&](int64_t task) { product.Block(task); });
+  if (RowGemm<T>::Takes(gemm)) return RunBlocks<RowGemm<T>>(gemm, executor);
+  RunBlocks<Gemm<T>>(gemm, executor);
 }
 
 template <class T>

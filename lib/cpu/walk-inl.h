@@ -2,7 +2,8 @@
 //
 // R is packed once a call into panels (lib/cpu/product-inl.h): forward's hold all gates of the
 // same hidden units side by side, so that the cell runs on the accumulators while they are in
-// registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
+// registers; backward's hold the units of h, to be multiplied by the gradients of all gates. A
+// single row goes forward without: it reads R where it lies (lib/cpu/row_product-inl.h).
 //
 // h is double-buffered: every panel of a step reads all of the h that the step before has left.
 //

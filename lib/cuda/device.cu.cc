@@ -1,4 +1,8 @@
 // Devices and errors: can this build run here, and if not, what to do about it.
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/driver.h"
 #include "lib/cuda/error.h"
@@ -8,6 +12,36 @@ namespace {
 
 // Its image is there exactly where those of the engines are: all are compiled alike.
 __global__ void Probe() {}
+
+// Thread-block clusters that are resident at once, of blocks that have a multiprocessor each.
+cudaError_t CountClusters(int shared_bytes, int (&clusters)[kMaxCluster + 1]) {
+  cudaError_t error =
+      cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  if (error != cudaSuccess) return error;
+  error = cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  for (int size = 2; size <= kMaxCluster && error == cudaSuccess; ++size) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = size;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(size);
+    launch.blockDim = kResidentWarps * 32;
+    launch.dynamicSmemBytes = shared_bytes;
+    launch.attrs = &attribute;
+    launch.numAttrs = 1;
+    error = cudaOccupancyMaxActiveClusters(&clusters[size], Probe, &launch);
+  }
+  return error;
+}
+
+// The driver takes tens of microseconds for each: once a device and process.
+constexpr int kMaxDevices = 64;
+struct CountedClusters {
+  std::once_flag once;
+  cudaError_t error = cudaSuccess;
+  int clusters[kMaxCluster + 1] = {};
+} counted[kMaxDevices];
 
 int32_t DriverTooOld(HasteStatus* status) {
   int driver = 0;
@@ -60,6 +94,12 @@ int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
   HASTE_CUDA_TRY(get(cudaDevAttrL2CacheSize, &l2), status);
   properties->shared_bytes_per_block = shared;
   properties->l2_bytes = l2;
+  if (properties->sm_major >= 9 && device < kMaxDevices) {
+    CountedClusters& entry = counted[device];
+    std::call_once(entry.once, [&] { entry.error = CountClusters(shared, entry.clusters); });
+    HASTE_CUDA_TRY(entry.error, status);
+    std::copy(std::begin(entry.clusters), std::end(entry.clusters), properties->clusters);
+  }
   return HASTE_OK;
 }
 

@@ -21,7 +21,7 @@ struct NormBackwardInputs {
   T gamma[Cell::kGates], state_gamma, state_beta, dy;
 
   __device__ void Load(const NormBackwardParams<T>& p, const NormRow& row, const Element& e) {
-    reserve.Load(p, e, row.at_step);
+    reserve.Load(p, StepPlace(row.at_step, Cell::kGates, p.H, e.j));
     const T* from = static_cast<const T*>(p.args.extra[kGammaAt]) + e.k * Cell::kGates * p.H + e.j;
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) gamma[g] = from[g * p.H];

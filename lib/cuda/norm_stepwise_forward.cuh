@@ -53,8 +53,9 @@ __device__ __forceinline__ void KeepStep(const NormForwardParams<T>& p, const No
                                          const Element& e, const Compute<T> (&kept)[Cell::kKept],
                                          const Compute<T> (&before)[Cell::kStates],
                                          const Compute<T> (&product)[Cell::kGates]) {
-  KeepGates<Cell, 0, Cell::kGates>(p, e, row.at_step, kept);
-  KeepSaved<Cell>(p, e, row.at_step, before, kept);
+  const StepPlace place(row.at_step, Cell::kGates, p.H, e.j);
+  KeepGates<Cell, 0, Cell::kGates>(p, place, kept);
+  KeepSaved<Cell>(p, place, before, kept);
   T* products = static_cast<T*>(p.args.products) + row.at_step * Cell::kGates * p.H + e.j;
 #pragma unroll
   for (int g = 0; g < Cell::kGates; ++g) products[g * p.H] = FromCompute<T>(product[g]);

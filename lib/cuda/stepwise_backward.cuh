@@ -9,55 +9,6 @@
 
 namespace haste {
 
-// What both phases read of the reserve: the gates before kEnd, and all that is saved.
-template <class Cell, class T, int kEnd>
-struct Reserve {
-  using C = Compute<T>;
-
-  T kept[Cell::kKept], state[Cell::kStates];
-
-  // row: of the step, in [N, T, K].
-  __device__ void Load(const BackwardParams<T>& p, const Element& e, int64_t row) {
-    Each(p, e, row, [](const T* from, T* to) { *to = *from; });
-  }
-  static __device__ void Prefetch(const BackwardParams<T>& p, const Element& e, int64_t row) {
-    Reserve unused;
-    unused.Each(p, e, row, [](const T* from, T*) { PrefetchL2(from); });
-  }
-
-  // What the cell is given. 0 where it reads nothing.
-  __device__ void Get(C (&keeps)[Cell::kKept], C (&before)[Cell::kStates]) const {
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) {
-      keeps[i] = i < kEnd || i >= Cell::kGates ? ToCompute(kept[i]) : C(0);
-    }
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      before[s] = ReadsState<Cell>(s) ? ToCompute(state[s]) : C(0);
-    }
-  }
-
- private:
-  template <class Visit>
-  __device__ __forceinline__ void Each(const BackwardParams<T>& p, const Element& e, int64_t row,
-                                       const Visit& visit) {
-    const T* gates = static_cast<const T*>(p.args.gates) + row * Cell::kGates * p.H + e.j;
-    const int64_t at = row * p.H + e.j;
-#pragma unroll
-    for (int g = 0; g < kEnd; ++g) visit(gates + g * p.H, &kept[g]);
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      if (!ReadsState<Cell>(s)) continue;
-      visit(static_cast<const T*>(p.args.saved[SavedAt<Cell>(s)]) + at, &state[s]);
-    }
-#pragma unroll
-    for (int i = Cell::kGates; i < Cell::kKept; ++i) {
-      visit(static_cast<const T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates]) + at,
-            &kept[i]);
-    }
-  }
-};
-
 // The product of the gradients of h·R, one step later, with Rᵀ: of all gates, or of the reset
 // gates. Then all that this step's gradients depend on is there, but for the reset gates.
 template <class Cell, class T>
@@ -94,13 +45,13 @@ struct BackwardPhase {
     if (p.args.dy != nullptr && (live || Repeats(p, reverse, e.n, step))) {
       dy = static_cast<const T*>(p.args.dy)[row * p.H + e.j];
     }
-    if (live) reserve.Load(p, e, row);
+    if (live) reserve.Load(p, StepPlace(row, Cell::kGates, p.H, e.j));
   }
 
   static __device__ void Prefetch(const Params& p, const Element& e, bool reverse, int64_t step) {
     if (step < 0) return;
     const int64_t row = (e.n * p.T_ + TimeOf(p, reverse, step)) * p.K + e.k;
-    Reserve<Cell, T, Cell::kGates>::Prefetch(p, e, row);
+    Reserve<Cell, T, Cell::kGates>::Prefetch(p, StepPlace(row, Cell::kGates, p.H, e.j));
     if (p.args.dy != nullptr) PrefetchL2(static_cast<const T*>(p.args.dy) + row * p.H + e.j);
   }
 
@@ -129,23 +80,10 @@ struct BackwardPhase {
     ds[0] += ToCompute(dy);
     C dx[Cell::kGates] = {}, dq[Cell::kGates] = {};
     if (live) {
-      C kept[Cell::kKept], prev[kStates], past[kStates] = {}, before[kStates];
+      C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
-      if (p.zoneout) {
-        C share[kStates];
-        ZoneoutShares(p, e, t, share);
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          // What went past the cell comes back past it.
-          past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
-          ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
-        }
-      }
-      WithActivations<Cell>(p.act, [&](const Activations& act) {
-        CellBackward<Cell>(act, kept, prev, ds, dx, dq, before);
-      });
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) ds[s] = MulAdd(before[s], s == 0 ? scale : C(1), past[s]);
+      if (p.zoneout) ZoneoutShares(p, e, t, share);
+      ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
     }
     const int64_t at = row * Cell::kGates * p.H + e.j;
     // Behind the reset gates: BackwardResetPhase has still to read these, which dwx may overwrite.
@@ -193,7 +131,8 @@ struct BackwardResetPhase {
   __device__ void Load(const Params& p, const Element& e, bool reverse, int64_t step) {
     const int64_t t = TimeOf(p, reverse, step);
     live = e.exists && IsLive(p, e.n, t);
-    if (live) reserve.Load(p, e, (e.n * p.T_ + t) * p.K + e.k);
+    const int64_t row = (e.n * p.T_ + t) * p.K + e.k;
+    if (live) reserve.Load(p, StepPlace(row, Cell::kGates, p.H, e.j));
   }
 
   // BackwardPhase, which reads the same and runs before, does it.

@@ -1,9 +1,13 @@
-// What the kernels of the `stepwise` engine ask of a cell (lib/cells/cell.h), as constants that
-// device code may use: it has no static arrays of a struct.
+// What kernels ask of a cell (lib/cells/cell.h): its traits, as constants that device code may use
+// (it has no static arrays of a struct); its reserve; and a step of one element, forward and
+// backward.
 #ifndef HASTE_LIB_CUDA_STEPWISE_CELL_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_CELL_CUH_
 
 #include "lib/cells/cells.h"
+#include "lib/cuda/async.cuh"
+#include "lib/cuda/coarse.cuh"
+#include "lib/cuda/recurrence.cuh"
 #include "lib/cuda/stepwise_params.cuh"
 
 namespace haste {
@@ -50,31 +54,176 @@ __device__ __forceinline__ void WithActivations(const Activations& act, const Ru
   }
 }
 
-// Gates [kFirst, kEnd) of a step to the reserve. row: of the step, in [N, T, K].
-template <class Cell, int kFirst, int kEnd, class T>
-__device__ __forceinline__ void KeepGates(const ForwardParams<T>& p, const Element& e, int64_t row,
-                                          const Compute<T> (&kept)[Cell::kKept]) {
-  T* gates = static_cast<T*>(p.args.gates) + row * Cell::kGates * p.H + e.j;
+// Where a step of an element lies: in [N, T, K, G, H], its gate 0, and in [N, T, K, H].
+struct StepPlace {
+  int64_t gates, one;
+
+  StepPlace() = default;
+  // row: of the step, in [N, T, K].
+  __device__ __forceinline__ StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
+      : gates(row * gates_of_cell * H + j), one(row * H + j) {}
+};
+
+// Gates [kFirst, kEnd) of a step to the reserve.
+template <class Cell, int kFirst, int kEnd, class Params>
+__device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,
+                                          const typename Params::C (&kept)[Cell::kKept]) {
+  using T = typename Params::Storage;
+  T* gates = static_cast<T*>(p.args.gates) + place.gates;
 #pragma unroll
   for (int g = kFirst; g < kEnd; ++g) gates[g * p.H] = FromCompute<T>(kept[g]);
 }
 
 // The other tensors of the reserve: states as they enter the step, and what else the cell keeps.
-template <class Cell, class T>
-__device__ __forceinline__ void KeepSaved(const ForwardParams<T>& p, const Element& e, int64_t row,
-                                          const Compute<T> (&before)[Cell::kStates],
-                                          const Compute<T> (&kept)[Cell::kKept]) {
-  const int64_t at = row * p.H + e.j;
+template <class Cell, class Params>
+__device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& place,
+                                          const typename Params::C (&before)[Cell::kStates],
+                                          const typename Params::C (&kept)[Cell::kKept]) {
+  using T = typename Params::Storage;
 #pragma unroll
   for (int s = 0; s < Cell::kStates; ++s) {
     if (ReadsState<Cell>(s)) {
-      static_cast<T*>(p.args.saved[SavedAt<Cell>(s)])[at] = FromCompute<T>(before[s]);
+      static_cast<T*>(p.args.saved[SavedAt<Cell>(s)])[place.one] = FromCompute<T>(before[s]);
     }
   }
 #pragma unroll
   for (int i = Cell::kGates; i < Cell::kKept; ++i) {
-    static_cast<T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates])[at] =
+    static_cast<T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates])[place.one] =
         FromCompute<T>(kept[i]);
+  }
+}
+
+// What backward reads of the reserve: the gates before kEnd, and all that is saved.
+template <class Cell, class T, int kEnd>
+struct Reserve {
+  using C = Compute<T>;
+
+  T kept[Cell::kKept], state[Cell::kStates];
+
+  template <class Params>
+  __device__ void Load(const Params& p, const StepPlace& place) {
+    Each(p, place, [](const T* from, T* to) { *to = *from; });
+  }
+  template <class Params>
+  static __device__ void Prefetch(const Params& p, const StepPlace& place) {
+    Reserve unused;
+    unused.Each(p, place, [](const T* from, T*) { PrefetchL2(from); });
+  }
+
+  // What the cell is given. 0 where it reads nothing.
+  __device__ void Get(C (&keeps)[Cell::kKept], C (&before)[Cell::kStates]) const {
+#pragma unroll
+    for (int i = 0; i < Cell::kKept; ++i) {
+      keeps[i] = i < kEnd || i >= Cell::kGates ? ToCompute(kept[i]) : C(0);
+    }
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      before[s] = ReadsState<Cell>(s) ? ToCompute(state[s]) : C(0);
+    }
+  }
+
+ private:
+  template <class Params, class Visit>
+  __device__ __forceinline__ void Each(const Params& p, const StepPlace& place,
+                                       const Visit& visit) {
+    const T* gates = static_cast<const T*>(p.args.gates) + place.gates;
+#pragma unroll
+    for (int g = 0; g < kEnd; ++g) visit(gates + g * p.H, &kept[g]);
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      if (!ReadsState<Cell>(s)) continue;
+      visit(static_cast<const T*>(p.args.saved[SavedAt<Cell>(s)]) + place.one, &state[s]);
+    }
+#pragma unroll
+    for (int i = Cell::kGates; i < Cell::kKept; ++i) {
+      visit(static_cast<const T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates]) + place.one,
+            &kept[i]);
+    }
+  }
+};
+
+// The same numbers in another type: CellScalar of a compute type, or back.
+template <class To, class From, int kCount>
+__device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if constexpr (std::is_same_v<From, Coarse>) {
+      to[i] = from[i].v;
+    } else {
+      to[i] = To(from[i]);
+    }
+  }
+}
+
+// A live step of one element: the cell, then Zoneout. before: prev, with h as it entered the
+// product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's, kOperand and gates of
+// kResetGates set.
+template <class Cell, class T>
+__device__ __forceinline__ void ElementForward(
+    const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
+    const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
+    const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
+    Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
+  using C = Compute<T>;
+  using V = CellScalar<T>;
+  V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
+  V leaving[Cell::kStates];
+  Recast(x, in);
+  Recast(q, product);
+  Recast(before, entering);
+  Recast(kept, keeps);
+  WithActivations<Cell>(p.act, [&](const Activations& act) {
+    Cell::Forward(act, in, product, entering, keeps, leaving);
+  });
+  Recast(keeps, kept);
+  Recast(leaving, next);
+  if (!p.zoneout) return;
+  // Selected where a state is wholly kept or new: the other may be infinite.
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) {
+    if (share[s] == C(1)) {
+      next[s] = prev[s];
+    } else if (share[s] != C(0)) {
+      next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
+    }
+  }
+}
+
+// Its gradients. ds: of the states that leave the step, turned into those that enter it, without
+// what the product with Rᵀ adds. scale: what dropout multiplied h with.
+template <class Cell, class T>
+__device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
+                                                const Compute<T> (&kept)[Cell::kKept],
+                                                const Compute<T> (&prev)[Cell::kStates],
+                                                const Compute<T> (&share)[Cell::kStates],
+                                                Compute<T> scale, Compute<T> (&ds)[Cell::kStates],
+                                                Compute<T> (&dx)[Cell::kGates],
+                                                Compute<T> (&dq)[Cell::kGates]) {
+  using C = Compute<T>;
+  C past[Cell::kStates] = {}, before[Cell::kStates];
+  if (p.zoneout) {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      // What went past the cell comes back past it.
+      past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
+      ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
+    }
+  }
+  using V = CellScalar<T>;
+  V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
+  V din[Cell::kGates], dproduct[Cell::kGates];
+  Recast(kept, keeps);
+  Recast(prev, entered);
+  Recast(ds, dleft);
+  WithActivations<Cell>(p.act, [&](const Activations& act) {
+    CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
+  });
+  Recast(din, dx);
+  Recast(dproduct, dq);
+  Recast(dentered, before);
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) {
+    ds[s] = MulAdd(before[s], s == 0 ? scale : C(1), past[s]);
   }
 }
 

@@ -128,21 +128,9 @@ struct ForwardPhase : ForwardInputs<Cell, T, Cell::kResetGates, Cell::kGates - C
         for (int g = 0; g < kReset; ++g) kept[g] = made[g];
         kept[Cell::kOperand] = made[kReset];
       }
-      WithActivations<Cell>(
-          p.act, [&](const Activations& act) { Cell::Forward(act, x, q, before, kept, next); });
-      if (p.zoneout) {
-        C share[kStates];
-        ZoneoutShares(p, e, t, share);
-        // Selected where a state is wholly kept or new: the other may be infinite.
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          if (share[s] == C(1)) {
-            next[s] = prev[s];
-          } else if (share[s] != C(0)) {
-            next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
-          }
-        }
-      }
+      C share[kStates] = {};
+      if (p.zoneout) ZoneoutShares(p, e, t, share);
+      ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
       y = next[0];
     } else {
 #pragma unroll
@@ -150,8 +138,9 @@ struct ForwardPhase : ForwardInputs<Cell, T, Cell::kResetGates, Cell::kGates - C
       if (Repeats(p, reverse, e.n, step)) y = prev[0];
     }
     if (p.args.keep) {
-      KeepGates<Cell, kReset, Cell::kGates>(p, e, row, kept);
-      if constexpr (kReset == 0) KeepSaved<Cell>(p, e, row, before, kept);
+      const StepPlace place(row, Cell::kGates, p.H, e.j);
+      KeepGates<Cell, kReset, Cell::kGates>(p, place, kept);
+      if constexpr (kReset == 0) KeepSaved<Cell>(p, place, before, kept);
     }
     static_cast<T*>(p.args.y)[row * p.H + e.j] = FromCompute<T>(y);
 #pragma unroll
@@ -188,8 +177,9 @@ struct ForwardResetPhase : ForwardInputs<Cell, T, 0, Cell::kResetGates> {
     }
     if (p.args.keep) {
       const int64_t row = (e.n * p.T_ + TimeOf(p, reverse, step)) * p.K + e.k;
-      KeepGates<Cell, 0, Cell::kResetGates>(p, e, row, kept);
-      KeepSaved<Cell>(p, e, row, before, kept);
+      const StepPlace place(row, Cell::kGates, p.H, e.j);
+      KeepGates<Cell, 0, Cell::kResetGates>(p, place, kept);
+      KeepSaved<Cell>(p, place, before, kept);
     }
 #pragma unroll
     for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];

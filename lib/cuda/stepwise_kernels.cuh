@@ -61,7 +61,7 @@ class PhaseRun {
     __syncthreads();
     for (int first_of_round = 0; first_of_round < elements;
          first_of_round += kStepThreads / lanes) {
-      const Element e(p_, block_, min(first_of_round + mine_index_, elements - 1));
+      const BlockElement e(p_, block_, min(first_of_round + mine_index_, elements - 1));
       C sums[Phase::kSums] = {};
       if (multiplies) product_.Sum(e.row, e.unit * Phase::kSums, sums);
       if (!leads_ || !e.exists || first_of_round + mine_index_ >= elements) continue;
@@ -80,7 +80,7 @@ class PhaseRun {
   // Of the threads that share an element, the first has it.
   const bool leads_;
   const int mine_index_;
-  const Element mine_;
+  const BlockElement mine_;
   const bool reverse_;
 };
 

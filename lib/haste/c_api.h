@@ -27,6 +27,7 @@ extern "C" {
 #define HASTE_MAX_STATES 4
 #define HASTE_MAX_EXTRAS 3
 #define HASTE_MAX_SAVED 6
+#define HASTE_MAX_CLUSTER 16
 #define HASTE_VERSION "0.1.0"
 
 typedef enum {
@@ -81,6 +82,7 @@ typedef struct {
   float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
   float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
   float epsilon;            // added to a variance by cells that normalise
+  int32_t allow_tf32;       // 1: products of float32 on CUDA may be as coarse as TensorFloat-32's
 } HasteRnnConfig;
 
 // A cell: what its recurrence reads and writes. The tensors of a call are named after this.
@@ -247,6 +249,22 @@ HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBa
 // what they share out (rows of the batch, or hidden units); on CUDA engine, sizes and reason.
 HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* text,
                              size_t capacity, HasteStatus*);
+
+// A GPU, which need not be there.
+typedef struct {
+  int32_t sm_major, sm_minor;  // compute capability
+  int32_t multiprocessors;
+  int32_t shared_bytes_per_block;  // cudaDevAttrMaxSharedMemoryPerBlockOptin
+  int64_t l2_bytes;
+  // Clusters of so many thread blocks that are resident at once, each block alone on its
+  // multiprocessor; 0: none.
+  int32_t clusters[HASTE_MAX_CLUSTER + 1];
+} HasteDeviceProperties;
+
+// haste_plan of a config with device = HASTE_CUDA, for that GPU in place of the current one. Any
+// build and machine can answer.
+HASTE_API int32_t haste_plan_for(const HasteRnnConfig*, const HasteDeviceProperties*, char* text,
+                                 size_t capacity, HasteStatus*);
 
 // Cells that this library was built with.
 HASTE_API int32_t haste_cell_count(void);

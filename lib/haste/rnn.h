@@ -97,7 +97,7 @@ inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& la
 
 // Which engine runs this, and why, in one line: see haste_plan.
 inline Status Explain(const RnnConfig& config, std::string* text, const Executor& executor = {}) {
-  char line[512] = "";
+  char line[1024] = "";
   const Status status = internal::Wrap(
       [&](HasteStatus* raw) { return haste_plan(&config, &executor, line, sizeof line, raw); });
   *text = line;

@@ -37,7 +37,7 @@ def philox(seed, counter):
 def draw(words, rate):
     """True with probability `rate`."""
     uniform = (words >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
-    return torch.from_numpy(uniform < np.float32(rate))
+    return torch.as_tensor(uniform < np.float32(rate))
 
 
 def draws(seed, t, n, k, h):

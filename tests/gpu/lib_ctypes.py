@@ -54,6 +54,7 @@ class RnnConfig(ctypes.Structure):
         ("zoneout", _f32 * MAX_STATES),
         ("recurrent_dropout", _f32),
         ("epsilon", _f32),
+        ("allow_tf32", _i32),
     ]
 
 
@@ -141,29 +142,13 @@ class Gemm(ctypes.Structure):
 
 
 class LayerForwardArgs(ctypes.Structure):
-    _fields_ = [
-        ("features", _i64),
-        ("x", _p),
-        ("W", _p),
-        ("b", _p),
-        ("wx", _p),
-        ("gamma", _p),
-        ("xw", _p),
-    ]
+    _fields_ = [("features", _i64), *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw"))]
 
 
 class LayerBackwardArgs(ctypes.Structure):
     _fields_ = [
         ("features", _i64),
-        ("x", _p),
-        ("W", _p),
-        ("dx", _p),
-        ("dW", _p),
-        ("db", _p),
-        ("dR", _p),
-        ("gamma", _p),
-        ("xw", _p),
-        ("dgamma", _p),
+        *((name, _p) for name in ("x", "W", "dx", "dW", "db", "dR", "gamma", "xw", "dgamma")),
     ]
 
 
@@ -206,7 +191,8 @@ class Library:
     def config(self, cell, wx, **options):
         """The RnnConfig of a cell, of wx [N, T, K, G, H] and of options named as in the header."""
         n, t, k, _, h = wx.shape
-        config = RnnConfig(cell=cell.encode(), engine=b"auto", dtype=DTYPES[wx.dtype])
+        config = RnnConfig(cell=cell.encode(), dtype=DTYPES[wx.dtype])
+        config.engine = options.pop("engine", "auto").encode()
         config.device = DEVICES[self.device]
         config.batch, config.time, config.lanes, config.hidden = n, t, k, h
         reverse = options.pop("reverse", None)
@@ -219,6 +205,13 @@ class Library:
         for name, value in options.items():
             setattr(config, name, value)
         return config
+
+    def plan(self, config):
+        """One line: the engine that runs this, and why."""
+        text = ctypes.create_string_buffer(1024)
+        where = ctypes.byref(self._executor())
+        self.call("haste_plan", ctypes.byref(config), where, text, ctypes.c_size_t(len(text)))
+        return text.value.decode()
 
     def workspace(self, config, backward):
         """Scratch memory of one call, filled with NaN: nothing may be read before it is written."""

@@ -1,7 +1,10 @@
 // Pins what PlanRecurrence decides, on machines that this one need not be.
 #include "lib/plan.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string>
 
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
@@ -74,24 +77,133 @@ void HugeSizes() {
               everything.threads);
 }
 
+// An H200, and clusters as it has them.
+CudaProperties Hopper() {
+  CudaProperties hopper;
+  hopper.sm_major = 9;
+  hopper.multiprocessors = 132;
+  hopper.shared_bytes_per_block = 232448;
+  hopper.l2_bytes = 60 << 20;
+  const int clusters[] = {0, 0, 66, 41, 30, 24, 18, 15, 15, 11, 11, 9, 9, 7, 7, 7, 7};
+  std::copy(std::begin(clusters), std::end(clusters), hopper.clusters);
+  return hopper;
+}
+
+// What keeps R on the chip, and how it is cut.
+void OnChip() {
+  const struct {
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool backward;
+    EngineKind engine;
+    int blocks, unit_tiles, row_tiles, passes;
+  } cases[] = {
+      {8, 1, 256, HASTE_BFLOAT16, false, EngineKind::kCluster, 16, 1, 1, 1},
+      {8, 1, 256, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
+      {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
+      {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
+      {16, 12, 64, HASTE_FLOAT16, false, EngineKind::kCluster, 4, 1, 1, 1},   // heads
+      {1, 1, 16, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
+      {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = Sizes(c.n, 100, c.k, c.h);
+    config.device = HASTE_CUDA;
+    config.dtype = c.dtype;
+    Plan plan;
+    HasteStatus status = {};
+    EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status, c.backward) == HASTE_OK,
+                "%s", status.message);
+    const std::string text = Describe(plan, config, kLstm);
+    const ResidentTiling& t = plan.resident.tiling;
+    EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
+    EXPECT_TRUE(t.blocks == c.blocks && t.unit_tiles == c.unit_tiles &&
+                    t.row_tiles == c.row_tiles && t.passes == c.passes,
+                "%s", text.c_str());
+  }
+}
+
+// Whatever the size: blocks that wait for each other fit the GPU, their memory fits a block, and
+// all rows and units have one.
+void OnChipFits() {
+  int planned = 0;
+  for (int64_t n : {1, 7, 8, 9, 33, 128, 1000}) {
+    for (int64_t k : {1, 2, 12}) {
+      for (int64_t h : {1, 16, 17, 100, 128, 500, 768, 1030, 2048, 4096}) {
+        for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16}) {
+          for (bool backward : {false, true}) {
+            HasteRnnConfig config = Sizes(n, 10, k, h);
+            config.device = HASTE_CUDA;
+            config.dtype = dtype;
+            Plan plan;
+            HasteStatus status = {};
+            EXPECT_TRUE(
+                PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
+                "%s", status.message);
+            if (plan.engine == EngineKind::kStepwise) continue;
+            ++planned;
+            const std::string text = Describe(plan, config, kLstm);
+            const ResidentTiling& t = plan.resident.tiling;
+            EXPECT_TRUE(plan.resident.shared_bytes <= 232448, "%s", text.c_str());
+            EXPECT_TRUE(t.padded_hidden() >= h && t.row_groups * t.group_rows() >= n, "%s",
+                        text.c_str());
+            EXPECT_TRUE(t.units() * t.rows() <= kResidentElements, "%s", text.c_str());
+            EXPECT_TRUE(plan.engine == EngineKind::kCluster ? t.blocks <= kMaxCluster
+                                                            : t.blocks * t.row_groups * k <= 132,
+                        "%s", text.c_str());
+          }
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(planned > 300, "only %d of 840 sizes stay on the chip", planned);
+}
+
 void Engines() {
   HasteRnnConfig config = Sizes(16, 1024, 1, 768);
   config.device = HASTE_CUDA;
-  CudaProperties hopper;
-  hopper.sm_major = 9;
   Plan plan;
   HasteStatus status = {};
-  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, hopper, &plan, &status) == HASTE_OK, "%s",
+  config.engine = "stepwise";
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_OK, "%s",
               status.message);
   EXPECT_TRUE(plan.engine == EngineKind::kStepwise, "%s", EngineName(plan.engine));
 
   config.engine = "cluster";
-  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, hopper, &plan, &status) == HASTE_INVALID_ARGUMENT,
-              "an engine that is not there is refused");
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_INVALID_ARGUMENT,
+              "768 units do not fit a cluster");
   EXPECT_TRUE(strstr(status.message, "engine") && strstr(status.message, "cluster"), "%s",
               status.message);
+  config.engine = "warp";
+  EXPECT_TRUE(CheckEngine(config, kLstm, &status) == HASTE_INVALID_ARGUMENT,
+              "an engine that is not there is refused");
+  EXPECT_TRUE(strstr(status.message, "\"grid\"") && strstr(status.message, "\"warp\""), "%s",
+              status.message);
 
-  config.engine = "stepwise";
+  // Neither float64 nor two products a step stay on the chip, nor anything on a Turing GPU.
+  config.engine = "auto";
+  config.dtype = HASTE_FLOAT64;
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_OK &&
+                  plan.engine == EngineKind::kStepwise,
+              "%s", EngineName(plan.engine));
+  config.dtype = HASTE_FLOAT16;
+  EXPECT_TRUE(PlanRecurrence(config, CellInfo<GruResetBefore>(), {}, Hopper(), &plan, &status) ==
+                      HASTE_OK &&
+                  plan.engine == EngineKind::kStepwise,
+              "%s", EngineName(plan.engine));
+  CudaProperties turing = Hopper();
+  turing.sm_major = 7;
+  turing.sm_minor = 5;
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, turing, &plan, &status) == HASTE_OK &&
+                  plan.engine == EngineKind::kStepwise,
+              "%s", EngineName(plan.engine));
+  CudaProperties ampere = Hopper();
+  ampere.sm_major = 8;
+  std::fill(std::begin(ampere.clusters), std::end(ampere.clusters), 0);
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, ampere, &plan, &status) == HASTE_OK &&
+                  plan.engine == EngineKind::kGrid,
+              "%s", EngineName(plan.engine));
+
   CudaProperties volta;
   volta.sm_major = 7;
   EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, volta, &plan, &status) == HASTE_UNIMPLEMENTED,
@@ -136,6 +248,8 @@ void Scan() {
 int main() {
   haste::Cpu();
   haste::HugeSizes();
+  haste::OnChip();
+  haste::OnChipFits();
   haste::Engines();
   haste::Scan();
   return haste_test::Report("plan_test");

@@ -1,0 +1,248 @@
+"""Which engine runs a layer, how it is cut, and why: `explain`, from what the library plans."""
+
+import contextlib
+import ctypes
+
+import keras
+import tensorflow as tf
+
+from haste_keras import _cells, _library, _raw
+from haste_keras._base import RecurrentLayer
+from haste_keras._checks import ACTIVATIONS, check_choice
+from haste_keras.forget_mult import ForgetMult
+
+_SPECS = {spec.op: spec for spec in _cells.CELLS}
+_CUDA = 1
+_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+_ACTIVATIONS = {name: i for i, name in enumerate((*ACTIVATIONS, "exponential"))}
+_ALIASES = {"CUDA": "GPU"}
+
+
+class _Status(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int32), ("message", ctypes.c_char * 508)]
+
+
+class _Config(ctypes.Structure):
+    """HasteRnnConfig of lib/haste/c_api.h."""
+
+    _fields_ = [
+        ("cell", ctypes.c_char_p),
+        ("engine", ctypes.c_char_p),
+        ("dtype", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("batch", ctypes.c_int64),
+        ("time", ctypes.c_int64),
+        ("lanes", ctypes.c_int64),
+        ("hidden", ctypes.c_int64),
+        ("reverse", ctypes.c_void_p),
+        ("activation", ctypes.c_int32),
+        ("recurrent_activation", ctypes.c_int32),
+        ("training", ctypes.c_int32),
+        ("zero_output_for_mask", ctypes.c_int32),
+        ("zoneout", ctypes.c_float * 4),
+        ("recurrent_dropout", ctypes.c_float),
+        ("epsilon", ctypes.c_float),
+        ("allow_tf32", ctypes.c_int32),
+    ]
+
+
+class _Executor(ctypes.Structure):
+    _fields_ = [
+        ("stream", ctypes.c_void_p),
+        ("threads", ctypes.c_int32),
+        ("schedule", ctypes.c_void_p),
+        ("pool", ctypes.c_void_p),
+    ]
+
+
+class _Gpu(ctypes.Structure):
+    """HasteDeviceProperties."""
+
+    _fields_ = [
+        ("sm_major", ctypes.c_int32),
+        ("sm_minor", ctypes.c_int32),
+        ("multiprocessors", ctypes.c_int32),
+        ("shared_bytes_per_block", ctypes.c_int32),
+        ("l2_bytes", ctypes.c_int64),
+        ("clusters", ctypes.c_int32 * 17),
+    ]
+
+
+def _clusters(parts):
+    """Clusters of 0 … 16 blocks that fit, in parts of a GPU of so many multiprocessors each."""
+    return (ctypes.c_int32 * 17)(0, 0, *(sum(n // size for n in parts) for size in range(2, 17)))
+
+
+# GPUs that may be asked about where they are not. The parts of the H200 explain the clusters of 2,
+# 4, 8 and 16 blocks that one was measured to hold at once: 66, 30, 15 and 7.
+GPUS = {
+    "T4": _Gpu(7, 5, 40, 64 << 10, 4 << 20),
+    "A100": _Gpu(8, 0, 108, 163 << 10, 40 << 20),
+    "H200": _Gpu(9, 0, 132, 227 << 10, 60 << 20, _clusters([18] * 6 + [16, 8])),
+}
+_ABSENT_GPU = "H200"  # what "GPU" means where there is none
+
+
+def explain(layer, input_shape, dtype=None, device=None, training=False, print_fn=print):
+    """Says for each fused layer which engine would run it, how it is cut, and why.
+
+    Nothing is computed: `layer` is traced for inputs of this shape, and the library is asked what
+    it would do. Layers that are not built yet are built.
+
+        >>> haste_keras.explain(haste_keras.LSTM(128), (32, 100, 64), device="CPU")
+        lstm: lstm on cpu: 2 threads over rows, N=32 T=100 K=1 H=128: rows for every thread: …
+
+    Args:
+      layer: a layer of haste_keras, or a model, wrapper or layer with such layers in it.
+      input_shape: of its input, all sizes known: (batch, time, features) for a layer; a list of
+        shapes where it takes several.
+      dtype: "float32", "float64", "float16" or "bfloat16", to ask about in place of the dtype
+        that each layer computes in.
+      device: "CPU"; "GPU" or "CUDA": the first one that TensorFlow sees, or where it sees none, an
+        H200; "T4", "A100" or "H200": that GPU, whatever is here. None: where TensorFlow would
+        put the op.
+      training: ask about a training step (forward with what its gradient reads).
+      print_fn: takes each line; `print`, or another function.
+    Returns:
+      list of str: the lines, one for each size that a fused layer is called with.
+
+    Raises:
+      ValueError: an argument is not as above, there is no fused layer in `layer`, or its `engine`
+        cannot run it there; the message says which.
+    """
+    if not isinstance(layer, keras.layers.Layer):
+        raise ValueError(f"`layer` must be a layer or a model of Keras. Received: {layer!r}")
+    if dtype is not None:
+        check_choice("dtype", dtype, tuple(_DTYPES))
+    ask = _planner(device)
+    lines = []
+    for name, op in _trace(layer, input_shape, training):
+        config = _config(op, dtype)
+        try:
+            lines.append(f"{name}: {ask(config)}")
+        except ValueError as error:
+            raise ValueError(f"layer {name}: {error}") from None
+    if not lines:
+        raise ValueError(f"`layer` must be a fused layer, or hold one. Received: {layer!r}")
+    lines = list(dict.fromkeys(lines))
+    for line in lines:
+        print_fn(line)
+    return lines
+
+
+def _trace(layer, input_shape, training):
+    """(name of the fused layer, op of its recurrence) for each call, in order."""
+    fused = [
+        each for each in layer._flatten_layers() if isinstance(each, (RecurrentLayer, ForgetMult))
+    ]
+    specs = _input_specs(layer, input_shape)
+    found = []
+
+    @tf.function
+    def call(inputs):
+        found.clear()  # a trace that makes variables is followed by another
+        return layer(inputs, training=training)
+
+    with contextlib.ExitStack() as stack:
+        for each in fused:
+            stack.enter_context(_recorded(each, found))
+        call.get_concrete_function(specs)
+    return found
+
+
+@contextlib.contextmanager
+def _recorded(layer, found):
+    """While this lasts, (layer.name, op) of each recurrence that `layer` calls goes to `found`."""
+    call = layer.call
+
+    @tf.autograph.experimental.do_not_convert
+    def recorded(*args, **kwargs):
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
+        outputs = call(*args, **kwargs)
+        for op in graph.get_operations()[before:]:
+            if op.type in _SPECS:
+                found.append((layer.name, op))
+        return outputs
+
+    vars(layer)["call"] = recorded
+    try:
+        yield
+    finally:
+        del vars(layer)["call"]
+
+
+def _input_specs(layer, input_shape):
+    """tf.TensorSpec, or a list of them, of what `layer` is called with."""
+    several = isinstance(input_shape, (list, tuple)) and any(
+        isinstance(each, (list, tuple)) for each in input_shape
+    )
+    shapes = [tuple(each) for each in input_shape] if several else [tuple(input_shape)]
+    for shape in shapes:
+        if not all(isinstance(size, int) for size in shape):
+            raise ValueError(f"`input_shape` must have all sizes known. Received: {input_shape}")
+    known = tf.nest.flatten(getattr(layer, "inputs", None) or [])
+    dtypes = [each.dtype for each in known] or [keras.config.floatx()] * len(shapes)
+    specs = [tf.TensorSpec(*each) for each in zip(shapes, dtypes, strict=True)]
+    return specs if several else specs[0]
+
+
+def _config(op, dtype):
+    """The HasteRnnConfig that the op of a graph would hand to the library."""
+    spec = _SPECS[op.type]
+    given = _raw.attributes(spec, op)
+    config = _Config(cell=spec.name.encode(), engine=given["engine"].encode())
+    config.dtype = _DTYPES[dtype or op.get_attr("T").name]
+    shape = op.outputs[0].shape
+    if not shape.is_fully_defined():
+        raise ValueError(
+            f"`input_shape` must settle the sizes of every fused layer; {op.name} has {shape}"
+        )
+    config.batch, config.time, config.lanes, config.hidden = shape
+    reverse = bytes(given["reverse"])
+    config._reverse = ctypes.create_string_buffer(reverse, len(reverse))
+    config.reverse = ctypes.addressof(config._reverse)
+    config.activation = _ACTIVATIONS[given["activation"]]
+    config.recurrent_activation = _ACTIVATIONS[given["recurrent_activation"]]
+    config.training = given["training"]
+    config.zero_output_for_mask = given["zero_output_for_mask"]
+    config.zoneout[: len(given["zoneout"])] = given["zoneout"]
+    config.recurrent_dropout = given["recurrent_dropout"]
+    config.epsilon = given.get("epsilon", 0.0)
+    config.allow_tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return config
+
+
+def _planner(device):
+    """A function config → line that asks the library about `device`; ValueError if it is none."""
+    here = bool(tf.config.list_physical_devices("GPU")) and _library.has_cuda()
+    if device is None:
+        device = "GPU" if here else "CPU"
+    check_choice("device", device, ("CPU", "GPU", "CUDA", *GPUS))
+    device = _ALIASES.get(device, device)
+    library = _library.c_library()
+    if device == "CPU" or (device == "GPU" and here):
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        executor = _Executor(threads=threads)  # 0: one a core, as TensorFlow
+
+        def ask(config):
+            config.device = _CUDA if device == "GPU" else 0
+            return _plan(library.haste_plan, config, executor)
+
+        return ask
+
+    name = device if device in GPUS else _ABSENT_GPU
+
+    def ask_for(config):
+        config.device = _CUDA
+        return f"{_plan(library.haste_plan_for, config, GPUS[name])} ({name})"
+
+    return ask_for
+
+
+def _plan(function, config, where):
+    text, status = ctypes.create_string_buffer(1024), _Status()
+    arguments = (ctypes.byref(config), ctypes.byref(where), text, ctypes.c_size_t(len(text)))
+    if function(*arguments, ctypes.byref(status)) != 0:
+        raise ValueError(status.message.decode())
+    return text.value.decode()

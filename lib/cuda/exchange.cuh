@@ -1,0 +1,125 @@
+// How the blocks of a persistent kernel hand each other what every step makes, without a barrier.
+//
+// In a thread-block cluster (sm_90+): stores into the other blocks' shared memory that count
+// themselves on the receiver's mbarrier. Over the whole GPU: words of global memory that say
+// themselves that they have arrived, so that nothing but the data travels.
+#ifndef HASTE_LIB_CUDA_EXCHANGE_CUH_
+#define HASTE_LIB_CUDA_EXCHANGE_CUH_
+
+#include <stdint.h>
+
+namespace haste {
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// --- Clusters. Not to be called by kernels of other architectures.
+
+// All threads of all blocks of the cluster; what was written before is visible after.
+__device__ __forceinline__ void ClusterSync() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n\t"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#endif
+}
+
+// Counts bytes as they arrive. Used again and again: `parity` of its n-th use is n & 1.
+class ArrivalCounter {
+ public:
+  // By one thread, before a ClusterSync.
+  __device__ __forceinline__ void Init() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(SharedAddress(&state_)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+  }
+  // By one thread a use. Bytes may have arrived before.
+  __device__ __forceinline__ void Expect(uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
+                 "r"(bytes)
+                 : "memory");
+#endif
+  }
+  // By every thread that reads what has arrived.
+  __device__ __forceinline__ void Wait(uint32_t parity) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    uint32_t done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{\n\t.reg .pred p;\n\t"
+          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+          "selp.u32 %0, 1, 0, p;\n\t}"
+          : "=r"(done)
+          : "r"(SharedAddress(&state_)), "r"(parity)
+          : "memory");
+    }
+#endif
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Where block `rank` of the cluster has what this block has at `shared`.
+__device__ __forceinline__ uint32_t AddressIn(uint32_t shared, uint32_t rank) {
+  uint32_t there = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+#endif
+  return there;
+}
+
+// 16 bytes to another block's shared memory, counted there. Both addresses by AddressIn.
+__device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(to),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(counter)
+      : "memory");
+#endif
+}
+
+// --- The whole GPU.
+
+// Past the first-level cache, and not to be reordered with others at the same address.
+__device__ __forceinline__ uint4 LoadRelaxed(const uint4* from) {
+  uint4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ void StoreRelaxed(uint4* to, uint4 v) {
+  asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
+  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
+// A word that has not arrived. No number that is stored has these bits: NaN is stored as another.
+constexpr uint32_t kAbsent = 0xFFFFFFFFu;
+
+__device__ __forceinline__ bool HasArrived(uint4 v) {
+  return v.x != kAbsent && v.y != kAbsent && v.z != kAbsent && v.w != kAbsent;
+}
+
+// Or: floats whose last bit says to which use of their place they belong, at 2^-24 of their value.
+__device__ __forceinline__ uint32_t Tagged(float x, uint32_t tag) {
+  return (__float_as_uint(x) & ~1u) | tag;
+}
+__device__ __forceinline__ bool HasTag(uint4 v, uint32_t tag) {
+  return ((v.x ^ tag) & 1u) == 0 && ((v.y ^ tag) & 1u) == 0 && ((v.z ^ tag) & 1u) == 0 &&
+         ((v.w ^ tag) & 1u) == 0;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_EXCHANGE_CUH_

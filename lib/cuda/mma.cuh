@@ -1,0 +1,150 @@
+// Matrix products on tensor cores, one warp at a time (sm_80+), with operands in an order of our
+// own.
+//
+// c[16 × 8] += a[16 × 16] · b[16 × 8] sums over 16 depths, and any order of them is as good as
+// another. Ours lets a thread have eight neighbouring depths of two products in a row (a "chunk" of
+// 32 depths): lane 4·n + i of b has row n's elements 8·i … 8·i + 7 of the chunk, 16 bytes of
+// memory. Of c a lane has rows lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next.
+//
+// A float is the sum of three bfloat16 (8 bits each of its 24), so that a product of floats is a
+// sum of nine; the three smallest are below 2^-24 of it and are left out. With two of three parts
+// and three products the error is 2^-16: where TensorFloat-32 (2^-11) would do.
+#ifndef HASTE_LIB_CUDA_MMA_CUH_
+#define HASTE_LIB_CUDA_MMA_CUH_
+
+#include <type_traits>
+
+#include "lib/cuda/storage.cuh"
+
+namespace haste {
+
+constexpr int kChunkDepth = 32;
+constexpr int kTileRows = 16, kTileColumns = 8;  // of c
+
+// What is multiplied in place of a T, and how many of them.
+template <class T>
+using MmaOperand = std::conditional_t<std::is_same_v<T, Half>, Half, Bfloat16>;
+template <class T>
+constexpr int kMmaParts = sizeof(T) == 4 ? 3 : 1;
+
+template <class Operand>
+__device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    float (&c)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Operand, Half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#endif
+}
+
+// x as parts, the largest first. Infinity and NaN are their own first part.
+__device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
+  uint16_t bits = FromCompute<Bfloat16>(x).bits;
+  // Rounding up must not make infinity of a finite number.
+  if ((bits & 0x7FFF) == 0x7F80) bits = static_cast<uint16_t>(__float_as_uint(x) >> 16);
+  part[0] = bits;
+  float rest = (bits & 0x7F80) == 0x7F80 ? 0.0f : x - ToCompute(Bfloat16{bits});
+  part[1] = FromCompute<Bfloat16>(rest).bits;
+  rest -= ToCompute(Bfloat16{part[1]});
+  part[2] = FromCompute<Bfloat16>(rest).bits;
+}
+
+// Two neighbouring depths of each part, packed as an operand has them.
+template <class T>
+__device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
+  if constexpr (kMmaParts<T> == 1) {
+    packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
+  } else {
+    uint16_t low[3], high[3];
+    Split(first, low);
+    Split(second, high);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+  }
+}
+
+// One tile of a, in parts.
+template <class T>
+struct alignas(16) TileA {
+  uint32_t part[kMmaParts<T>][4];
+
+  // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
+  template <class Element>
+  __device__ __forceinline__ void Load(int half, const Element& element) {
+    const int lane = threadIdx.x % 32;
+    const int row = lane / 4, depth = lane % 4 * 8 + half * 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t packed[kMmaParts<T>];
+      const int r = row + i % 2 * 8, d = depth + i / 2 * 2;
+      PackPair<T>(element(r, d), element(r, d + 1), packed);
+#pragma unroll
+      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+    }
+  }
+};
+
+// What a lane has of one chunk of b: two tiles, in parts.
+template <class T>
+struct ChunkB {
+  uint32_t part[kMmaParts<T>][4];
+
+  // v: the lane's eight elements, in memory's order.
+  __device__ __forceinline__ void Set(const uint4 (&v)[sizeof(T) / 2]) {
+    if constexpr (kMmaParts<T> == 1) {
+      part[0][0] = v[0].x;
+      part[0][1] = v[0].y;
+      part[0][2] = v[0].z;
+      part[0][3] = v[0].w;
+    } else {
+      const float x[8] = {__uint_as_float(v[0].x), __uint_as_float(v[0].y), __uint_as_float(v[0].z),
+                          __uint_as_float(v[0].w), __uint_as_float(v[1].x), __uint_as_float(v[1].y),
+                          __uint_as_float(v[1].z), __uint_as_float(v[1].w)};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        uint32_t packed[3];
+        PackPair<float>(x[2 * i], x[2 * i + 1], packed);
+#pragma unroll
+        for (int s = 0; s < 3; ++s) part[s][i] = packed[s];
+      }
+    }
+  }
+};
+
+// Sums of one tile. Of floats the large products and the small ones are summed apart, so that the
+// latter are not cut off.
+template <class T>
+struct TileC {
+  static constexpr int kSums = kMmaParts<T> == 1 ? 1 : 2;
+  float sum[kSums][4] = {};
+
+  __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half, bool exact) {
+    using Operand = MmaOperand<T>;
+    const int at = 2 * half;
+    Mma<Operand>(a.part[0], b.part[0][at], b.part[0][at + 1], sum[0]);
+    if constexpr (kMmaParts<T> == 3) {
+      Mma<Operand>(a.part[0], b.part[1][at], b.part[1][at + 1], sum[1]);
+      Mma<Operand>(a.part[1], b.part[0][at], b.part[0][at + 1], sum[1]);
+      if (exact) {
+        Mma<Operand>(a.part[1], b.part[1][at], b.part[1][at + 1], sum[1]);
+        Mma<Operand>(a.part[0], b.part[2][at], b.part[2][at + 1], sum[1]);
+        Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);
+      }
+    }
+  }
+  __device__ __forceinline__ float Get(int i) const {
+    return kSums == 1 ? sum[0][i] : sum[0][i] + sum[kSums - 1][i];
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_MMA_CUH_

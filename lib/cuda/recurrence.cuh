@@ -1,0 +1,79 @@
+// What every kernel that walks time knows of its call, and what it asks of one element: is the step
+// live, what do Zoneout and dropout do to it?
+#ifndef HASTE_LIB_CUDA_RECURRENCE_CUH_
+#define HASTE_LIB_CUDA_RECURRENCE_CUH_
+
+#include "lib/cells/cells.h"
+#include "lib/cuda/storage.cuh"
+#include "lib/random.h"
+
+namespace haste {
+
+// By value in kernel parameters. Names of sizes as in haste/c_api.h.
+template <class T>
+struct RecurrenceParams {
+  using Storage = T;
+  using C = Compute<T>;
+  int64_t N, T_, K, H;
+  Activations act;
+  bool training, zoneout, zero_output_for_mask;
+  float zoneout_rate[HASTE_MAX_STATES];
+  float dropout_rate;         // 0 when nothing is dropped
+  const uint8_t* mask;        // [N, T] or null
+  const int64_t* seed;        // [2], read only where something is drawn
+  const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk; with mask
+};
+
+// One element of [N, K, H].
+struct Element {
+  int64_t n, k, j;
+  bool exists;
+  int64_t at;  // in [N, K, H]
+};
+
+// Time index of a step of the walk.
+template <class T>
+__device__ __forceinline__ int64_t TimeOf(const RecurrenceParams<T>& p, bool reverse,
+                                          int64_t step) {
+  return reverse ? p.T_ - 1 - step : step;
+}
+
+template <class T>
+__device__ __forceinline__ bool IsLive(const RecurrenceParams<T>& p, int64_t n, int64_t t) {
+  return p.mask == nullptr || p.mask[n * p.T_ + t] != 0;
+}
+
+// At a masked step: does y repeat the output before it (and is not 0)?
+template <class T>
+__device__ __forceinline__ bool Repeats(const RecurrenceParams<T>& p, bool reverse, int64_t n,
+                                        int64_t step) {
+  return !p.zero_output_for_mask && step >= p.first_live[(reverse ? p.N : 0) + n];
+}
+
+// What h is multiplied by where it enters the product.
+template <class T>
+__device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, const Element& e) {
+  if (p.dropout_rate == 0.0f) return 1;
+  return DropoutScale(MakePhiloxKey(p.seed), static_cast<uint32_t>(e.n),
+                      static_cast<uint32_t>(e.k * p.H + e.j), p.dropout_rate);
+}
+
+// share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
+template <int kStates, class T>
+__device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
+                                              int64_t t, Compute<T> (&share)[kStates]) {
+  uint32_t word[4];
+  if (p.training) {
+    Philox(MakePhiloxKey(p.seed), static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
+           static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    const float rate = p.zoneout_rate[s];
+    share[s] = p.training ? (Draw(word[s], rate) ? 1 : 0) : rate;
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_RECURRENCE_CUH_

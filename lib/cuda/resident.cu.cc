@@ -1,0 +1,213 @@
+// The persistent engines, `cluster` and `grid`: one launch walks all steps, and R stays on the
+// chip. Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+//
+// Blocks that wait for each other must all be there: a cluster's are by definition, those of a grid
+// by cooperative launch. What runs where, and how it is cut, is decided by PlanRecurrence.
+#include <algorithm>
+#include <cstdint>
+
+#include "lib/cells/info.h"
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/error.h"
+#include "lib/cuda/launch.cuh"
+#include "lib/cuda/resident_backward.cuh"
+#include "lib/cuda/resident_forward.cuh"
+#include "lib/cuda/stepwise_prepare.cuh"
+#include "lib/engine.h"
+#include "lib/workspace.h"
+
+namespace haste {
+namespace {
+
+template <class Cell, class T>
+struct ForwardKernels {
+  using CellType = Cell;
+  using Params = ResidentForwardParams<T>;
+  using Kernel = void (*)(const Params);
+  static constexpr bool kBackward = false;
+  static Kernel Of(int row_tiles, bool cluster) {
+    if (cluster)
+      return row_tiles == 1 ? ResidentForward<Cell, T, 1, true> : ResidentForward<Cell, T, 2, true>;
+    return row_tiles == 1 ? ResidentForward<Cell, T, 1, false> : ResidentForward<Cell, T, 2, false>;
+  }
+  static size_t ExchangeBytes(const ResidentTiling& t) {
+    return static_cast<size_t>(kForwardSlots<false>) * t.passes * ReceivedStates(t, sizeof(T));
+  }
+};
+template <class Cell, class T>
+struct BackwardKernels {
+  using CellType = Cell;
+  using Params = ResidentBackwardParams<T>;
+  using Kernel = void (*)(const Params);
+  static constexpr bool kBackward = true;
+  static Kernel Of(int row_tiles, bool cluster) {
+    if (cluster)
+      return row_tiles == 1 ? ResidentBackward<Cell, T, 1, true>
+                            : ResidentBackward<Cell, T, 2, true>;
+    return row_tiles == 1 ? ResidentBackward<Cell, T, 1, false>
+                          : ResidentBackward<Cell, T, 2, false>;
+  }
+  static size_t ExchangeBytes(const ResidentTiling& t) {
+    return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
+  }
+};
+
+template <class Cell>
+int32_t PlanOf(const HasteRnnConfig& config, bool backward, Plan* plan, HasteStatus* status) {
+  CudaProperties device;
+  const int32_t found = GetCudaProperties(&device, status);
+  if (found != HASTE_OK) return found;
+  return PlanRecurrence(config, CellInfo<Cell>(), CpuProperties(), device, plan, status, backward);
+}
+
+// Workspace; `workspace` counts what it takes.
+template <class Kernels>
+void Place(const Plan& plan, const HasteRnnConfig& config, bool masked, Workspace* workspace,
+           typename Kernels::Params* p) {
+  const ResidentTiling& t = p->tiling = plan.resident.tiling;
+  p->exchange = nullptr;
+  if (plan.engine == EngineKind::kGrid) {
+    p->exchange = workspace->Take<uint4>(config.lanes * t.row_groups *
+                                         (Kernels::ExchangeBytes(t) / sizeof(uint4)));
+  }
+  p->first_live = masked ? workspace->Take<int64_t>(2 * config.batch) : nullptr;
+}
+
+template <class Kernels>
+size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
+  Workspace count(nullptr);
+  typename Kernels::Params p;
+  Place<Kernels>(plan, config, true, &count, &p);
+  return std::max<size_t>(count.used(), 1);
+}
+
+template <class Cell, class Params, class Args>
+void Fill(const HasteRnnConfig& config, const Args& args, Params* p) {
+  p->N = config.batch;
+  p->T_ = config.time;
+  p->K = config.lanes;
+  p->H = config.hidden;
+  p->act = {config.activation, config.recurrent_activation};
+  p->training = config.training != 0;
+  p->zero_output_for_mask = config.zero_output_for_mask != 0;
+  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
+  for (int s = 0; s < Cell::kStates; ++s) {
+    p->zoneout_rate[s] = config.zoneout[s];
+    p->zoneout |= config.zoneout[s] > 0.0f;
+  }
+  p->mask = args.mask;
+  p->seed = args.seed;
+  p->args = args;
+  p->exact = config.allow_tf32 == 0;
+  for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {
+    if (config.reverse[k]) p->directions[k / 32] |= 1u << (k % 32);
+  }
+}
+
+template <class Kernels>
+int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExecutor& executor,
+            HasteStatus* status) {
+  const ResidentTiling& t = p.tiling;
+  const bool cluster = plan.engine == EngineKind::kCluster;
+  const auto kernel = Kernels::Of(t.row_tiles, cluster);
+  HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      plan.resident.shared_bytes),
+                 status);
+  cudaLaunchAttribute attribute = {};
+  if (cluster) {
+    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                   status);
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = t.blocks;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  } else {
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(static_cast<unsigned>(p.K * t.row_groups * t.blocks));
+  launch.blockDim = kResidentWarps * 32;
+  launch.dynamicSmemBytes = plan.resident.shared_bytes;
+  launch.stream = static_cast<cudaStream_t>(executor.stream);
+  launch.attrs = &attribute;
+  launch.numAttrs = cluster && t.blocks == 1 ? 0 : 1;
+  HASTE_CUDA_TRY(cudaLaunchKernelEx(&launch, kernel, p), status);
+  return HASTE_OK;
+}
+
+template <class Kernels, class Args>
+int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
+             const HasteExecutor& executor, HasteStatus* status) {
+  Plan plan;
+  const int32_t planned =
+      PlanOf<typename Kernels::CellType>(config, Kernels::kBackward, &plan, status);
+  if (planned != HASTE_OK) return planned;
+  typename Kernels::Params p = {};
+  Fill<typename Kernels::CellType>(config, args, &p);
+  Workspace pieces(workspace);
+  Place<Kernels>(plan, config, p.mask != nullptr, &pieces, &p);
+  if (p.exchange != nullptr) {
+    HASTE_CUDA_TRY(
+        cudaMemsetAsync(p.exchange, 0xFF,
+                        config.lanes * p.tiling.row_groups * Kernels::ExchangeBytes(p.tiling),
+                        static_cast<cudaStream_t>(executor.stream)),
+        status);
+  }
+  if (p.mask != nullptr) {
+    const int64_t blocks =
+        std::min<int64_t>((2 * p.N * 32 + kPrepareThreads - 1) / kPrepareThreads, 4096);
+    HASTE_CUDA_TRY(Launch(FindFirstLive, blocks, kPrepareThreads, 0, false, executor, p.N, p.T_,
+                          p.mask, const_cast<int64_t*>(p.first_live)),
+                   status);
+  }
+  return Run<Kernels>(plan, p, executor, status);
+}
+
+// A template, so that nothing is compiled where PlanRecurrence never comes.
+template <class Cell, class T>
+struct Resident {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+    Plan plan;
+    HasteStatus status;
+    // Without a device there is nothing to run on; forward and backward say so.
+    if (PlanOf<Cell>(config, backward, &plan, &status) != HASTE_OK) return 1;
+    return backward ? BytesOf<BackwardKernels<Cell, T>>(plan, config)
+                    : BytesOf<ForwardKernels<Cell, T>>(plan, config);
+  }
+
+  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Call<ForwardKernels<Cell, T>>(config, args, workspace, executor, status);
+  }
+
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    if (code != HASTE_OK) return code;
+    if constexpr (Cell::kRecurrentBias) {
+      return CudaReduceRows(config.dtype, config.batch * config.time,
+                            config.lanes * Cell::kGates * config.hidden,
+                            Cell::kSplitsGradient ? args.dq : args.dwx,
+                            args.dextra[kRecurrentBiasAt<Cell>], executor, status);
+    }
+    return HASTE_OK;
+  }
+
+  static constexpr Engine Table() {
+    if constexpr (Cell::kResetGates == 0 && sizeof(T) <= 4) {
+      return {WorkspaceBytes, Forward, Backward};
+    } else {
+      return {};
+    }
+  }
+};
+}  // namespace
+
+#define HASTE_PASTE(cell, dtype) ResidentEngine_##cell##_##dtype
+#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
+
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+const Engine HASTE_ENGINE_NAME(HASTE_CELL,
+                               HASTE_DTYPE_NAME) = Resident<HASTE_CELL, HASTE_T>::Table();
+
+}  // namespace haste

@@ -1,0 +1,194 @@
+// What the persistent kernels share (engines `cluster` and `grid`): sizes, the work of a block, and
+// which thread has which element.
+//
+// A group of blocks walks one lane and some rows of the batch alone. Each block owns `units` hidden
+// units of it, whose part of R it keeps in registers, and what these do not hold in shared memory,
+// for all steps. The rows come in passes: while one is under way between the blocks, the next
+// is multiplied.
+#ifndef HASTE_LIB_CUDA_RESIDENT_PARAMS_CUH_
+#define HASTE_LIB_CUDA_RESIDENT_PARAMS_CUH_
+
+#include "lib/cuda/async.cuh"
+#include "lib/cuda/exchange.cuh"
+#include "lib/cuda/mma.cuh"
+#include "lib/cuda/recurrence.cuh"
+#include "lib/cuda/stepwise_cell.cuh"
+#include "lib/resident_plan.h"
+
+namespace haste {
+
+// How far ahead of the walk inputs are asked for.
+constexpr int kPrefetchSteps = 3;
+
+template <class T, class Args>
+struct ResidentParams : RecurrenceParams<T> {
+  Args args;
+  ResidentTiling tiling;
+  bool exact;  // float: not as TensorFloat-32 is
+  uint32_t directions[kMaxResidentLanes / 32];
+  uint4* exchange;  // of the grid, all bits set
+};
+
+// What a thread knows beforehand of a pass: one row of the batch.
+struct Foreseen {
+  bool live = false;
+  bool repeats = false;  // masked: y is the y before
+  uint32_t drawn = 0;    // bit s: Zoneout keeps state s
+};
+
+// Asks the L2 cache for what a block's units will read of a tensor [N, T, K, kParts, H] some steps
+// later: each thread for a piece of one row and part.
+template <class T, int kParts>
+class Prefetcher {
+  static constexpr int kPiece = 64 / sizeof(T);
+
+ public:
+  // row, unit: the block's first. time: the first that is asked for; up: later ones come next.
+  template <class Params>
+  __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
+                                        int64_t k, int64_t unit, int64_t time, bool up)
+      : rows_left_(0) {
+    if (tensor == nullptr) return;
+    const int pieces = (p.tiling.units() + kPiece - 1) / kPiece;
+    const int part = threadIdx.x / pieces % kParts, mine = threadIdx.x / pieces / kParts;
+    unit += threadIdx.x % pieces * kPiece;
+    if (mine >= rows || unit >= p.H) return;
+    const int64_t stride = p.K * kParts * p.H;
+    rows_left_ = static_cast<int>(min(p.N - row - mine, int64_t{1} << 30));
+    from_ = static_cast<const T*>(tensor) + ((row + mine) * p.T_ + time) * stride +
+            (k * kParts + part) * p.H + unit;
+    stride_ = up ? stride : -stride;
+    pass_stride_ = rows * p.T_ * stride;
+  }
+  // first_row: of the pass, in the group.
+  __device__ __forceinline__ void Ask(int pass, int first_row) const {
+    if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
+  }
+  __device__ __forceinline__ void Advance() { from_ += stride_; }
+
+ private:
+  const T* from_ = nullptr;
+  int64_t stride_ = 0, pass_stride_ = 0;
+  int rows_left_;
+};
+
+// A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
+// element have none: all of theirs are not `There`.
+template <class Cell, class Params, int kTiles>
+class ResidentThread {
+ public:
+  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  static constexpr int kRows = kTiles * kTileColumns;  // of a pass
+  static constexpr int kThreads = kResidentWarps * 32;
+
+  // states: [pass, state, then what dropout multiplies h with, thread]
+  __device__ __forceinline__ ResidentThread(const Params& p, float* states)
+      : p_(p),
+        rank_(blockIdx.x % p.tiling.blocks),
+        group_(blockIdx.x / p.tiling.blocks),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        column_(warp_ % (kRows / 2) * 2 + lane_ / 16),
+        tile_(warp_ / (kRows / 2)),
+        states_(states + threadIdx.x) {
+    const int row_groups = p.tiling.row_groups;
+    k_ = group_ / row_groups;
+    reverse_ = (p.directions[k_ / 32] >> (k_ % 32) & 1) != 0;
+    row_ = group_ % row_groups * p.tiling.group_rows() + column_;
+    unit_ = rank_ * p.tiling.units() + tile_ * kTileRows + lane_ % 16;
+    has_unit_ = tile_ < p.tiling.unit_tiles && unit_ < p.H;
+    const int64_t stride = p.K * p.H;
+    pass_stride_ = kRows * p.T_ * stride;
+    step_stride_ = reverse_ ? -stride : stride;
+  }
+
+  // The element of pass 0 at a step.
+  __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
+    return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
+  }
+  // So many steps and passes further.
+  __device__ __forceinline__ StepPlace Further(const StepPlace& place, int steps,
+                                               int passes) const {
+    const int64_t by = steps * step_stride_ + passes * pass_stride_;
+    StepPlace further;
+    further.one = place.one + by;
+    further.gates = place.gates + by * kGates;
+    return further;
+  }
+  __device__ __forceinline__ bool There(int pass) const {
+    return has_unit_ && row_ + pass * kRows < p_.N;
+  }
+  __device__ __forceinline__ Element ElementOf(int pass) const {
+    Element e;
+    e.n = row_ + pass * kRows;
+    e.k = k_;
+    e.j = unit_;
+    e.exists = There(pass);
+    e.at = (e.n * p_.K + e.k) * p_.H + e.j;
+    return e;
+  }
+  // Of what comes kPrefetchSteps after the first of the walk.
+  template <int kParts>
+  __device__ __forceinline__ auto PrefetcherOf(const void* tensor, bool backward) const {
+    const bool up = reverse_ == backward;
+    return Prefetcher<typename Params::Storage, kParts>(
+        p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
+        up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
+  }
+
+  __device__ __forceinline__ float& State(int pass, int s) const {
+    return states_[(pass * (kStates + 1) + s) * kThreads];
+  }
+  __device__ __forceinline__ float Scale(int pass) const {
+    return p_.dropout_rate == 0.0f ? 1.0f : State(pass, kStates);
+  }
+  // from: [N, K, H] each, or null.
+  __device__ __forceinline__ void LoadStates(const void* const* from, int pass) const {
+    using T = typename Params::Storage;
+    const Element e = ElementOf(pass);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      const T* all = static_cast<const T*>(from[s]);
+      State(pass, s) = all == nullptr || !e.exists ? 0.0f : ToCompute(all[e.at]);
+    }
+    if (p_.dropout_rate != 0.0f) State(pass, kStates) = e.exists ? DropScale(p_, e) : 1.0f;
+  }
+
+  __device__ __forceinline__ Foreseen Foresee(int step, int pass) const {
+    Foreseen seen;
+    seen.live = There(pass);
+    if (p_.mask == nullptr && !p_.zoneout) return seen;
+    const int64_t t = TimeOf(p_, reverse_, step);
+    if (seen.live && !IsLive(p_, row_ + pass * kRows, t)) {
+      seen.live = false;
+      seen.repeats = Repeats(p_, reverse_, row_ + pass * kRows, step);
+    }
+    if (!p_.zoneout || !p_.training || !seen.live) return seen;
+    float share[kStates];
+    ZoneoutShares(p_, ElementOf(pass), t, share);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
+    return seen;
+  }
+  __device__ __forceinline__ void Shares(const Foreseen& seen, float (&share)[kStates]) const {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      share[s] = p_.training ? static_cast<float>(seen.drawn >> s & 1) : p_.zoneout_rate[s];
+    }
+  }
+
+ protected:
+  const Params& p_;
+  const int rank_, group_;  // of the block in its group, and which group that is
+  const int warp_, lane_;
+  const int column_;  // row of the pass
+  const int tile_;    // of the block
+  float* const states_;
+  int k_, row_, unit_;  // lane; row of the batch, at pass 0; hidden unit
+  bool has_unit_, reverse_;
+  int64_t pass_stride_, step_stride_;  // in [N, T, K, H]
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_RESIDENT_PARAMS_CUH_

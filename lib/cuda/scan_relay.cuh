@@ -1,0 +1,113 @@
+// What both linear scans share: the chain from warp to warp, and what a block knows of its place.
+#ifndef HASTE_LIB_CUDA_SCAN_RELAY_CUH_
+#define HASTE_LIB_CUDA_SCAN_RELAY_CUH_
+
+#include <string.h>
+
+#include "lib/cuda/scan_params.cuh"
+#include "lib/cuda/scan_plan.h"
+#include "lib/cuda/scan_tile.cuh"
+
+namespace haste {
+
+constexpr int kMaxScanThreads = kMaxScanWarps * kScanWidth;
+
+// The chain of each element goes from turn to turn through its lane's own places in shared memory.
+// Every word comes with the number of the turn that it is for, in one access: no fence is needed.
+template <class C, int kParts>
+class Relay {
+  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
+
+ public:
+  using Shared = uint64_t[kWords][kScanWidth];
+
+  // All threads of a block, before a barrier. There is no turn 0 to be waited for.
+  __device__ explicit Relay(unsigned char* shared)
+      : slots_(reinterpret_cast<volatile uint64_t*>(shared) + threadIdx.x % kScanWidth) {
+    if (threadIdx.x < kScanWidth) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) {
+    uint32_t word[kWords];
+    memcpy(word, value, sizeof value);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      slots_[i * kScanWidth] = static_cast<uint64_t>(turn) << 32 | word[i];
+    }
+  }
+
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
+    uint32_t word[kWords];
+    bool here;
+    do {
+      here = true;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const uint64_t slot = slots_[i * kScanWidth];
+        here &= static_cast<uint32_t>(slot >> 32) == turn;
+        word[i] = static_cast<uint32_t>(slot);
+      }
+    } while (!__all_sync(0xFFFFFFFFu, here));
+    memcpy(value, word, sizeof value);
+  }
+
+ private:
+  volatile uint64_t* const slots_;
+};
+
+// What a warp of a block walks: its elements, and its turns within the block's chunk of time.
+struct ScanPlace {
+  int warp, warps, lane;
+  int64_t unit, chunk;
+  int first, end;  // steps of the walk
+
+  template <class Params>
+  __device__ explicit ScanPlace(const ScanParams<Params>& p)
+      : warp(threadIdx.x / kScanWidth),
+        warps(blockDim.x / kScanWidth),
+        lane(threadIdx.x % kScanWidth),
+        unit(blockIdx.x % p.units),
+        chunk(blockIdx.x / p.units),
+        first(static_cast<int>(chunk * p.chunk_steps)),
+        end(static_cast<int>(p.T_ - first < p.chunk_steps ? p.T_ : first + p.chunk_steps)) {}
+
+  // Element of this launch, in column `column` of the block.
+  __device__ int64_t Index(int column) const { return unit * kScanWidth + column; }
+};
+
+// Part `part` of what a chunk does to the state of this lane's element, in p.spans.
+template <int kParts, class Params>
+__device__ __forceinline__ typename Params::C* SpanAt(const ScanParams<Params>& p,
+                                                      const ScanPlace& place, int64_t chunk,
+                                                      int part) {
+  return p.spans + ((chunk * kParts + part) * p.units + place.unit) * kScanWidth + place.lane;
+}
+
+template <class Params>
+__device__ __forceinline__ Track TrackOf(const ScanParams<Params>& p, const Course& e) {
+  return {e.Row(p) * p.H, e.sign * p.K * p.H, e.j, e.exists};
+}
+
+// The next `count` steps that are live, a bit each.
+template <class Params>
+__device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const Course& e,
+                                             int count) {
+  const uint32_t there = (1u << count) - 1;
+  return e.exists ? there & static_cast<uint32_t>(LiveSteps(p, e, count)) : there;
+}
+
+// Zoneout around a cell that leaves it to the engine: s becomes share · s_prev + (1 - share) · s.
+// Selected where a state is wholly kept or new: the other may be infinite.
+template <class Cell, class C>
+__device__ __forceinline__ void MixAffine(C share, C* a, C* b) {
+  if (Cell::kZoneoutInGate || share == C(0)) return;
+  *a = share == C(1) ? C(1) : MulAdd(share, C(1) - *a, *a);
+  *b = share == C(1) ? C(0) : *b * (C(1) - share);
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_SCAN_RELAY_CUH_

@@ -1,0 +1,130 @@
+#include "lib/resident_plan.h"
+
+#include <algorithm>
+
+namespace haste {
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Clock cycles, fitted to some sixty cuts on an H200 (docs/performance.md).
+constexpr double kForwardClocks =
+    1100;  // of a pass: barriers, sums, the cell, what it reads and writes
+constexpr double kBackwardClocks = 1400;
+constexpr double kProductClocks = 6.5;  // of a tensor core, for 16 × 8 × 16
+constexpr double kLatencyClocks = 33;   // from one product to the next that adds to it
+constexpr double kSharedBytesPerClock = 128;
+constexpr double kSplitClocks = 12;     // of a warp's chunk of floats into parts
+constexpr double kAloneClocks = 150;    // a block that waits for itself alone
+constexpr double kClusterClocks = 600;  // from one block of a cluster to another
+constexpr double kClusterBlockClocks = 16;
+constexpr double kClusterByteClocks = 0.05;  // of a byte that arrives
+constexpr double kGridClocks = 1250;         // from one block of the GPU to another
+constexpr double kGridSumsClocks = 1800;
+constexpr double kPollClocks = 0.55e-3;  // of a byte that one block waits for
+constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
+// Where these outgrow the L2 cache.
+constexpr double kL2Share = 0.6, kL2Penalty = 1.5;
+// A second tile gives all warps elements, where one gives them to half of the warps.
+constexpr double kSecondRowTileClocks = 1000;
+constexpr double kSecondUnitTileClusterClocks = 275, kSecondUnitTileGridClocks = 1400;
+
+// Products of tiles that one product of numbers is.
+int Products(const ResidentProblem& p) { return p.cell.parts() == 1 ? 1 : p.exact ? 6 : 3; }
+
+// What a block computes of a pass.
+double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
+  const int gates = p.cell.gates, parts = p.cell.parts();
+  // Of a warp: tiles of R, and how many products add to the same sums one after the other.
+  double tiles, chain;
+  int chunks, held;
+  if (p.backward) {
+    chunks = t.pairs() * t.chunks;
+    held = p.cell.held_pairs();
+    tiles = chunks * 4.0;
+    chain = chunks * (parts == 1 && t.row_tiles == 1 ? 1.0 : 2.0);
+  } else {
+    chunks = t.chunks;
+    held = p.cell.held_chunks();
+    tiles = chunks * 2.0 * gates;
+    chain = chunks * 2.0 / (gates == 1 ? 4 / t.row_tiles : 1);
+  }
+  const double per_core = kResidentWarps / 4;  // warps of a tensor core
+  const double products = tiles * Products(p) * t.row_tiles;
+  const double small = parts == 1 ? 1 : Products(p) - 1;  // those of floats that are one chain
+  double clocks = std::max(products * per_core * kProductClocks, chain * small * kLatencyClocks);
+  const double over = std::max(0, chunks - held) * (tiles / chunks) * parts;
+  const double loads = over * kResidentWarps * kTileBytes +
+                       kResidentWarps * chunks * t.row_tiles * 512.0 * p.cell.storage_bytes / 2;
+  clocks = std::max(clocks, loads / kSharedBytesPerClock);
+  if (parts == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
+  return clocks + (p.backward ? kBackwardClocks : kForwardClocks) +
+         (t.row_tiles - 1) * kSecondRowTileClocks;
+}
+
+double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
+                      const ResidentDevice& device, bool cluster) {
+  if (t.blocks == 1) return kAloneClocks;
+  const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.storage_bytes);
+  const double second = t.unit_tiles - 1;
+  if (cluster) {
+    return kClusterClocks + kClusterBlockClocks * t.blocks + kClusterByteClocks * received +
+           second * kSecondUnitTileClusterClocks;
+  }
+  const double clocks = second * kSecondUnitTileGridClocks;
+  if (!p.backward) return clocks + kGridClocks + received * t.blocks * kPollClocks;
+  const double sums = received * t.blocks * t.row_groups * p.lanes;
+  const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
+  return clocks + kGridSumsClocks + sums * kSumClocks * (outgrows ? kL2Penalty : 1);
+}
+
+// Fills in what follows from `blocks`, `unit_tiles` and `row_tiles`; false if that does not fit.
+bool Fill(const ResidentProblem& p, const ResidentDevice& device, bool cluster, int64_t passes,
+          ResidentPlan* plan) {
+  ResidentTiling& t = plan->tiling;
+  if (t.units() * t.rows() > kResidentElements || passes > kMaxPasses) return false;
+  t.passes = static_cast<int>(passes);
+  t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));
+  t.chunks = static_cast<int>(p.backward ? CeilDiv(p.cell.gates * t.units(), 32)
+                                         : CeilDiv(t.hidden_chunks(), t.depth_warps()));
+  plan->shared_bytes = p.backward ? BackwardLayout(t, p.cell, cluster).bytes
+                                  : ForwardLayout(t, p.cell, cluster).bytes;
+  if (plan->shared_bytes > device.shared_bytes) return false;
+  const int64_t groups = t.row_groups * p.lanes;
+  const int64_t at_once =
+      cluster && t.blocks > 1 ? device.clusters[t.blocks] : device.multiprocessors / t.blocks;
+  if (at_once == 0) return false;
+  const int64_t waves = CeilDiv(groups, at_once);
+  if (!cluster && waves > 1) return false;  // blocks that wait for each other must all be there
+  const double work = WorkClocks(p, t), exchange = ExchangeClocks(p, t, device, cluster);
+  plan->clocks = static_cast<double>(waves) * t.passes * (work + exchange);
+  return true;
+}
+
+}  // namespace
+
+bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool cluster,
+                  ResidentPlan* best) {
+  best->clocks = 0;
+  if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return false;
+  for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
+    const int64_t blocks = CeilDiv(p.hidden, 16 * unit_tiles);
+    if (blocks > (cluster ? kMaxCluster : device.multiprocessors)) continue;
+    if (!cluster && blocks == 1) continue;  // it needs no grid
+    for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
+      const int64_t tiles = CeilDiv(p.batch, 8 * row_tiles);
+      if (row_tiles == 2 && p.batch <= 8) continue;
+      for (int64_t passes = 1; passes <= std::min<int64_t>(tiles, kMaxPasses); ++passes) {
+        ResidentPlan plan = {};
+        plan.tiling.blocks = static_cast<int>(blocks);
+        plan.tiling.unit_tiles = unit_tiles;
+        plan.tiling.row_tiles = row_tiles;
+        if (!Fill(p, device, cluster, passes, &plan)) continue;
+        if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+      }
+    }
+  }
+  return best->clocks > 0;
+}
+
+}  // namespace haste

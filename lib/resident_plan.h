@@ -1,0 +1,137 @@
+// How the persistent CUDA engines (`cluster`, `grid`) cut a recurrence over a GPU, and what a block
+// has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
+#ifndef HASTE_LIB_RESIDENT_PLAN_H_
+#define HASTE_LIB_RESIDENT_PLAN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace haste {
+
+constexpr int kResidentWarps = 8;  // of a block
+// What a warp keeps of R in registers, in tiles of 16 × 16 × 16 bits: four registers of a thread.
+constexpr int kResidentTiles = 32;
+constexpr int kTileBytes = 512;
+// Elements of a pass that a block has: one a thread.
+constexpr int kResidentElements = kResidentWarps * 32;
+constexpr int kMaxCluster = 16;
+constexpr int kMaxPasses = 16;
+// Lanes whose directions travel in a kernel's parameters.
+constexpr int kMaxResidentLanes = 1024;
+
+struct ResidentTiling {
+  int blocks;      // of a group
+  int unit_tiles;  // of a block: 16 hidden units each; 1 or 2
+  int row_tiles;   // of a pass: 8 rows of the batch each; 1 or 2, not both 2
+  int passes;      // of a group
+  int row_groups;  // groups of a lane
+  int chunks;      // depth, in 32s: forward, of a warp; backward, of the block's own gates
+
+  constexpr int units() const { return 16 * unit_tiles; }
+  constexpr int rows() const { return 8 * row_tiles; }
+  constexpr int group_rows() const { return rows() * passes; }
+  constexpr int padded_hidden() const { return blocks * units(); }
+  constexpr int hidden_chunks() const { return (padded_hidden() + 31) / 32; }
+  // Forward: warps that share a unit tile, each with a part of the depth.
+  constexpr int depth_warps() const { return kResidentWarps / unit_tiles; }
+  // Backward: pairs of the group's unit tiles that a warp multiplies.
+  constexpr int pairs() const {
+    return (blocks * unit_tiles + 2 * kResidentWarps - 1) / (2 * kResidentWarps);
+  }
+};
+
+// What a layout depends on beside the tiling.
+struct ResidentCell {
+  int gates, states;
+  int storage_bytes;  // 2 or 4
+
+  // Of an operand of the tensor cores: a float is the sum of three (lib/cuda/mma.cuh).
+  constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
+  // An element's sums side by side, as wide as an access.
+  constexpr int width() const { return gates == 3 ? 4 : gates; }
+  // Where an element's sums lie in a warp's, so that banks are kept apart: rows of 16 units, these
+  // permuted where a sum is as wide as an access, rows further apart where it is not.
+  constexpr int row_stride() const { return width() == 4 ? 16 : 20; }
+  constexpr int sum_at(int row, int unit) const {
+    return row * row_stride() + (width() == 4 ? unit ^ (row / 2 * 2 & 7) : unit);
+  }
+  // Forward: chunks that a warp keeps in registers. Backward: pairs of unit tiles × a chunk.
+  constexpr int held_chunks() const { return kResidentTiles / (2 * gates * parts()); }
+  constexpr int held_pairs() const { return kResidentTiles / (4 * parts()); }
+};
+
+constexpr int AlignUp16(int bytes) { return (bytes + 15) / 16 * 16; }
+
+// Bytes of h of a pass, all units of the group: what a block receives.
+constexpr int ReceivedStates(const ResidentTiling& t, int storage_bytes) {
+  return t.hidden_chunks() * t.row_tiles * 32 * 8 * storage_bytes;
+}
+// Bytes of a pass's sums of dh that one block receives.
+constexpr int ReceivedSums(const ResidentTiling& t) {
+  return t.blocks * t.unit_tiles * t.row_tiles * 32 * 16;
+}
+
+// Bytes of the states of a block's elements, and of what dropout multiplies h with.
+constexpr int StateBytes(const ResidentTiling& t, int states) {
+  return t.passes * (states + 1) * kResidentElements * 4;
+}
+
+// Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
+struct ForwardLayout {
+  int sums_of_warp;  // elements
+  int counters, receive, sums, states, tiles, bytes;
+
+  constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
+      : sums_of_warp(t.rows() * cell.row_stride()),
+        counters(0),
+        receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
+        sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.storage_bytes) : 0)),
+        states(AlignUp16(sums + 2 * kResidentWarps * sums_of_warp * cell.width() * 4)),
+        tiles(states + StateBytes(t, cell.states)),
+        bytes(tiles + (t.chunks > cell.held_chunks() ? t.chunks - cell.held_chunks() : 0) * 2 *
+                          cell.gates * cell.parts() * kResidentWarps * kTileBytes) {}
+};
+
+struct BackwardLayout {
+  static constexpr int kSumStride = 20, kSumTile = 8 * kSumStride;  // floats
+  int counters, receive, sums, operand, states, tiles, bytes;
+
+  constexpr BackwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
+      : counters(0),
+        receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
+        sums(receive + (cluster ? 2 * t.passes * ReceivedSums(t) : 0)),
+        operand(sums + kResidentWarps * kSumTile * 4),
+        states(operand + t.chunks * t.row_tiles * 32 * 16 * cell.parts()),
+        tiles(states + StateBytes(t, cell.states)),
+        bytes(tiles + (t.pairs() * t.chunks > cell.held_pairs()
+                           ? t.pairs() * t.chunks - cell.held_pairs()
+                           : 0) *
+                          4 * cell.parts() * kResidentWarps * kTileBytes) {}
+};
+
+struct ResidentProblem {
+  ResidentCell cell;
+  int64_t batch, lanes, hidden;
+  bool backward;
+  bool exact;  // of floats: not as TensorFloat-32 is
+};
+
+struct ResidentDevice {
+  int multiprocessors;
+  int shared_bytes;  // that a block may use
+  int64_t l2_bytes;
+  int clusters[kMaxCluster + 1];  // of so many blocks that are resident at once; 0: none
+};
+
+struct ResidentPlan {
+  ResidentTiling tiling;
+  int shared_bytes;
+  double clocks;  // estimated, of a step, of all rows
+};
+
+// The cut with the least estimated time; false if there is none.
+bool PlanResident(const ResidentProblem&, const ResidentDevice&, bool cluster, ResidentPlan*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_RESIDENT_PLAN_H_

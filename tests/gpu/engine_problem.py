@@ -1,0 +1,34 @@
+"""What tests of the CUDA engines by name share: which there are, and problems for them."""
+
+import pytest
+from kernel_problem import ON, Problem
+from needs import need_module
+
+torch = need_module("torch")
+
+ON_CHIP = ["cluster", "grid"] if ON == "cuda" else []
+ENGINES = [*ON_CHIP, "stepwise"] if ON == "cuda" else ["cpu"]
+CELLS = ["lstm", "gru", "elman", "slstm"]
+# What a product is rounded to: a dtype, and whether float32 may be as coarse as TF32.
+PRECISIONS = {
+    "bfloat16": {"dtype": torch.bfloat16},
+    "float16": {"dtype": torch.float16},
+    "float32": {"dtype": torch.float32},
+    "tf32": {"dtype": torch.float32, "allow_tf32": 1},
+}
+
+each_engine = pytest.mark.parametrize("engine", ENGINES)
+each_cell = pytest.mark.parametrize("cell", CELLS)
+each_precision = pytest.mark.parametrize("precision", PRECISIONS)
+
+
+def make(cell, engine, precision, size, **options):
+    """A Problem, which the engine must not refuse."""
+    problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
+    assert f"{cell} on {engine}" in problem.plan()
+    return problem
+
+
+def lanes(size):
+    """Every other lane walks backwards."""
+    return [lane % 2 for lane in range(size[2])]

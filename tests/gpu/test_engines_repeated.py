@@ -1,0 +1,103 @@
+"""Each CUDA engine by its name, run again and again, two at once, long, and in a CUDA graph."""
+
+import pytest
+from needs import need_module, on_gpu_only
+
+torch = need_module("torch")
+
+from engine_problem import ENGINES, each_cell, each_engine, make  # noqa: E402
+from kernel_problem import (  # noqa: E402
+    LIB,
+    NAN,
+    ON,
+    Call,
+    Problem,
+    assert_same_bits,
+    there,
+    unset,
+    zoneouts,
+)
+
+
+@pytest.mark.parametrize("size", [(16, 20, 1, 384), (128, 9, 2, 64), (3, 200, 1, 96)], ids=str)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@each_cell
+@each_engine
+def test_same_bits_every_time(engine, cell, precision, size):
+    problem = make(cell, engine, precision, size, zoneout=zoneouts(cell), training=1)
+    first = problem.run()
+    for _ in range(5):
+        assert_same_bits(problem.run(), first)
+
+
+@each_cell
+@each_engine
+def test_long_sequences(engine, cell):
+    """More steps than any counter of 16 bits; the second half, walked alone, ends the same."""
+    t = 70_000
+    wx = make(cell, engine, "float32", (1, t, 1, 16)).wx.to(ON)
+    problem = Problem(cell, 1, 1, 1, 16, engine=engine)
+    kernel, *extra = there([problem.kernel, *problem.extra])
+
+    def walk(part, s0):
+        config = LIB.config(cell, part, engine=engine)
+        y = torch.full((1, part.shape[1], 1, 16), NAN, device=ON)
+        final = [unset(s) for s in problem.ds]
+        scratch = LIB.workspace(config, backward=False)
+        given = {"s0": s0, "extra": extra, "sT": final}
+        LIB.forward(config, part, kernel, y=y, workspace=scratch, **given)
+        return y, final
+
+    nothing = [None for _ in problem.ds]
+    y, final = walk(wx, nothing)
+    _, middle = walk(wx[:, : t // 2].contiguous(), nothing)
+    tail, last = walk(wx[:, t // 2 :].contiguous(), middle)
+    assert y.isfinite().all()
+    assert torch.equal(y[:, t // 2 :], tail)
+    assert all(torch.equal(a, b) for a, b in zip(final, last, strict=True))
+
+
+@on_gpu_only
+@pytest.mark.parametrize("second", ENGINES)
+@each_engine
+def test_two_streams_at_once(engine, second):
+    """Two recurrences in flight: neither waits for the other for ever, none sees its numbers."""
+    problems = [
+        make("lstm", engine, "bfloat16", (16, 200, 1, 200)),
+        make("gru", second, "float32", (40, 150, 2, 96), reverse=[0, 1]),
+    ]
+    expected = [problem.run() for problem in problems]
+    calls = [[Call(problem) for _ in range(8)] for problem in problems]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in problems]
+    for pair in zip(*calls, strict=True):
+        for call, stream in zip(pair, streams, strict=True):
+            with torch.cuda.stream(stream):
+                call.forward()
+                call.backward()
+    torch.cuda.synchronize()
+    for of_problem, want in zip(calls, expected, strict=True):
+        for call in of_problem:
+            assert_same_bits(call.results(), want)
+
+
+@on_gpu_only
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@each_cell
+@each_engine
+def test_cuda_graph(engine, cell, precision):
+    """Captured once; each replay runs on what the inputs hold then."""
+    problem = make(cell, engine, precision, (16, 30, 2, 72), reverse=[0, 1])
+    problem.run()  # what an engine asks of the device once it asks here
+    call, graph = Call(problem), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call.forward()
+        call.backward()
+    for scale in (1.0, 0.5):
+        problem.wx *= scale
+        call.wx.copy_(problem.wx)
+        for written in (call.y, call.gradients["dwx"], *call.final, *call.ds0):
+            written.fill_(NAN)
+        for _ in range(2):
+            graph.replay()
+        assert_same_bits(call.results(), problem.run())
