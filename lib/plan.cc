@@ -204,13 +204,15 @@ int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
 }
 
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  char where[128];
+  char where[160];
   const ResidentTiling& t = plan.resident.tiling;
   if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
     snprintf(where, sizeof where,
-             "%s: %" PRId64 " groups of %d blocks, of %d units each, in %d passes of %d rows",
+             "%s: groups × blocks × units %" PRId64
+             " × %d × %d, rows %d × %d, about %.0f clocks a "
+             "step",
              EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
-             t.rows());
+             t.rows(), plan.resident.clocks);
   } else if (config.device == HASTE_CUDA) {
     snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {

@@ -110,7 +110,6 @@ bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool c
   for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
     const int64_t blocks = CeilDiv(p.hidden, 16 * unit_tiles);
     if (blocks > (cluster ? kMaxCluster : device.multiprocessors)) continue;
-    if (!cluster && blocks == 1) continue;  // it needs no grid
     for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
       const int64_t tiles = CeilDiv(p.batch, 8 * row_tiles);
       if (row_tiles == 2 && p.batch <= 8) continue;

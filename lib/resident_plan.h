@@ -79,14 +79,16 @@ constexpr int StateBytes(const ResidentTiling& t, int states) {
 // Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
 struct ForwardLayout {
   int sums_of_warp;  // elements
+  int sum_buffers;   // 1 where R needs the room
   int counters, receive, sums, states, tiles, bytes;
 
   constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
       : sums_of_warp(t.rows() * cell.row_stride()),
+        sum_buffers(t.chunks > cell.held_chunks() ? 1 : 2),
         counters(0),
         receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.storage_bytes) : 0)),
-        states(AlignUp16(sums + 2 * kResidentWarps * sums_of_warp * cell.width() * 4)),
+        states(AlignUp16(sums + sum_buffers * kResidentWarps * sums_of_warp * cell.width() * 4)),
         tiles(states + StateBytes(t, cell.states)),
         bytes(tiles + (t.chunks > cell.held_chunks() ? t.chunks - cell.held_chunks() : 0) * 2 *
                           cell.gates * cell.parts() * kResidentWarps * kTileBytes) {}

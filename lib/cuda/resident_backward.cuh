@@ -132,15 +132,16 @@ class ResidentBackwardRun : ResidentThread<Cell, ResidentBackwardParams<T>, kTil
   }
   // i: half · 2 + which tile of the pair.
   __device__ __forceinline__ void LoadTile(int pair, int chunk, int i, TileA<T>* tile) const {
-    const int64_t first_unit = static_cast<int64_t>(TileOf(pair, i % 2)) * kTileRows;
-    const int units = p_.tiling.units();
-    const int64_t own = static_cast<int64_t>(rank_) * units;
+    const int H = static_cast<int>(p_.H);
+    const int first_unit = TileOf(pair, i % 2) * kTileRows;
+    const int shift = p_.tiling.unit_tiles == 2 ? 5 : 4;  // of a block's units
+    const int own = rank_ << shift;
     const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
     tile->Load(i / 2, [&](int row, int depth) {
-      const int at = chunk * kChunkDepth + depth, gate = at / units;
-      const int64_t unit = first_unit + row, j = own + at % units;
-      return gate < kGates && unit < p_.H && j < p_.H ? r[(unit * kGates + gate) * p_.H + j]
-                                                      : FromCompute<T>(0);
+      const int at = chunk * kChunkDepth + depth, gate = at >> shift;
+      const int unit = first_unit + row, j = own + at - (gate << shift);
+      return gate < kGates && unit < H && j < H ? r[(unit * kGates + gate) * H + j]
+                                                : FromCompute<T>(0);
     });
   }
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {

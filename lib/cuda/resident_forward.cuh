@@ -2,7 +2,7 @@
 // with its units' columns of R, and makes the next h of its units.
 //
 // A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
-// memory. One barrier a pass: sums are double-buffered, all else is a thread's own.
+// memory. One barrier a pass where these are double-buffered: all else is a thread's own.
 #ifndef HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 
@@ -88,6 +88,7 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
         product_tile_(warp_ % p.tiling.unit_tiles),
         product_part_(warp_ / p.tiling.unit_tiles),
         sums_of_warp_(at.sums_of_warp),
+        two_buffers_(at.sum_buffers == 2),
         words_of_pass_(ReceivedStates(p.tiling, sizeof(T)) / 16),
         chunks_(p.tiling.hidden_chunks()),
         counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
@@ -100,14 +101,15 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
 
   // --- R
 
+  // 32 bits index one lane's R: what stays on a chip is far smaller.
   __device__ __forceinline__ void LoadTile(int chunk, int half, int gate, TileA<T>* tile) const {
-    const int64_t first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
-    const int64_t first_depth = static_cast<int64_t>(product_part_ * p_.tiling.chunks + chunk) * 32;
+    const int H = static_cast<int>(p_.H);
+    const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
+    const int first_depth = (product_part_ * p_.tiling.chunks + chunk) * kChunkDepth;
     const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
     tile->Load(half, [&](int row, int depth) {
-      const int64_t unit = first_unit + row, from = first_depth + depth;
-      return unit < p_.H && from < p_.H ? r[(from * kGates + gate) * p_.H + unit]
-                                        : FromCompute<T>(0);
+      const int unit = first_unit + row, from = first_depth + depth;
+      return unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0);
     });
   }
   __device__ __forceinline__ void LoadTiles() {
@@ -275,7 +277,8 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
       for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
       AddChunk(words[0], tiles, sums, 0);
     }
-    Sums* to = sums_ + (buffer * kResidentWarps + warp_) * sums_of_warp_;
+    if (!two_buffers_) __syncthreads();  // the sums before have been read
+    Sums* to = SumsOf(buffer, warp_);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -291,6 +294,10 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
         to[SizesOf<Cell, T>().sum_at(row, unit)] = sum;
       }
     }
+  }
+
+  __device__ __forceinline__ Sums* SumsOf(int buffer, int warp) const {
+    return sums_ + ((two_buffers_ ? buffer * kResidentWarps : 0) + warp) * sums_of_warp_;
   }
 
   // Words of `count` chunks or kBatch of them, from `chunk` on.
@@ -351,8 +358,7 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
   __device__ __forceinline__ void GetProduct(int buffer, float (&q)[kGates]) const {
     const int tiles = p_.tiling.unit_tiles, stride = tiles * sums_of_warp_;
-    const Sums* from = sums_ + (buffer * kResidentWarps + tile_) * sums_of_warp_ +
-                       SizesOf<Cell, T>().sum_at(column_, lane_ % 16);
+    const Sums* from = SumsOf(buffer, tile_) + SizesOf<Cell, T>().sum_at(column_, lane_ % 16);
     constexpr int kBatch = 4;  // asked for side by side
 #pragma unroll
     for (int g = 0; g < kGates; ++g) q[g] = 0;
@@ -420,6 +426,7 @@ class ResidentForwardRun : ResidentThread<Cell, ResidentForwardParams<T>, kTiles
 
   const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth
   const int sums_of_warp_, words_of_pass_, chunks_;
+  const bool two_buffers_;
   ArrivalCounter* const counters_;
   uint4* const receive_;
   Sums* const sums_;

@@ -19,7 +19,7 @@ from kernel_problem import (  # noqa: E402
 )
 
 
-@pytest.mark.parametrize("size", [(16, 20, 1, 384), (128, 9, 2, 64), (3, 200, 1, 96)], ids=str)
+@pytest.mark.parametrize("size", [(16, 20, 1, 256), (128, 9, 2, 64), (3, 200, 1, 96)], ids=str)
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 @each_cell
 @each_engine
