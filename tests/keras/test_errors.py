@@ -24,7 +24,10 @@ ONES = np.ones((2, 4, 3), "float32")
         ({"heads": True}, "`heads` must be a positive divisor of units=4.*heads=True"),
         ({"seed": 2**63}, r"`seed` must be in \[-2\*\*63, 2\*\*63\).*seed=9223372036854775808"),
         ({"seed": -(2**63) - 1}, "`seed` must be in .*seed=-9223372036854775809"),
-        ({"engine": "warp"}, "`engine` must be one of 'auto', 'cpu', 'stepwise', 'scan'.*'warp'"),
+        (
+            {"engine": "warp"},
+            "`engine` must be one of 'auto', 'cpu', 'stepwise', 'cluster', .*'warp'",
+        ),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\).*dropout=1.0"),
         ({"recurrent_dropout": -0.1}, r"`recurrent_dropout` must be in \[0, 1\).*-0.1"),
         ({"zoneout": 1.5}, r"`zoneout` must be in \[0, 1\).*1.5"),

@@ -64,7 +64,7 @@ def test_attributes(row, backward):
         "recurrent_dropout": (1.0, r"recurrent_dropout must be in \[0, 1\), but is 1.0"),
         "activation": ("gelu", "activation must be one of .*, but is 'gelu'"),
         "recurrent_activation": ("", "recurrent_activation must be one of .* but is ''"),
-        "engine": ("warp", 'engine: expected "auto" or .* got "warp"'),
+        "engine": ("warp", 'engine: expected one of "auto", .* got "warp"'),
     }
     if row.spec.normalizes:
         wrong["epsilon"] = (0.0, "epsilon must be a positive number, but is 0.0")

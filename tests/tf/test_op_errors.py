@@ -124,7 +124,7 @@ OF_PYTHON = [
     (
         {"engine": "warp"},
         tf.errors.InvalidArgumentError,
-        'engine: expected "auto" or .* got "warp"',
+        'engine: expected one of "auto", .* got "warp"',
     ),
 ]
 
@@ -295,7 +295,7 @@ OF_ATTRIBUTES = [
         "activation must be one of tanh, sigmoid, relu, hard_sigmoid, linear, but is 'gelu'",
     ),
     ({"recurrent_activation": ""}, "recurrent_activation must be one of .* but is ''"),
-    ({"engine": "warp"}, 'engine: expected "auto" or .* got "warp"'),
+    ({"engine": "warp"}, 'engine: expected one of "auto", .* got "warp"'),
 ]
 
 
