@@ -1,8 +1,8 @@
 // Coarse: a float whose activations are as exact as 16 bits of storage need, and a quarter of the
 // instructions. Cells are written for any scalar; kernels of 16-bit tensors give them this one.
 //
-// Largest relative error, beside what the argument's own rounding brings; tests/gpu/test_kernels.py
-// holds what is made of them to it:
+// Largest relative error, beside what rounding x · log2(e) brings; tests/lib/coarse_test.cc holds
+// the formulas to it:
 //
 //   ExpNegative   1e-6   x in [-87, 0]; below: 0
 //   Sigmoid       1e-6   x >= -87; below: 0

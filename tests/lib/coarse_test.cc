@@ -1,0 +1,55 @@
+// Holds the formulas of lib/cuda/coarse.cuh to the bounds that it states, with the host's own
+// exponential and reciprocal where a GPU has estimates of 2^-22.
+#include "lib/cuda/coarse.cuh"
+
+#include <cmath>
+
+#include "tests/lib/check.h"
+
+namespace haste {
+namespace {
+
+double Relative(double got, double want) { return std::fabs(got - want) / std::fabs(want); }
+
+void Bounds() {
+  for (double x = -86.9; x < 87.0; x += 1.7e-3) {
+    const Coarse v(static_cast<float>(x));
+    const double at = v.v;
+    // What rounding x · log2(e) brings.
+    const double argument = std::fabs(at) * 1.5e-7;
+    EXPECT_TRUE(Relative(Sigmoid(v).v, 1 / (1 + std::exp(-at))) < 1e-6 + argument, "sigmoid(%g)",
+                at);
+    if (at <= 0) {
+      EXPECT_TRUE(Relative(ExpNegative(v).v, std::exp(at)) < 1e-6 + argument, "exp(%g)", at);
+    }
+    const double log_sigmoid = at < 0 ? at - std::log1p(std::exp(at)) : -std::log1p(std::exp(-at));
+    EXPECT_TRUE(std::fabs(LogSigmoid(v).v - log_sigmoid) < 1e-6 * std::fmax(1, std::fabs(at)),
+                "log sigmoid(%g)", at);
+  }
+  for (double size = 1e-30; size < 100; size *= 1.003) {
+    for (const double x : {size, -size}) {
+      const Coarse v(static_cast<float>(x));
+      EXPECT_TRUE(Relative(Tanh(v).v, std::tanh(static_cast<double>(v.v))) < 1e-5, "tanh(%g)", x);
+    }
+  }
+}
+
+void Ends() {
+  const float infinity = INFINITY;
+  EXPECT_TRUE(Sigmoid(Coarse(infinity)).v == 1 && Sigmoid(Coarse(-infinity)).v == 0, "%s",
+              "sigmoid at infinity");
+  EXPECT_TRUE(Tanh(Coarse(infinity)).v == 1 && Tanh(Coarse(-infinity)).v == -1, "%s",
+              "tanh at infinity");
+  EXPECT_TRUE(std::isnan(Sigmoid(Coarse(NAN)).v) && std::isnan(Tanh(Coarse(NAN)).v) &&
+                  std::isnan(ExpNegative(Coarse(NAN)).v),
+              "%s", "NaN stays");
+}
+
+}  // namespace
+}  // namespace haste
+
+int main() {
+  haste::Bounds();
+  haste::Ends();
+  return haste_test::Report("coarse_test");
+}
