@@ -24,6 +24,26 @@ struct RecurrenceParams {
   const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk; with mask
 };
 
+// What a call says of it; first_live is its engine's.
+template <class Cell, class T, class Args>
+void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {
+  p->N = config.batch;
+  p->T_ = config.time;
+  p->K = config.lanes;
+  p->H = config.hidden;
+  p->act = {config.activation, config.recurrent_activation};
+  p->training = config.training != 0;
+  p->zero_output_for_mask = config.zero_output_for_mask != 0;
+  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
+  p->zoneout = false;
+  for (int s = 0; s < Cell::kStates; ++s) {
+    p->zoneout_rate[s] = config.zoneout[s];
+    p->zoneout |= config.zoneout[s] > 0.0f;
+  }
+  p->mask = args.mask;
+  p->seed = args.seed;
+}
+
 // One element of [N, K, H].
 struct Element {
   int64_t n, k, j;

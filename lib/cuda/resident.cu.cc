@@ -83,20 +83,7 @@ size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
 
 template <class Cell, class Params, class Args>
 void Fill(const HasteRnnConfig& config, const Args& args, Params* p) {
-  p->N = config.batch;
-  p->T_ = config.time;
-  p->K = config.lanes;
-  p->H = config.hidden;
-  p->act = {config.activation, config.recurrent_activation};
-  p->training = config.training != 0;
-  p->zero_output_for_mask = config.zero_output_for_mask != 0;
-  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
-  for (int s = 0; s < Cell::kStates; ++s) {
-    p->zoneout_rate[s] = config.zoneout[s];
-    p->zoneout |= config.zoneout[s] > 0.0f;
-  }
-  p->mask = args.mask;
-  p->seed = args.seed;
+  FillRecurrence<Cell, typename Params::Storage>(config, args, p);
   p->args = args;
   p->exact = config.allow_tf32 == 0;
   for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {

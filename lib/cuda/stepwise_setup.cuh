@@ -45,21 +45,7 @@ constexpr int kManyRows = sizeof(C) == 8 ? 4 : 8;
 template <class Cell, class Args, class T>
 void FillStep(const HasteRnnConfig& config, const Args& args, Workspace* workspace,
               StepParams<T>* p) {
-  p->N = config.batch;
-  p->T_ = config.time;
-  p->K = config.lanes;
-  p->H = config.hidden;
-  p->act = {config.activation, config.recurrent_activation};
-  p->training = config.training != 0;
-  p->zero_output_for_mask = config.zero_output_for_mask != 0;
-  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
-  p->zoneout = false;
-  for (int s = 0; s < Cell::kStates; ++s) {
-    p->zoneout_rate[s] = config.zoneout[s];
-    p->zoneout |= config.zoneout[s] > 0.0f;
-  }
-  p->mask = args.mask;
-  p->seed = args.seed;
+  FillRecurrence<Cell, T>(config, args, p);
   p->reverse = workspace->Take<uint8_t>(p->K);
   p->first_live = workspace->Take<int64_t>(2 * p->N);
   for (int s = 0; s < Cell::kStates; ++s) {
