@@ -325,6 +325,25 @@ int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
   });
 }
 
+int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
+                                            const HasteLayerForwardArgs* layer,
+                                            const HasteExecutor* executor, size_t* bytes,
+                                            HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, bytes, status));
+    if (layer->wx != nullptr || *bytes == 0) return HASTE_OK;
+    const haste::Engine* engine;
+    HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
+    *bytes = haste::FormsInput(*engine, *layer)
+                 ? engine->layer_workspace_bytes(*config, *layer)
+                 : haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
+    return HASTE_OK;
+  });
+}
+
 int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
                             HasteRnnForwardArgs* rnn, void* workspace,
                             const HasteExecutor* executor, HasteStatus* status) {
@@ -332,8 +351,28 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    HASTE_TRY(haste::ProjectInput(*config, cell->info, *layer, executor, status));
-    rnn->wx = layer->wx;
+    HasteLayerForwardArgs whole = *layer;
+    if (layer->wx == nullptr && config->batch > 0 && config->time > 0) {
+      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+      HASTE_TRY(CheckPointer(workspace, "workspace", status));
+      rnn->wx = workspace;  // where it lies, be it whole or a few steps at a time
+      const haste::Engine* engine;
+      HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
+      if (haste::FormsInput(*engine, *layer)) {
+        if (layer->features > 0) {
+          HASTE_TRY(CheckPointer(layer->W, "W", status));
+          HASTE_TRY(CheckPointer(layer->x, "x", status));
+        }
+        HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
+        return engine->layer_forward(*config, *layer, *rnn, workspace, haste::OrDefault(executor),
+                                     status);
+      }
+      size_t bytes = 0;
+      HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, &bytes, status));
+      whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
+    }
+    HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, executor, status));
+    rnn->wx = whole.wx;
     return haste_rnn_forward(config, rnn, workspace, executor, status);
   });
 }

@@ -1,4 +1,4 @@
-// What an engine is to the rest of the library: three functions for one cell and one dtype.
+// What an engine is to the rest of the library: functions for one cell and one dtype.
 // Each engine's translation units, one a cell and dtype, define the table that they own.
 #ifndef HASTE_LIB_ENGINE_H_
 #define HASTE_LIB_ENGINE_H_
@@ -17,6 +17,11 @@ struct Engine {
                      const HasteExecutor&, HasteStatus*);
   int32_t (*backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace,
                       const HasteExecutor&, HasteStatus*);
+  // nullptr, or: layer_forward forms x·W + b of layer itself and does not read args.wx.
+  size_t (*layer_workspace_bytes)(const HasteRnnConfig&, const HasteLayerForwardArgs&) = nullptr;
+  int32_t (*layer_forward)(const HasteRnnConfig&, const HasteLayerForwardArgs&,
+                           const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
+                           HasteStatus*) = nullptr;
 };
 
 // No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what

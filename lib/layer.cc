@@ -73,6 +73,17 @@ int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int6
                    features, config.batch, config.time, config.lanes, config.hidden);
 }
 
+bool FormsInput(const Engine& engine, const HasteLayerForwardArgs& layer) {
+  return engine.layer_forward != nullptr && layer.gamma == nullptr;
+}
+
+size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return config.batch * config.time * config.lanes * cell.gates * config.hidden *
+         DtypeSize(config.dtype);
+}
+
+size_t InputOffset(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                      const HasteLayerForwardArgs& layer, const HasteExecutor* executor,
                      HasteStatus* status) {

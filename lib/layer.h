@@ -4,12 +4,19 @@
 
 #include <stdint.h>
 
+#include "lib/engine.h"
 #include "lib/haste/c_api.h"
 
 namespace haste {
 
 // Whether the cell takes x·W at all, and x, W and their gradients have sizes that can be.
 int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
+
+// Whether the engine forms x·W + b itself where the caller gives no wx.
+bool FormsInput(const Engine&, const HasteLayerForwardArgs& layer);
+// Bytes of wx, and where it lies in a workspace behind the `bytes` of the recurrence.
+size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
+size_t InputOffset(size_t bytes);
 
 // layer.wx = x·W + b, with x·W normalised if layer.gamma. Arguments were checked, here and below.
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,

@@ -4,6 +4,9 @@
 //   Forward, Backward                                     walks, made of (config, args, workspace)
 //   Run(walk, config, plan, executor)
 //
+// Forward::kProjects: it may also be made of (config, args, workspace, layer) and then forms x·W +
+// b.
+//
 // and, for the build, HASTE_CELL and HASTE_DTYPE_NAME. Per-target header.
 #if defined(HASTE_LIB_CPU_ENGINE_TABLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
@@ -45,6 +48,33 @@ void RunForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, v
   Run(walk, config, plan, executor);
 }
 
+// Calls use(walk) of one that forms x·W + b.
+template <class W, class Use>
+void WithLayerWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                   Workspace* workspace, const HasteLayerForwardArgs& layer, const Use& use) {
+  if constexpr (W::kProjects) {
+    W walk(config, args, workspace, &layer);
+    use(walk);
+  }
+}
+
+size_t LayerWorkspaceBytes(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
+  Workspace count(nullptr);
+  const uint8_t some_mask = 0;
+  HasteRnnForwardArgs args = {};
+  args.mask = &some_mask;
+  WithLayerWalk<Forward>(config, args, &count, layer, [](const Forward&) {});
+  return count.used();
+}
+
+void RunLayerForward(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
+                     const HasteRnnForwardArgs& args, void* memory, const Plan& plan,
+                     const HasteExecutor& executor) {
+  Workspace workspace(memory);
+  WithLayerWalk<Forward>(config, args, &workspace, layer,
+                         [&](Forward& walk) { Run(walk, config, plan, executor); });
+}
+
 void RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* memory,
                  const Plan& plan, const HasteExecutor& executor) {
   Workspace workspace(memory);
@@ -78,6 +108,21 @@ int32_t DispatchForward(const HasteRnnConfig& config, const HasteRnnForwardArgs&
   return code;
 }
 
+size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
+  return HASTE_DISPATCH(LayerWorkspaceBytes)(config, layer);
+}
+
+int32_t DispatchLayerForward(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
+                             const HasteRnnForwardArgs& args, void* workspace,
+                             const HasteExecutor& executor, HasteStatus* status) {
+  Plan plan;
+  const int32_t code = Planned(config, executor, &plan, status);
+  if (code == HASTE_OK) {
+    HASTE_DISPATCH(RunLayerForward)(config, layer, args, workspace, plan, executor);
+  }
+  return code;
+}
+
 int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
   Plan plan;
@@ -91,8 +136,10 @@ int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArg
 #define HASTE_ENGINE_NAME2(CELL, DTYPE) CpuEngine_##CELL##_##DTYPE
 #define HASTE_ENGINE_NAME(CELL, DTYPE) HASTE_ENGINE_NAME2(CELL, DTYPE)
 extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {DispatchWorkspace, DispatchForward,
-                                                                DispatchBackward};
+constexpr bool kProjects = HWY_NAMESPACE::Forward::kProjects;
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {
+    DispatchWorkspace, DispatchForward, DispatchBackward,
+    kProjects ? DispatchLayerWorkspace : nullptr, kProjects ? DispatchLayerForward : nullptr};
 
 }  // namespace haste
 #endif  // HWY_ONCE

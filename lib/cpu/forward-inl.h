@@ -6,6 +6,8 @@
 #define HASTE_LIB_CPU_FORWARD_INL_H_
 #endif
 
+#include "lib/cpu/input-inl.h"
+#include "lib/cpu/pack-inl.h"
 #include "lib/cpu/row_product-inl.h"
 #include "lib/cpu/walk-inl.h"
 
@@ -24,9 +26,17 @@ class ForwardWalk : public Walk<Cell, T> {
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
   // Whether Finish is called, for each lane and panel, after all steps.
   static constexpr bool kFinishes = false;
+  // Whether it can form x·W + b itself.
+  static constexpr bool kProjects = Projection<T, 1, 0, 1, 1>::kPossible;
 
-  ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed, workspace), args_(args), packs_(!MultipliesInPlace()) {
+  // layer: x, W and b in place of args.wx, or nullptr.
+  ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
+              const HasteLayerForwardArgs* layer = nullptr)
+      : Base(config, args.mask, args.seed, workspace),
+        args_(args),
+        packs_(!MultipliesInPlace()),
+        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, workspace),
+        input_(config, args.wx, layer, workspace) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (packs_) packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
@@ -45,23 +55,20 @@ class ForwardWalk : public Walk<Cell, T> {
   int64_t steps() const { return T_ * kPhases; }
 
   // Whether Pack is to be called.
-  bool packs() const { return packs_; }
+  bool packs() const { return packs_ || input_.packs(); }
 
   void Pack(int phase, int64_t k, int64_t panel) {
+    phase + 1 < kPhases ? first_input_.Pack(k, panel) : input_.Pack(k, panel);
+    if (!packs_) return;
     const int gates = GatesOf(phase), most = UnitsOf(phase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
     C* to = Panel(phase, k, panel);
-    const int64_t first = panel * most * W;
-    const int64_t units = std::min<int64_t>(most, (H - first + W - 1) / W);
-    const auto row = [&](const T* from) HWY_ATTR {
-      for (int64_t j = first; j < first + units * W; j += W) {
-        for (int g = 0; g < gates; ++g, to += W) Store(LoadPart(from + g * H + j, H - j), to);
-      }
-    };
+    const int64_t first = panel * most * W, end = std::min(Hp, first + most * W);
     if constexpr (Cell::kRecurrentBias) {
-      row(static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H);
+      const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
+      to = PackGates(bias, H, gates, first, end, to);
     }
-    for (int64_t i = 0; i < H; ++i) row(r + i * kGates * H);
+    for (int64_t i = 0; i < H; ++i, r += kGates * H) to = PackGates(r, H, gates, first, end, to);
   }
 
   void Begin(int64_t k, Range rows) {
@@ -81,10 +88,10 @@ class ForwardWalk : public Walk<Cell, T> {
 
   // The phases of a step come one after the other.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
-    if constexpr (kPhases > 1) {
-      if (phase % kPhases == 0) return Phase<0>(phase / kPhases, k, panels, rows);
+    if constexpr (kProjects) {
+      if (input_.Forms()) return StepWith<true>(phase, k, panels, rows);
     }
-    Phase<kPhases - 1>(phase / kPhases, k, panels, rows);
+    StepWith<false>(phase, k, panels, rows);
   }
 
   void End(int64_t k, Range rows) {
@@ -110,6 +117,8 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
+  template <int kPhase>
+  using InputOf = Input<Cell, T, FirstGate(kPhase), GatesOf(kPhase), UnitsOf(kPhase)>;
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
@@ -125,17 +134,32 @@ class ForwardWalk : public Walk<Cell, T> {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
   }
 
-  template <int kPhase>
+  // kForms: x·W + b is formed here; apart from wx, since a branch in Element costs up to a tenth.
+  template <bool kForms>
+  void StepWith(int64_t phase, int64_t k, Range panels, Range rows) {
+    if constexpr (kPhases > 1) {
+      if (phase % kPhases == 0) return Phase<0, kForms>(phase / kPhases, k, panels, rows);
+    }
+    Phase<kPhases - 1, kForms>(phase / kPhases, k, panels, rows);
+  }
+
+  template <int kPhase, bool kForms>
   HWY_INLINE void Phase(int64_t step, int64_t k, Range panels, Range rows) {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
     const C* a =
         (kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates]) + Row(k, rows.begin);
     const int64_t t = this->Time(k, step);
+    const C* formed = nullptr;
+    if constexpr (kForms && kPhase + 1 < kPhases) {
+      formed = first_input_.Form(step, k, panels, rows);
+    } else if constexpr (kForms) {
+      formed = input_.Form(step, k, panels, rows);
+    }
     const auto cell = [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
       if constexpr (kPhase + 1 < kPhases) {
-        Reset(step, t, k, n, j, q);
+        Reset<kForms>(step, t, k, n, j, q, formed);
       } else {
-        Element(step, t, k, n, j, q);
+        Element<kForms>(step, t, k, n, j, q, formed);
       }
     };
     if (!packs_) {
@@ -175,23 +199,18 @@ class ForwardWalk : public Walk<Cell, T> {
     if constexpr (kUnits > 1) InPlace<kPhase, kUnits / 2>(a, k, {j, units.end}, cell);
   }
 
-  // wx of the gates of a phase.
-  template <int kPhase>
-  HWY_INLINE void LoadInput(int64_t step_row, int64_t j, V* x) const {
-    const T* wx = static_cast<const T*>(args_.wx) + step_row * kGates * H + j;
-    for (int g = FirstGate(kPhase); g < EndGate(kPhase); ++g) x[g] = LoadPart(wx + g * H, H - j);
-  }
-
   // The first phase of two: gates 0 … kResetGates - 1, and what the second multiplies.
-  HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q) {
+  template <bool kForms>
+  HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                        const C* formed) {
     constexpr int kGatesNow = EndGate(0);
     const int64_t at = Row(k, n) + j;
     const int64_t ahead = this->RowAhead(k, n, t);
-    Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGatesNow, H);
+    if (!kForms) Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGatesNow, H);
     V kept[kKept];
     if (this->Live(n, t)) {
       V x[kGates], entering[kStates];
-      LoadInput<0>((n * T_ + t) * K + k, j, x);
+      first_input_.template Read<kForms>(formed, n, (n * T_ + t) * K + k, j, x);
       entering[0] = Load(operand_[step & 1] + at);
       for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
       Cell::ForwardReset(act_, x, q, entering, kept);
@@ -201,13 +220,16 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   // One row of one vector of hidden units, from j on; q: its products with R.
-  HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q) {
+  template <bool kForms>
+  HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                          const C* formed) {
     constexpr int kFirst = FirstGate(kPhases - 1);
     const int64_t at = Row(k, n) + j;
     const int64_t count = H - j;
     const int64_t step_row = (n * T_ + t) * K + k;
     const int64_t ahead = this->RowAhead(k, n, t);
-    Base::template Ahead<T>(args_.wx, (ahead * kGates + kFirst) * H + j, kGates - kFirst, H);
+    const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
+    if (!kForms) Base::template Ahead<T>(args_.wx, wx_ahead, kGates - kFirst, H);
     Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
     // The states that the step before left, and as the cell sees them: h with dropout.
     V prev[kStates], entering[kStates], next[kStates], kept[kKept];
@@ -221,7 +243,7 @@ class ForwardWalk : public Walk<Cell, T> {
     V y;
     if (this->Live(n, t)) {
       V x[kGates];
-      LoadInput<kPhases - 1>(step_row, j, x);
+      input_.template Read<kForms>(formed, n, step_row, j, x);
       if constexpr (kPhases > 1) {
         V all_q[kGates];
         for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
@@ -262,6 +284,8 @@ class ForwardWalk : public Walk<Cell, T> {
 
   const HasteRnnForwardArgs& args_;
   const bool packs_;
+  InputOf<0> first_input_;  // what x adds to the gates of the first of two phases
+  InputOf<kPhases - 1> input_;
   C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
   C* h_[2];                               // [K, N, Hp] by parity of the step
   C* operand_[2];                         // the same, as it enters the product

@@ -24,6 +24,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   static constexpr int kScratch = kNormed > 0 ? kFresh + kStates - 1 : kGates;
 
  public:
+  static constexpr bool kProjects = false;  // wx must be given
   static constexpr bool kProductFirst = true;
   static constexpr bool kFinishes = false;
 

@@ -39,6 +39,19 @@ HWY_INLINE void TransposeSquare(const C* from, int64_t from_row, C* to, int64_t 
 #endif
 }
 
+// A row of a panel of forward: `gates` gates, H apart, of the hidden units [first, end), vector by
+// vector; 0 behind the last unit. Returns where the next row begins.
+template <class T>
+HWY_INLINE Compute<T>* PackGates(const T* from, int64_t H, int gates, int64_t first, int64_t end,
+                                 Compute<T>* to) {
+  for (int64_t j = first; j < end; j += Width<Compute<T>>()) {
+    for (int g = 0; g < gates; ++g, to += Width<Compute<T>>()) {
+      Store(j < H ? LoadPart(from + g * H + j, H - j) : Vec<Compute<T>>(), to);
+    }
+  }
+  return to;
+}
+
 // to[i][u] = from[first + u][i] for i < depth, u < columns, a multiple of a vector; rows of `from`
 // lie `stride` apart and there are `rows` of them, 0 behind the last. By blocks that stay in the
 // first-level cache.

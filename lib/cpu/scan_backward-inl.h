@@ -55,6 +55,7 @@ class ScanBackward : public Scan<Cell, T> {
     }
   }
 
+  static constexpr bool kProjects = false;  // forward's affair
   // The rows' gradients of R are left to sum.
   static constexpr bool kSumsRows = kDiagonal;
   // Columns of them, counted through lanes and gates.

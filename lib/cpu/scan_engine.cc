@@ -40,12 +40,16 @@ int64_t StripUnits(const HasteRnnConfig& config, int threads) {
 }
 
 template <class Walk>
-void Run(const Walk& walk, const HasteRnnConfig& config, const Plan& plan,
+void Run(Walk& walk, const HasteRnnConfig& config, const Plan& plan,
          const HasteExecutor& executor) {
   HasteExecutor team = executor;
   team.threads = plan.threads;
   const int64_t units = StripUnits(config, team.threads), K = config.lanes, H = config.hidden;
   const int64_t parts = (H + units - 1) / units;
+  if constexpr (Walk::kProjects) {
+    const int64_t panels = walk.panels();
+    ParallelFor(team, K * panels, [&](int64_t i) { walk.Pack(i / panels, i % panels); });
+  }
   ParallelFor(team, config.batch * K * parts, [&](int64_t i) {
     const int64_t unit = i % parts * units;
     walk.Walk({i / parts / K, i / parts % K, unit, std::min(units, H - unit)});

@@ -6,6 +6,9 @@
 #define HASTE_LIB_CPU_SCAN_FORWARD_INL_H_
 #endif
 
+#include <vector>
+
+#include "lib/cpu/projection-inl.h"
 #include "lib/cpu/scan-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -19,23 +22,49 @@ class ScanForward : public Scan<Cell, T> {
   using typename Base::Lanes;
   using typename Base::V;
 
+  using Input = Projection<T, kGates, 0, kGates, 1>;
+
  public:
   static constexpr bool kSumsRows = false;
+  // Whether it can form x·W + b itself.
+  static constexpr bool kProjects = Input::kPossible && !Cell::kSeparateGates;
 
-  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed, workspace), args_(args) {}
+  // layer: x, W and b in place of args.wx, or nullptr.
+  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
+              const HasteLayerForwardArgs* layer = nullptr)
+      : Base(config, args.mask, args.seed, workspace),
+        args_(args),
+        input_(config, layer, workspace),
+        steps_(Input::Steps(kRowsAhead, config.time)) {}
+
+  // Before Walk, for each lane and panel.
+  int64_t panels() const { return input_.packs() ? input_.panels() : 0; }
+  void Pack(int64_t k, int64_t panel) { input_.Pack(k, panel); }
 
   void Walk(const Strip& strip) const {
+    if constexpr (kProjects) {
+      if (input_) return WalkWith<true>(strip);
+    }
+    WalkWith<false>(strip);
+  }
+
+ private:
+  // kForms: x·W + b is formed here.
+  template <bool kForms>
+  void WalkWith(const Strip& strip) const {
     Carried carried;
     Begin(strip, &carried);
     const bool reverse = this->Reverse(strip.k);
     bool begun = false;  // has a live step been walked?
+    const C* formed = nullptr;
     for (int64_t step = 0; step < T_; ++step) {
       const int64_t t = reverse ? T_ - 1 - step : step;
+      if constexpr (kForms) formed = FormInput(strip, step);
       if (this->Live(strip.n, t)) {
         begun = true;
-        this->WithActivations([&](const Activations& act)
-                                  HASTE_INLINED { LiveStep(act, strip, t, reverse, &carried); });
+        this->WithActivations([&](const Activations& act) HASTE_INLINED {
+          LiveStep<kForms>(act, strip, t, reverse, formed, &carried);
+        });
       } else {
         MaskedStep(strip, t, begun && !config_.zero_output_for_mask, &carried);
       }
@@ -49,7 +78,6 @@ class ScanForward : public Scan<Cell, T> {
     }
   }
 
- private:
   struct Carried {
     HWY_ALIGN Lanes state[kStates];
     HWY_ALIGN Lanes y;  // the output before, where it is not state 0
@@ -66,6 +94,23 @@ class ScanForward : public Scan<Cell, T> {
       });
     }
     if constexpr (kDiagonal) this->LoadDiagonal(strip, args_.R, carried->u, carried->scale);
+  }
+
+  // What x adds to the gates of a strip at a step: [unit vector, steps_, gate, W], from the step
+  // on.
+  const C* FormInput(const Strip& strip, int64_t step) const {
+    static thread_local std::vector<C> ahead;
+    const int64_t width = Width<C>(), vectors = (strip.units + width - 1) / width;
+    const int64_t row = kGates * width, at = step % steps_;
+    if (at == 0) {
+      ahead.resize(vectors * steps_ * row);
+      const int64_t count = std::min(steps_, T_ - step), first = strip.unit / width;
+      for (int64_t v = 0; v < vectors; ++v) {
+        input_.Multiply(strip.k, first + v, strip.n, step, count, /*follows=*/false,
+                        ahead.data() + v * steps_ * row, row);
+      }
+    }
+    return ahead.data() + at * row;
   }
 
   // State s as it enters a step: h with dropout.
@@ -98,18 +143,24 @@ class ScanForward : public Scan<Cell, T> {
     }
   }
 
+  template <bool kForms>
   HWY_INLINE void LiveStep(const Activations& act, const Strip& strip, int64_t t, bool down,
-                           Carried* carried) const {
+                           const C* formed, Carried* carried) const {
+    const int64_t row = kGates * steps_;  // of `formed`, over a vector's lanes
     const int64_t ahead = this->Ahead(strip, t, down) * (Cell::kSeparateGates ? 1 : kGates);
     const T* from[kGates];
-    this->GatesAt(strip, t, args_.wx, args_.x, from);
+    if constexpr (!kForms) this->GatesAt(strip, t, args_.wx, args_.x, from);
     const Reserve to = ReserveAt(strip, t);
     T* y = static_cast<T*>(args_.y) + this->At(strip, t);
     const bool keep = args_.keep != 0, zoneout = this->zoneout_, dropout = this->dropout_;
     this->EachVector(strip, down, [&](int64_t j, int64_t count) HASTE_INLINED {
       V x[kGates], q[kGates], before[kStates], gate[kGates], next[kStates], share[kStates], out;
-      Base::template Prefetch<kGates>(from, ahead, j);
-      for (int g = 0; g < kGates; ++g) x[g] = LoadPart(from[g] + j, count);
+      if constexpr (kForms) {
+        for (int g = 0; g < kGates; ++g) x[g] = Load(formed + j * row + g * Width<C>());
+      } else {
+        Base::template Prefetch<kGates>(from, ahead, j);
+        for (int g = 0; g < kGates; ++g) x[g] = LoadPart(from[g] + j, count);
+      }
       for (int s = 0; s < kStates; ++s) before[s] = Entering(*carried, s, j, dropout);
       if constexpr (kDiagonal) {
         for (int g = 0; g < kGates; ++g) q[g] = Load(carried->u[g] + j) * before[0];
@@ -145,7 +196,11 @@ class ScanForward : public Scan<Cell, T> {
     });
   }
 
+  static constexpr int64_t kRowsAhead = 4;  // a quarter of the most steps: a strip is wide
+
   const HasteRnnForwardArgs& args_;
+  Input input_;
+  const int64_t steps_;  // that are formed at once
 };
 
 HASTE_TARGET_END

@@ -212,11 +212,14 @@ HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspa
 //   backward: haste_rnn_backward, then dx = dwx·Wᵀ, dW = xᵀ·dwx, db = Σ dwx, dR = Σ h·dq
 // With gamma, x·W goes through layer normalisation before b is added.
 typedef struct {
-  int64_t features;   // C
-  const void* x;      // [N, T, C]
-  const void* W;      // [C, K, G, H]
-  const void* b;      // [K, G, H] or NULL
-  void* wx;           // [N, T, K, G, H] written here; may equal forward.gates
+  int64_t features;  // C
+  const void* x;     // [N, T, C]
+  const void* W;     // [C, K, G, H]
+  const void* b;     // [K, G, H] or NULL
+  // [N, T, K, G, H] written here; may equal forward.gates. NULL: the caller has no use for it. On a
+  // CPU in float32 and float64 it is then formed a few steps at a time, in cache, where the engine
+  // can (gamma = NULL, a cell that does not normalise); else as a whole in the workspace.
+  void* wx;
   const void* gamma;  // [K, G, H], or NULL: no normalisation
   void* xw;           // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
 } HasteLayerForwardArgs;
@@ -232,10 +235,16 @@ typedef struct {
   const void* xw;     // gamma: what forward left there
   void* dgamma;       // gamma: [K, G, H]
 } HasteLayerBackwardArgs;
+// Scratch memory of haste_layer_forward, of which layer's features, wx and gamma are looked at;
+// with a wx that of haste_rnn_forward.
+HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
+                                                      const HasteLayerForwardArgs* layer,
+                                                      const HasteExecutor*, size_t* bytes,
+                                                      HasteStatus*);
 HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
                                       HasteRnnForwardArgs* rnn, void* workspace,
                                       const HasteExecutor*, HasteStatus*);
-// Scratch memory of haste_layer_backward; forward needs that of haste_rnn_forward.
+// Scratch memory of haste_layer_backward.
 HASTE_API int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig*,
                                                        const HasteLayerBackwardArgs* layer,
                                                        const HasteExecutor*, size_t* bytes,

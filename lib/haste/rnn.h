@@ -58,7 +58,13 @@ inline Status WorkspaceBytes(const RnnConfig& config, bool backward, size_t* byt
   });
 }
 
-// The same for LayerBackward.
+// The same for LayerForward and LayerBackward.
+inline Status LayerForwardWorkspaceBytes(const RnnConfig& config, const LayerForwardArgs& layer,
+                                         size_t* bytes, const Executor& executor = {}) {
+  return internal::Wrap([&](HasteStatus* status) {
+    return haste_layer_forward_workspace_bytes(&config, &layer, &executor, bytes, status);
+  });
+}
 inline Status LayerBackwardWorkspaceBytes(const RnnConfig& config, const LayerBackwardArgs& layer,
                                           size_t* bytes, const Executor& executor = {}) {
   return internal::Wrap([&](HasteStatus* status) {
@@ -80,7 +86,7 @@ inline Status Backward(const RnnConfig& config, const BackwardArgs& args, void* 
   });
 }
 
-// The whole layer; sets rnn->wx to layer.wx.
+// The whole layer; sets rnn->wx to where wx lies.
 inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer, ForwardArgs* rnn,
                            void* workspace, const Executor& executor = {}) {
   return internal::Wrap([&](HasteStatus* status) {

@@ -149,7 +149,7 @@ class Problem {
       args.s0[s] = Data(in, Initial(s));
     }
     haste::LayerForwardArgs layer = {};
-    Tensor wx = features > 0 ? Garbage(info.gates) : Tensor();  // of a layer
+    Tensor wx = features > 0 && gives_wx ? Garbage(info.gates) : Tensor();  // of a layer
     if (!info.separate_gates) {
       args.wx = Data(in, "wx");
       if (keep) out["gates"] = in_place && features == 0 ? in.at("wx") : Garbage(info.gates);
@@ -161,7 +161,9 @@ class Problem {
                Data(in, "x"),
                Data(in, "W"),
                Data(in, "b"),
-               in_place ? args.gates : wx.data(),
+               !gives_wx  ? nullptr
+               : in_place ? args.gates
+                          : wx.data(),
                Data(in, "gamma"),
                nullptr};
       if (keep && input_norm) layer.xw = (out["xw"] = Garbage(info.gates)).data();
@@ -173,7 +175,8 @@ class Problem {
       }
     }
     size_t bytes = 0;
-    ExpectOk(haste::WorkspaceBytes(config, false, &bytes, With(threads)));
+    ExpectOk(features > 0 ? haste::LayerForwardWorkspaceBytes(config, layer, &bytes, With(threads))
+                          : haste::WorkspaceBytes(config, false, &bytes, With(threads)));
     Scratch scratch(bytes);
     ExpectOk(features > 0 ? haste::LayerForward(config, layer, &args, scratch.data(), With(threads))
                           : haste::Forward(config, args, scratch.data(), With(threads)));
@@ -248,6 +251,7 @@ class Problem {
 
   int64_t features = 0;     // of a layer's x; 0: the recurrence alone
   bool input_norm = false;  // a layer's
+  bool gives_wx = true;     // a layer's caller has room for it
   std::vector<uint8_t> mask;
   std::vector<uint8_t> reverse;
   const HasteCellInfo& info;
