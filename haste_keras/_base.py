@@ -1,6 +1,6 @@
 """The recurrent layer: all of a Keras layer that is not the equations of one cell.
 
-    wx = x·W + b      one product over N·T rows, for all lanes      TensorFlow
+    wx = x·W + b      one product over N·T rows, for all lanes      TensorFlow, or within the op
     y, states         the recurrence over all lanes at once         haste_keras.ops
 
 A lane is one independent recurrence: direction × head, direction-major. A layer file names its
@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras.src.utils.naming import to_snake_case
 
-from haste_keras import _directions, _xla
+from haste_keras import _directions, _raw, _xla
 from haste_keras._base_cell import ROLES
 from haste_keras._bias import add_bias
 from haste_keras._checks import (
@@ -23,6 +23,10 @@ from haste_keras._checks import (
     check_states,
     size,
 )
+
+# Above this the op's product, whose panels of W then exceed the first-level cache several times, is
+# slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
+_MOST_FEATURES = 512
 
 
 def from_cell(name):
@@ -246,6 +250,7 @@ class RecurrentLayer(keras.layers.RNN):
             mask=mask,
             reverse=reverse,
             carried=[states[pooled:] for states in given],
+            training=training,
         )
         y, states = self.recurrence(
             wx,
@@ -299,7 +304,7 @@ class RecurrentLayer(keras.layers.RNN):
         mode = self.merge_mode
         return _directions.merge(last, mode), _directions.merge(outputs, mode), flat
 
-    def project(self, sequences, weights, *, keep, mask, reverse, carried):
+    def project(self, sequences, weights, *, keep, mask, reverse, carried, training):
         """x·W + b of all lanes.
 
         Args:
@@ -309,8 +314,10 @@ class RecurrentLayer(keras.layers.RNN):
           mask: [N, T] bool, or None.
           reverse: for each cell whether it walks from the end.
           carried: for each cell the states that the recurrence does not take.
+          training: of the call.
         Returns:
-          [N, T, K, G, H], and `carried` after the walk.
+          [N, T, K, G, H], or a `_raw.Projection` for the op to form it, and `carried` after the
+          walk.
         """
         if keep is not None:
             sequences = sequences * keep[:, tf.newaxis]
@@ -318,14 +325,34 @@ class RecurrentLayer(keras.layers.RNN):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
+        if not training and self._op_projects(features):
+            shape = self._lane_shape()
+            bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
+            kernel = tf.reshape(weights["kernel"], [features, *shape])
+            return _raw.Projection(sequences, kernel, bias), carried
         wx = tf.matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 
+    def _op_projects(self, features):
+        """Whether the op can form x·W + b: on a CPU it does so in the cache, just ahead of a step.
+
+        On a GPU the product is TensorFlow's, as it is in 16 bits, where its bias is a product too.
+        In training it is as well: the reserve is as large as wx, so that nothing would be saved.
+        """
+        if features > _MOST_FEATURES:
+            return False
+        plain = self.cell.spec.has_layer_op and type(self).shift is RecurrentLayer.shift
+        wide = tf.as_dtype(self.compute_dtype).size > 2
+        return plain and wide and not tf.config.list_logical_devices("GPU")
+
+    def _lane_shape(self):
+        """[K, G, H]."""
+        heads, gates, hidden = self.cell.gate_shape
+        return [len(self.cells) * heads, gates, hidden]
+
     def _in_lanes(self, wx, sequences):
         """[N·T, K·G·H] → [N, T, K, G, H]."""
-        heads, gates, hidden = self.cell.gate_shape
-        shape = [size(sequences, 0), size(sequences, 1), len(self.cells) * heads, gates, hidden]
-        return tf.reshape(wx, shape)
+        return tf.reshape(wx, [size(sequences, 0), size(sequences, 1), *self._lane_shape()])
 
     def shift(self, wx, weights):
         """x·W [N·T, K·G·H] → the projected input: with the biases of all lanes."""

@@ -11,3 +11,10 @@ def add_bias(wx, bias):
     # sums in float32.
     ones = tf.ones([tf.shape(wx)[0], 1], wx.dtype)
     return wx + tf.matmul(ones, bias[tf.newaxis])
+
+
+def bias_gradient(d):
+    """The gradient of `add_bias`'s bias, [columns], from that of its result [rows, columns]."""
+    if d.dtype.size > 2:
+        return tf.raw_ops.BiasAddGrad(out_backprop=d)
+    return tf.matmul(tf.ones([1, tf.shape(d)[0]], d.dtype), d)[0]

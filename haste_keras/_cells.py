@@ -37,13 +37,22 @@ class CellSpec:
 
     @property
     def op(self):
-        """Name of the TensorFlow op, "HasteLstm"; that of its gradient is `op + "Grad"`."""
+        """Name of the TensorFlow op, "HasteLstm".
+
+        That of its gradient is `op + "Grad"`; with `has_layer_op`, that of the op which is given x,
+        W and b in place of wx is `op + "Layer"`.
+        """
         return "Haste" + "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def python_op(self):
-        """Name of the op's wrapper in the loaded library; its gradient's ends in "_grad"."""
+        """Name of the op's wrapper in the loaded library; of the others, with "_grad", "_layer"."""
         return "haste_" + self.name
+
+    @property
+    def has_layer_op(self):
+        """Whether there is an op that forms x·W + b itself."""
+        return not self.separate_gates and not self.normalizes
 
     @property
     def kernel_dims(self):
@@ -69,14 +78,23 @@ class CellSpec:
         }
 
     @functools.cached_property
+    def _beside_input(self):
+        initial = {f"{state}0": "NKH" for state in self.states}
+        return {**self._parameters, **initial, "mask": "NT", "seed": "2"}
+
+    @functools.cached_property
     def forward_inputs(self):
         """Inputs of the op, in its order: {name: axes}."""
-        initial = {f"{state}0": "NKH" for state in self.states}
-        return {**self._projected, **self._parameters, **initial, "mask": "NT", "seed": "2"}
+        return {**self._projected, **self._beside_input}
+
+    @functools.cached_property
+    def layer_inputs(self):
+        """Inputs of the op that forms x·W + b; an empty bias stands for none."""
+        return {"x": "NTC", "kernel": "CKGH", "bias": "KGH", **self._beside_input}
 
     @functools.cached_property
     def forward_outputs(self):
-        """Outputs of the op; those of `reserve` are empty unless it saves."""
+        """Outputs of both ops; those of `reserve` are empty unless it saves."""
         return {"y": "NTKH", **dict.fromkeys(self.states, "NKH"), **self.reserve}
 
     @functools.cached_property

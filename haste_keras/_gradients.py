@@ -6,6 +6,7 @@ They are registered by op name, so that they serve eager code, graphs and loaded
 import tensorflow as tf
 
 from haste_keras import _library, _raw
+from haste_keras._bias import bias_gradient
 from haste_keras._cells import CELLS
 
 
@@ -45,14 +46,38 @@ def _recurrent_kernel_gradient(spec, reserve, gradients, lanes):
     )
 
 
-def _register(spec):
-    @tf.RegisterGradient(spec.op)
+def _projection_gradients(inputs, dwx, wanted):
+    """Gradients of x·W + b by {name: tensor} of x, kernel and bias: {"d" and the name: tensor}.
+
+    wanted: names of the inputs that a gradient is wanted of.
+    """
+    x, kernel = inputs["x"], inputs["kernel"]
+    features, columns = kernel.shape[0], kernel.shape[1:].num_elements()
+    rows = tf.reshape(x, [-1, features])
+    weights = tf.reshape(kernel, [features, columns])
+    d = tf.reshape(dwx, [-1, columns])
+    found = {}
+    if "x" in wanted:
+        found["dx"] = tf.reshape(tf.matmul(d, weights, transpose_b=True), tf.shape(x))
+    if "kernel" in wanted:
+        found["dkernel"] = tf.reshape(tf.matmul(rows, d, transpose_a=True), kernel.shape)
+    if "bias" in wanted and inputs["bias"].shape.rank != 1:
+        found["dbias"] = tf.reshape(bias_gradient(d), inputs["bias"].shape)
+    return found
+
+
+def _register(spec, layer=False):
+    """Of the op of `spec`, or with `layer` of the one that forms x·W + b."""
+    name = spec.op + ("Layer" if layer else "")
+    names = spec.layer_inputs if layer else spec.forward_inputs
+
+    @tf.RegisterGradient(name)
     def gradient(op, *output_gradients):
-        inputs = dict(zip(spec.forward_inputs, op.inputs, strict=True))
+        inputs = dict(zip(names, op.inputs, strict=True))
         options = _raw.attributes(spec, op)
         outputs = op.outputs
         if not op.get_attr("save"):
-            outputs = _raw.forward(spec, op.inputs, save=True, **options)
+            outputs = _raw.forward(spec, op.inputs, save=True, layer=layer, **options)
         reserve = dict(zip(spec.forward_outputs, outputs, strict=True))
         dtype = op.inputs[0].dtype
         received = {
@@ -65,13 +90,17 @@ def _register(spec):
         found = dict(zip(spec.backward_outputs, found, strict=True))
         # The tape says which inputs it wants no gradient of.
         skipped = getattr(op, "skip_input_indices", None) or ()
-        dense = spec.recurrence == "dense"
-        if dense and list(inputs).index("recurrent_kernel") not in skipped:
+        wanted = {name for i, name in enumerate(inputs) if i not in skipped}
+        if layer:
+            found |= _projection_gradients(inputs, found["dwx"], wanted)
+        if spec.recurrence == "dense" and "recurrent_kernel" in wanted:
             found["drecurrent_kernel"] = _recurrent_kernel_gradient(
                 spec, reserve, found, lanes=len(options["reverse"])
             )
         return [found.get(f"d{name}") for name in inputs]
 
+
+def _register_refusal(spec):
     instead = "write the recurrence in TensorFlow's own operations"
     if not spec.separate_gates:
         instead = f"run the cell step by step: keras.layers.RNN(haste_keras.{spec.layer}Cell(...))"
@@ -89,6 +118,9 @@ def _refuse_second_order(name, instead):
 
 for _spec in CELLS:
     _register(_spec)
+    if _spec.has_layer_op:
+        _register(_spec, layer=True)
+    _register_refusal(_spec)
 
 
 @tf.RegisterGradient("HasteLayerNorm")

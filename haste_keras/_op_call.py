@@ -87,7 +87,7 @@ def call_cell(
 
     Args:
       function: name of the public function, for errors.
-      inputs: {name: value} of wx, or of the separate gates.
+      inputs: {name: value} of wx, which may be a `_raw.Projection`, or of the separate gates.
       initial_state: list or tuple of the cell's states, or None.
       kernel: recurrent_kernel; None for a cell that has none.
       extras: {name: value}, as of spec.extras; None, for those that may be: zeros.
@@ -108,9 +108,15 @@ def call_cell(
             "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
             f"jit_compile unset, or use haste_keras.{spec.layer}, which falls back",
         )
-    tensors = [
-        arguments.tensor(name, value, spec.forward_inputs[name]) for name, value in inputs.items()
-    ]
+    dims = spec.forward_inputs
+    projection = next(iter(inputs.values()))
+    layer = isinstance(projection, _raw.Projection)
+    if layer:
+        dims = spec.layer_inputs
+        inputs = {k: v for k, v in projection._asdict().items() if v is not None}
+    tensors = [arguments.tensor(name, value, dims[name]) for name, value in inputs.items()]
+    if layer and projection.bias is None:
+        tensors.append(tf.zeros([0], tensors[0].dtype))
     if spec.kernel_dims:
         tensors.append(arguments.tensor("recurrent_kernel", kernel, spec.kernel_dims))
         lanes = arguments.lanes("recurrent_kernel", tensors[-1])
@@ -143,6 +149,7 @@ def call_cell(
         engine=engine,
         allow_tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
         save=training if save is None else arguments.flag("save", save),
+        layer=layer,
         **attributes,
     )
     return y, tuple(rest[: len(spec.states)])

@@ -1,6 +1,11 @@
 """Calls of the op library's wrappers: no checks, all outputs."""
 
+import collections
+
 from haste_keras import _library
+
+# What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
+Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
 
 # Attributes that both ops of a cell have; the forward op has `save` too.
 ATTRIBUTES = (
@@ -23,20 +28,24 @@ def attributes(spec, op):
     return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
-def forward(spec, inputs, *, save, **attrs):
+def forward(spec, inputs, *, save, layer=False, **attrs):
     """The forward op of `spec`.
 
     Args:
       inputs: sequence of tensors, as `spec.forward_inputs` lists them.
       save, attrs: the op's attributes.
+      layer: the op that forms x·W + b; inputs then as `spec.layer_inputs` lists them.
     Returns:
       list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
       [0] unless `save`.
     """
-    op = getattr(_library.load(), spec.python_op)
+    op = getattr(_library.load(), spec.python_op + ("_layer" if layer else ""))
     outputs = list(op(*inputs, save=save, **attrs))
     # The C API does not let the op's shape function read `save`.
-    shapes = {"NTKGH": inputs[0].shape, "NTKH": outputs[0].shape}
+    gates = inputs[0].shape
+    if layer:
+        gates = gates[:2].concatenate(inputs[1].shape[1:])
+    shapes = {"NTKGH": gates, "NTKH": outputs[0].shape}
     for output, dims in zip(outputs[-len(spec.reserve) :], spec.reserve.values(), strict=True):
         output.set_shape(shapes[dims] if save else [0])
     return outputs

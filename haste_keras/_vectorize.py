@@ -88,12 +88,15 @@ def _register(spec):
             raise ConversionNotImplementedError(f"{spec.op} draws random numbers")
         return options
 
-    @RegisterPFor(spec.op)
-    def convert_forward(pfor_input):
-        save = pfor_input.get_attr("save")
-        function = functools.partial(_raw.forward, spec, save=save, **options_of(pfor_input))
-        dims = spec.forward_inputs.values(), spec.forward_outputs.values()
-        return _convert(pfor_input, function, *dims, "N")
+    def convert_forward(pfor_input, layer):
+        options = {"save": pfor_input.get_attr("save"), "layer": layer, **options_of(pfor_input)}
+        function = functools.partial(_raw.forward, spec, **options)
+        inputs = spec.layer_inputs if layer else spec.forward_inputs
+        return _convert(pfor_input, function, inputs.values(), spec.forward_outputs.values(), "N")
+
+    RegisterPFor(spec.op)(functools.partial(convert_forward, layer=False))
+    if spec.has_layer_op:
+        RegisterPFor(spec.op + "Layer")(functools.partial(convert_forward, layer=True))
 
     @RegisterPFor(spec.op + "Grad")
     def convert_backward(pfor_input):

@@ -12,6 +12,7 @@ from haste_keras._checks import ACTIVATIONS, check_choice
 from haste_keras.forget_mult import ForgetMult
 
 _SPECS = {spec.op: spec for spec in _cells.CELLS}
+_SPECS |= {spec.op + "Layer": spec for spec in _cells.CELLS if spec.has_layer_op}
 _CUDA = 1
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 _ACTIVATIONS = {name: i for i, name in enumerate((*ACTIVATIONS, "exponential"))}

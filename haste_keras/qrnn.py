@@ -178,10 +178,16 @@ class QRNN(RecurrentLayer):
     pooling = from_cell("pooling")
     recurrent_activation = from_cell("recurrent_activation")
 
-    def project(self, sequences, weights, *, keep, mask, reverse, carried):
+    def project(self, sequences, weights, *, keep, mask, reverse, carried, training):
         if self.window == 1:
             return super().project(
-                sequences, weights, keep=keep, mask=mask, reverse=reverse, carried=carried
+                sequences,
+                weights,
+                keep=keep,
+                mask=mask,
+                reverse=reverse,
+                carried=carried,
+                training=training,
             )
         features = self.cell.kernel.shape[1]
         sequences = tf.ensure_shape(sequences, [None, None, features])

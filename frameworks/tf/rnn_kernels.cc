@@ -45,6 +45,19 @@ class RnnCall : public OpCall {
     return OpCall::Workspace(bytes);
   }
 
+  // The same for a layer's forward.
+  void* Workspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
+    if (!ok()) return nullptr;
+    size_t bytes = 0;
+    HasteStatus error = {};
+    if (haste_layer_forward_workspace_bytes(&config, &layer, &executor(), &bytes, &error) !=
+        HASTE_OK) {
+      Report(error);
+      return nullptr;
+    }
+    return OpCall::Workspace(bytes);
+  }
+
   // What forward and backward both read: args.R, extra, mask, seed.
   template <class Args>
   void Parameters(Args* args) const {
@@ -73,17 +86,12 @@ class RnnCall : public OpCall {
   const Kernel& kernel_;
 };
 
-void Forward(void* object, TF_OpKernelContext* context) {
-  const Kernel& kernel = *static_cast<Kernel*>(object);
+// The arguments of forward, but for what x is; the outputs are allocated.
+HasteRnnForwardArgs ForwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;
-  RnnCall call(kernel, context);
-  if (!call.Begin()) return;
-  const HasteRnnConfig config = call.Config();
-
   HasteRnnForwardArgs args = {};
   call.Parameters(&args);
-  args.wx = call.Input(in.wx);
   for (int g = 0; cell.separate_gates && g < cell.gates; ++g) args.x[g] = call.Input(in.x + g);
   args.y = call.Output(out.y);
   for (int s = 0; s < cell.states; ++s) {
@@ -92,17 +100,52 @@ void Forward(void* object, TF_OpKernelContext* context) {
   }
   args.keep = kernel.attributes.save;
   if (args.keep) {
-    args.gates = call.OutputInPlace(out.gates, in.wx, &args.wx);
+    // Of a layer's op, which has no wx to write over.
+    if (in.kernel != kAbsent) args.gates = call.Output(out.gates);
     args.products = call.Output(out.products);
     for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Output(out.saved + i);
   } else {
     const int count = static_cast<int>(kernel.signature.outputs.size());
     for (int i = out.states + cell.states; i < count; ++i) call.EmptyOutput(i);
   }
+  return args;
+}
+
+void Forward(void* object, TF_OpKernelContext* context) {
+  const Kernel& kernel = *static_cast<Kernel*>(object);
+  const Positions &in = kernel.signature.in, &out = kernel.signature.out;
+  RnnCall call(kernel, context);
+  if (!call.Begin()) return;
+  const HasteRnnConfig config = call.Config();
+
+  HasteRnnForwardArgs args = ForwardArgs(kernel, call);
+  args.wx = call.Input(in.wx);
+  if (args.keep) args.gates = call.OutputInPlace(out.gates, in.wx, &args.wx);
   void* workspace = call.Workspace(config, false);
   HasteStatus error = {};
   if (call.ok() &&
       haste_rnn_forward(&config, &args, workspace, &call.executor(), &error) != HASTE_OK) {
+    call.Report(error);
+  }
+}
+
+void LayerForward(void* object, TF_OpKernelContext* context) {
+  const Kernel& kernel = *static_cast<Kernel*>(object);
+  const Positions& in = kernel.signature.in;
+  RnnCall call(kernel, context);
+  if (!call.Begin()) return;
+  const HasteRnnConfig config = call.Config();
+
+  HasteRnnForwardArgs args = ForwardArgs(kernel, call);
+  HasteLayerForwardArgs layer = {};
+  layer.features = call.Size('C');
+  layer.x = call.Input(in.sequence);
+  layer.W = call.Input(in.kernel);
+  layer.b = call.Input(in.bias);
+  void* workspace = call.Workspace(config, layer);
+  HasteStatus error = {};
+  if (call.ok() && haste_layer_forward(&config, &layer, &args, workspace, &call.executor(),
+                                       &error) != HASTE_OK) {
     call.Report(error);
   }
 }
@@ -143,12 +186,19 @@ void Backward(void* object, TF_OpKernelContext* context) {
   }
 }
 
-void* Create(const HasteCellInfo& cell, HasteDevice device, bool backward,
+// The ops of a cell.
+enum class Op { kForward, kLayer, kBackward };
+
+RnnSignature SignatureOf(Op op, const HasteCellInfo& cell) {
+  if (op == Op::kBackward) return BackwardSignature(cell);
+  return op == Op::kLayer ? LayerSignature(cell) : ForwardSignature(cell);
+}
+
+void* Create(Op op, const HasteCellInfo& cell, HasteDevice device,
              TF_OpKernelConstruction* context) {
-  auto* kernel =
-      new Kernel{&cell, device, backward ? BackwardSignature(cell) : ForwardSignature(cell), {}};
+  auto* kernel = new Kernel{&cell, device, SignatureOf(op, cell), {}};
   Status status;
-  if (kernel->attributes.Read(cell, device, !backward, context, &status)) return kernel;
+  if (kernel->attributes.Read(cell, device, op != Op::kBackward, context, &status)) return kernel;
   status.Fail(TF_GetCode(status.get()), kernel->signature.op + ": " + TF_Message(status.get()));
   TF_OpKernelConstruction_Failure(context, status.get());
   delete kernel;
@@ -157,27 +207,32 @@ void* Create(const HasteCellInfo& cell, HasteDevice device, bool backward,
 
 void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
-template <int kCell, HasteDevice kDevice, bool kBackward>
+template <int kCell, HasteDevice kDevice, Op kOp>
 void* CreateOf(TF_OpKernelConstruction* context) {
-  return Create(*haste_cell(kCell), kDevice, kBackward, context);
+  return Create(kOp, *haste_cell(kCell), kDevice, context);
 }
 
-template <int kCell, HasteDevice kDevice, bool kBackward>
+template <int kCell, HasteDevice kDevice, Op kOp>
+void RegisterKernelOf() {
+  constexpr auto kCompute = kOp == Op::kBackward ? Backward
+                            : kOp == Op::kLayer  ? LayerForward
+                                                 : Forward;
+  RegisterKernel(SignatureOf(kOp, *haste_cell(kCell)).op, kDevice,
+                 {CreateOf<kCell, kDevice, kOp>, kCompute, Delete});
+}
+
+template <int kCell, HasteDevice kDevice>
 void RegisterKernels() {
-  const HasteCellInfo& cell = *haste_cell(kCell);
-  const std::string op = (kBackward ? BackwardSignature(cell) : ForwardSignature(cell)).op;
-  RegisterKernel(op, kDevice,
-                 {CreateOf<kCell, kDevice, kBackward>, kBackward ? Backward : Forward, Delete});
+  RegisterKernelOf<kCell, kDevice, Op::kForward>();
+  RegisterKernelOf<kCell, kDevice, Op::kBackward>();
+  if (HasLayer(*haste_cell(kCell))) RegisterKernelOf<kCell, kDevice, Op::kLayer>();
 }
 
 template <int kCell>
 void RegisterCell() {
   if (kCell >= haste_cell_count()) return;
-  RegisterKernels<kCell, HASTE_CPU, false>();
-  RegisterKernels<kCell, HASTE_CPU, true>();
-  if (!haste_has_cuda()) return;
-  RegisterKernels<kCell, HASTE_CUDA, false>();
-  RegisterKernels<kCell, HASTE_CUDA, true>();
+  RegisterKernels<kCell, HASTE_CPU>();
+  if (haste_has_cuda()) RegisterKernels<kCell, HASTE_CUDA>();
 }
 
 template <int... kCell>

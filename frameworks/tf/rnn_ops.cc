@@ -19,6 +19,13 @@ void ForwardShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
 }
 
 template <int kCell>
+void LayerShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const HasteCellInfo& cell = *haste_cell(kCell);
+  static const RnnSignature* const signature = new RnnSignature(LayerSignature(cell));
+  InferShapes(*signature, CellSizes(cell), context, status);
+}
+
+template <int kCell>
 void BackwardShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   const HasteCellInfo& cell = *haste_cell(kCell);
   static const RnnSignature* const signature = new RnnSignature(BackwardSignature(cell));
@@ -44,6 +51,7 @@ void RegisterCell() {
   RegisterOp(BackwardSignature(cell), attributes, BackwardShapes<kCell>);
   attributes.push_back("save: bool = false");
   RegisterOp(ForwardSignature(cell), attributes, ForwardShapes<kCell>);
+  if (HasLayer(cell)) RegisterOp(LayerSignature(cell), attributes, LayerShapes<kCell>);
 }
 
 template <int... kCell>

@@ -52,6 +52,12 @@ class List {
     }
   }
 
+  void Projection(Positions* at) {
+    at->sequence = One("x", "NTC", kRequired);
+    at->kernel = One("kernel", "CKGH", kRequired);
+    at->bias = One("bias", "KGH", kOptional);
+  }
+
   void Extras(Positions* at) {
     for (int e = 0; e < cell_.extras; ++e) {
       const int position = One(cell_.extra_names[e], cell_.extra_dims[e], kRequired);
@@ -88,13 +94,12 @@ class List {
   std::vector<Argument>& arguments_;
 };
 
-}  // namespace
-
-RnnSignature ForwardSignature(const HasteCellInfo& cell) {
+RnnSignature Forward(const HasteCellInfo& cell, const char* suffix,
+                     void (List::*input)(Positions*)) {
   RnnSignature signature;
-  signature.op = OpName(cell.name);
+  signature.op = OpName(cell.name) + suffix;
   List in(cell, "", &signature.inputs);
-  in.Projected(&signature.in);
+  (in.*input)(&signature.in);
   in.Parameters(&signature.in);
   in.States("0", kRequired, &signature.in);
   in.MaskAndSeed(&signature.in);
@@ -104,6 +109,18 @@ RnnSignature ForwardSignature(const HasteCellInfo& cell) {
   out.Reserve(kOptional, &signature.out);
   return signature;
 }
+
+}  // namespace
+
+RnnSignature ForwardSignature(const HasteCellInfo& cell) {
+  return Forward(cell, "", &List::Projected);
+}
+
+RnnSignature LayerSignature(const HasteCellInfo& cell) {
+  return Forward(cell, "Layer", &List::Projection);
+}
+
+bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }
 
 RnnSignature BackwardSignature(const HasteCellInfo& cell) {
   RnnSignature signature;

@@ -1,7 +1,8 @@
-// The arguments of a cell's two ops, made from what the C ABI says of the cell.
+// The arguments of a cell's ops, made from what the C ABI says of the cell.
 //
-//   HasteLstm:     wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
-//   HasteLstmGrad: recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc -> dwx, dh0, dc0
+//   HasteLstm:      wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
+//   HasteLstmLayer: x, kernel, bias in place of wx, the others as above
+//   HasteLstmGrad:  recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc -> dwx, dh0, dc0
 #ifndef HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
 #define HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
 
@@ -21,6 +22,9 @@ constexpr int kAbsent = -1;
 // there is one for each gate, extra, state or saved tensor. kAbsent: not among these arguments.
 struct Positions {
   int wx = kAbsent;
+  int sequence = kAbsent;  // in place of wx: x, then kernel and bias
+  int kernel = kAbsent;
+  int bias = kAbsent;
   int x = kAbsent;  // separate gates
   int q = kAbsent;  // of the gradient: dq
   int recurrent_kernel = kAbsent;
@@ -39,7 +43,12 @@ struct RnnSignature : Signature {
 };
 
 RnnSignature ForwardSignature(const HasteCellInfo& cell);
+// Of cells that HasLayer.
+RnnSignature LayerSignature(const HasteCellInfo& cell);
 RnnSignature BackwardSignature(const HasteCellInfo& cell);
+
+// Whether there is an op that forms x·W + b itself.
+bool HasLayer(const HasteCellInfo& cell);
 
 // With the number of gates.
 Sizes CellSizes(const HasteCellInfo& cell);

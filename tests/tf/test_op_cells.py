@@ -68,13 +68,17 @@ def test_cell(infos, spec):
 @pytest.mark.parametrize("spec", CELLS, ids=lambda spec: spec.name)
 def test_arguments_of_the_ops(spec):
     _library.load()
-    for op, inputs, outputs in (
+    ops = [
         (spec.op, spec.forward_inputs, spec.forward_outputs),
         (spec.op + "Grad", spec.backward_inputs, spec.backward_outputs),
-    ):
+    ]
+    assert (op_def_registry.get(spec.op + "Layer") is not None) == spec.has_layer_op
+    if spec.has_layer_op:
+        ops.append((spec.op + "Layer", spec.layer_inputs, spec.forward_outputs))
+    for op, inputs, outputs in ops:
         definition = op_def_registry.get(op)
         assert [argument.name for argument in definition.input_arg] == list(inputs)
         assert [argument.name for argument in definition.output_arg] == list(outputs)
         attributes = {attribute.name for attribute in definition.attr}
         assert ("epsilon" in attributes) == spec.normalizes
-        assert ("save" in attributes) == (op == spec.op)
+        assert ("save" in attributes) == (not op.endswith("Grad"))

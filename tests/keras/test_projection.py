@@ -1,0 +1,87 @@
+"""Which layers leave x·W + b to the op: on a CPU, in 32 bits or more, where nothing needs wx."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import haste_keras
+
+PLAIN = {
+    "LSTM": haste_keras.LSTM,
+    "GRU": haste_keras.GRU,
+    "SimpleRNN": haste_keras.SimpleRNN,
+    "IndRNN": haste_keras.IndRNN,
+    "QRNN": haste_keras.QRNN,
+}
+NORMALIZED = (haste_keras.LayerNormLSTM, haste_keras.LayerNormGRU, haste_keras.LayerNormIndRNN)
+
+
+def ops_of(layer, training=False, features=3):
+    """Types of the fused ops in a call's graph, and whether there is a MatMul."""
+    call = tf.function(lambda x: layer(x, training=training))
+    graph = call.get_concrete_function(tf.TensorSpec([None, None, features])).graph
+    types = {op.type for op in graph.get_operations()}
+    return {name for name in types if name.startswith("Haste")}, "MatMul" in types
+
+
+@pytest.fixture(params=PLAIN, ids=PLAIN)
+def make(request):
+    """The constructor of each layer that can."""
+    return PLAIN[request.param]
+
+
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}, {"use_bias": False}])
+def test_in_inference(make, options):
+    (op,), multiplies = ops_of(make(4, **options))
+    assert op.endswith("Layer")
+    assert not multiplies
+
+
+def test_not_in_training(make):
+    (op,), multiplies = ops_of(make(4), training=True)
+    assert not op.endswith("Layer")
+    assert multiplies
+
+
+def test_not_of_many_features(make):
+    (op,), multiplies = ops_of(make(4), features=513)
+    assert not op.endswith("Layer")
+    assert multiplies
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])
+def test_not_in_16_bits(make, dtype):
+    (op,), multiplies = ops_of(make(4, dtype=dtype))
+    assert not op.endswith("Layer")
+    assert multiplies
+
+
+def test_not_beside_a_gpu(make, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
+    (op,), multiplies = ops_of(make(4))
+    assert not op.endswith("Layer")
+    assert multiplies
+
+
+@pytest.mark.parametrize("make_normalized", NORMALIZED)
+def test_not_what_is_normalised(make_normalized):
+    found, multiplies = ops_of(make_normalized(4))
+    assert not [op for op in found if op.endswith("Layer")]
+    assert multiplies
+
+
+def test_same_in_inference_and_training(make):
+    """Without dropout a call's `training` decides on the way, and on no more than rounding."""
+    layer = make(9, return_sequences=True, direction="bidirectional")
+    x = tf.random.stateless_normal([5, 30, 3], [1, 2])
+    mask = tf.random.stateless_uniform([5, 30], [3, 4]) < 0.7
+
+    def run(training):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, mask=mask, training=training)
+            loss = tf.reduce_sum(y**2)
+        return [y, *tape.gradient(loss, [x, *layer.trainable_weights])]
+
+    for a, b in zip(run(False), run(True), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
