@@ -1,11 +1,10 @@
 // What every CPU engine that multiplies has in common: a call of the table, for the best SIMD
 // target, as a walk. Included at the end of an engine's file, which has defined in this namespace
 //
-//   Forward, Backward                                     walks, made of (config, args, workspace)
+//   Forward           a walk, made of (config, args, workspace, layer); layer: x, W and b in place
+//                     of args.wx, or nullptr, as it is unless Forward::kProjects
+//   Backward          a walk, made of (config, args, workspace)
 //   Run(walk, config, plan, executor)
-//
-// Forward::kProjects: it may also be made of (config, args, workspace, layer) and then forms x·W +
-// b.
 //
 // and, for the build, HASTE_CELL and HASTE_DTYPE_NAME. Per-target header.
 #if defined(HASTE_LIB_CPU_ENGINE_TABLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -25,7 +24,8 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of an engine
 
-size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
+size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
+                      const HasteLayerForwardArgs* layer) {
   Workspace count(nullptr);
   // A mask and a seed may come: make room for what they need.
   const uint8_t some_mask = 0;
@@ -36,43 +36,17 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
   } else {
     HasteRnnForwardArgs args = {};
     args.mask = &some_mask;
-    Forward walk(config, args, &count);
+    Forward walk(config, args, &count, layer);
   }
   return count.used();
 }
 
-void RunForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* memory,
-                const Plan& plan, const HasteExecutor& executor) {
+void RunForward(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
+                const HasteRnnForwardArgs& args, void* memory, const Plan& plan,
+                const HasteExecutor& executor) {
   Workspace workspace(memory);
-  Forward walk(config, args, &workspace);
+  Forward walk(config, args, &workspace, layer);
   Run(walk, config, plan, executor);
-}
-
-// Calls use(walk) of one that forms x·W + b.
-template <class W, class Use>
-void WithLayerWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                   Workspace* workspace, const HasteLayerForwardArgs& layer, const Use& use) {
-  if constexpr (W::kProjects) {
-    W walk(config, args, workspace, &layer);
-    use(walk);
-  }
-}
-
-size_t LayerWorkspaceBytes(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
-  Workspace count(nullptr);
-  const uint8_t some_mask = 0;
-  HasteRnnForwardArgs args = {};
-  args.mask = &some_mask;
-  WithLayerWalk<Forward>(config, args, &count, layer, [](const Forward&) {});
-  return count.used();
-}
-
-void RunLayerForward(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
-                     const HasteRnnForwardArgs& args, void* memory, const Plan& plan,
-                     const HasteExecutor& executor) {
-  Workspace workspace(memory);
-  WithLayerWalk<Forward>(config, args, &workspace, layer,
-                         [&](Forward& walk) { Run(walk, config, plan, executor); });
 }
 
 void RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* memory,
@@ -91,7 +65,11 @@ namespace haste {
 namespace {
 
 size_t DispatchWorkspace(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-  return HASTE_DISPATCH(WorkspaceBytes)(config, backward);
+  return HASTE_DISPATCH(WorkspaceBytes)(config, backward, nullptr);
+}
+
+size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
+  return HASTE_DISPATCH(WorkspaceBytes)(config, false, &layer);
 }
 
 int32_t Planned(const HasteRnnConfig& config, const HasteExecutor& executor, Plan* plan,
@@ -100,27 +78,24 @@ int32_t Planned(const HasteRnnConfig& config, const HasteExecutor& executor, Pla
                         CudaProperties(), plan, status);
 }
 
-int32_t DispatchForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                        void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+int32_t DispatchEither(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
+                       const HasteRnnForwardArgs& args, void* workspace,
+                       const HasteExecutor& executor, HasteStatus* status) {
   Plan plan;
   const int32_t code = Planned(config, executor, &plan, status);
-  if (code == HASTE_OK) HASTE_DISPATCH(RunForward)(config, args, workspace, plan, executor);
+  if (code == HASTE_OK) HASTE_DISPATCH(RunForward)(config, layer, args, workspace, plan, executor);
   return code;
 }
 
-size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
-  return HASTE_DISPATCH(LayerWorkspaceBytes)(config, layer);
+int32_t DispatchForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                        void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  return DispatchEither(config, nullptr, args, workspace, executor, status);
 }
 
 int32_t DispatchLayerForward(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
                              const HasteRnnForwardArgs& args, void* workspace,
                              const HasteExecutor& executor, HasteStatus* status) {
-  Plan plan;
-  const int32_t code = Planned(config, executor, &plan, status);
-  if (code == HASTE_OK) {
-    HASTE_DISPATCH(RunLayerForward)(config, layer, args, workspace, plan, executor);
-  }
-  return code;
+  return DispatchEither(config, &layer, args, workspace, executor, status);
 }
 
 int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,

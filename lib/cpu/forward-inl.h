@@ -31,7 +31,7 @@ class ForwardWalk : public Walk<Cell, T> {
 
   // layer: x, W and b in place of args.wx, or nullptr.
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer = nullptr)
+              const HasteLayerForwardArgs* layer)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
         packs_(!MultipliesInPlace()),
@@ -58,7 +58,8 @@ class ForwardWalk : public Walk<Cell, T> {
   bool packs() const { return packs_ || input_.packs(); }
 
   void Pack(int phase, int64_t k, int64_t panel) {
-    phase + 1 < kPhases ? first_input_.Pack(k, panel) : input_.Pack(k, panel);
+    if (phase + 1 < kPhases) first_input_.Pack(k, panel);
+    if (phase + 1 == kPhases) input_.Pack(k, panel);
     if (!packs_) return;
     const int gates = GatesOf(phase), most = UnitsOf(phase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;

@@ -29,7 +29,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   static constexpr bool kFinishes = false;
 
   NormForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                  Workspace* workspace)
+                  Workspace* workspace, const HasteLayerForwardArgs*)
       : Base(config, args.extra, args.mask, args.seed, Columns(config), workspace), args_(args) {
     for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
     // Where h enters the product: h itself unless dropout makes a difference.

@@ -6,7 +6,7 @@
 #define HASTE_LIB_CPU_SCAN_FORWARD_INL_H_
 #endif
 
-#include <vector>
+#include <memory>
 
 #include "lib/cpu/projection-inl.h"
 #include "lib/cpu/scan-inl.h"
@@ -31,7 +31,7 @@ class ScanForward : public Scan<Cell, T> {
 
   // layer: x, W and b in place of args.wx, or nullptr.
   ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer = nullptr)
+              const HasteLayerForwardArgs* layer)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
         input_(config, layer, workspace),
@@ -56,10 +56,12 @@ class ScanForward : public Scan<Cell, T> {
     Begin(strip, &carried);
     const bool reverse = this->Reverse(strip.k);
     bool begun = false;  // has a live step been walked?
+    const std::unique_ptr<Line[]> ahead(kForms ? new Line[steps_ * RowAhead(strip) / kLine + 1]
+                                               : nullptr);
     const C* formed = nullptr;
     for (int64_t step = 0; step < T_; ++step) {
       const int64_t t = reverse ? T_ - 1 - step : step;
-      if constexpr (kForms) formed = FormInput(strip, step);
+      if constexpr (kForms) formed = FormInput(strip, step, ahead[0].lanes);
       if (this->Live(strip.n, t)) {
         begun = true;
         this->WithActivations([&](const Activations& act) HASTE_INLINED {
@@ -96,21 +98,28 @@ class ScanForward : public Scan<Cell, T> {
     if constexpr (kDiagonal) this->LoadDiagonal(strip, args_.R, carried->u, carried->scale);
   }
 
-  // What x adds to the gates of a strip at a step: [unit vector, steps_, gate, W], from the step
-  // on.
-  const C* FormInput(const Strip& strip, int64_t step) const {
-    static thread_local std::vector<C> ahead;
-    const int64_t width = Width<C>(), vectors = (strip.units + width - 1) / width;
-    const int64_t row = kGates * width, at = step % steps_;
+  // Where what x adds is formed; vectors do not straddle lines.
+  static constexpr int64_t kLine = 64 / sizeof(C);
+  struct alignas(64) Line {
+    C lanes[kLine];
+  };
+  // Elements of it a step.
+  static int64_t RowAhead(const Strip& strip) {
+    return (strip.units + Width<C>() - 1) / Width<C>() * kGates * Width<C>();
+  }
+
+  // What x adds to the gates of a strip at a step, in `ahead`: [unit vector, steps_, gate, W], from
+  // the step on. Formed at every steps_-th step.
+  const C* FormInput(const Strip& strip, int64_t step, C* ahead) const {
+    const int64_t row = kGates * Width<C>(), at = step % steps_;
     if (at == 0) {
-      ahead.resize(vectors * steps_ * row);
-      const int64_t count = std::min(steps_, T_ - step), first = strip.unit / width;
-      for (int64_t v = 0; v < vectors; ++v) {
+      const int64_t count = std::min(steps_, T_ - step), first = strip.unit / Width<C>();
+      for (int64_t v = 0; v < RowAhead(strip) / row; ++v) {
         input_.Multiply(strip.k, first + v, strip.n, step, count, /*follows=*/false,
-                        ahead.data() + v * steps_ * row, row);
+                        ahead + v * steps_ * row, row);
       }
     }
-    return ahead.data() + at * row;
+    return ahead + at * row;
   }
 
   // State s as it enters a step: h with dropout.
