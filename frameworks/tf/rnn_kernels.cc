@@ -35,27 +35,14 @@ class RnnCall : public OpCall {
   }
 
   void* Workspace(const HasteRnnConfig& config, bool backward) {
-    if (!ok()) return nullptr;
-    size_t bytes = 0;
-    HasteStatus error = {};
-    if (haste_rnn_workspace_bytes(&config, backward, &executor(), &bytes, &error) != HASTE_OK) {
-      Report(error);
-      return nullptr;
-    }
-    return OpCall::Workspace(bytes);
+    return WorkspaceOf([&](size_t* bytes, HasteStatus* error) {
+      return haste_rnn_workspace_bytes(&config, backward, &executor(), bytes, error);
+    });
   }
-
-  // The same for a layer's forward.
   void* Workspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
-    if (!ok()) return nullptr;
-    size_t bytes = 0;
-    HasteStatus error = {};
-    if (haste_layer_forward_workspace_bytes(&config, &layer, &executor(), &bytes, &error) !=
-        HASTE_OK) {
-      Report(error);
-      return nullptr;
-    }
-    return OpCall::Workspace(bytes);
+    return WorkspaceOf([&](size_t* bytes, HasteStatus* error) {
+      return haste_layer_forward_workspace_bytes(&config, &layer, &executor(), bytes, error);
+    });
   }
 
   // What forward and backward both read: args.R, extra, mask, seed.
@@ -69,6 +56,17 @@ class RnnCall : public OpCall {
   }
 
  private:
+  // Memory of a size that ask(&bytes, &error) tells.
+  template <class Ask>
+  void* WorkspaceOf(const Ask& ask) {
+    if (!ok()) return nullptr;
+    size_t bytes = 0;
+    HasteStatus error = {};
+    if (ask(&bytes, &error) == HASTE_OK) return OpCall::Workspace(bytes);
+    Report(error);
+    return nullptr;
+  }
+
   bool CheckAttributes() {
     const RnnAttributes& attributes = kernel_.attributes;
     if (attributes.reverse.size() != static_cast<size_t>(Size('K'))) {
