@@ -94,7 +94,7 @@ class CellSpec:
 
     @functools.cached_property
     def forward_outputs(self):
-        """Outputs of both ops; those of `reserve` are empty unless it saves."""
+        """Outputs of either op; those of `reserve` are empty unless it saves."""
         return {"y": "NTKH", **dict.fromkeys(self.states, "NKH"), **self.reserve}
 
     @functools.cached_property

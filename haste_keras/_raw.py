@@ -7,7 +7,7 @@ from haste_keras import _library
 # What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
 Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
 
-# Attributes that both ops of a cell have; the forward op has `save` too.
+# Attributes that all ops of a cell have; those of forward have `save` too.
 ATTRIBUTES = (
     "reverse",
     "activation",
