@@ -10,11 +10,12 @@ from needs import DEVICE, need_tensorflow, on_gpu_only
 
 tf = need_tensorflow()
 
+import exported  # noqa: E402
 import keras  # noqa: E402
 from op_cases import OPS, TOLERANCE, compare, feature_options, problems  # noqa: E402
 
 import haste_keras  # noqa: E402
-from haste_keras import ops, reference  # noqa: E402
+from haste_keras import _raw, ops, reference  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("true_float32")  # dR is TensorFlow's product
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
@@ -103,6 +104,28 @@ def test_same_bits_every_time(case):
         np.testing.assert_array_equal(first[name], again[name])
 
 
+@every_dtype
+@pytest.mark.parametrize("case", [case for case in OPS if case.spec.has_layer_op], **by_name)
+def test_op_forms_the_projection(case, dtype):
+    """What a graph that was traced for a CPU asks of the GPU."""
+    reverse = [False, True]
+    inputs = case.make_inputs(3, 5, reverse, 12, dtype)
+    named = {k: each for k, each in inputs.items() if k != "wx" and not k.endswith("0")}
+    rng = np.random.default_rng(7)
+    gates = [2, len(case.spec.gates), 12]
+    projection = _raw.Projection(
+        *(tf.constant(rng.normal(size=s), dtype) for s in ([3, 5, 4], [4, *gates], gates))
+    )
+    with tf.device(DEVICE):
+        y = getattr(ops, case.function)(projection, **named, **case.options, reverse=reverse)[0]
+    x, kernel, bias = (tf.cast(each, tf.float64) for each in projection)
+    wx = tf.einsum("ntc,ckgh->ntkgh", x, kernel) + bias
+    exact = {k: tf.cast(each, tf.float64) for k, each in named.items()}
+    want = getattr(reference, case.function)(wx, **exact, **case.options, reverse=reverse)[0]
+    error = np.max(np.abs(tf.cast(y, tf.float64) - want)) / np.max(np.abs(want))
+    _assert_right({"y": error}, 2 * TOLERANCE[dtype], case.name, dtype.name)
+
+
 @pytest.mark.parametrize("policy", ["float32", "float64", "mixed_float16", "mixed_bfloat16"])
 def test_layer_trains(policy):
     keras.utils.set_random_seed(3)
@@ -126,24 +149,24 @@ def test_layer_trains(policy):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def _without_gpu(what, folder):
+    """Does what a function of tests/gpu/exported.py does, in a process that sees no GPU."""
+    command = [sys.executable, exported.__file__, what, str(folder)]
+    path = os.pathsep.join(sys.path)
+    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", PYTHONPATH=path)
+    subprocess.run(command, env=environment, check=True)
+
+
 @on_gpu_only
 def test_export_from_the_gpu_loads_without_one(tmp_path):
-    model = keras.Sequential(
-        [keras.Input((None, 6)), haste_keras.LSTM(16, direction="bidirectional")]
-    )
-    x = np.random.default_rng(0).normal(size=(3, 11, 6)).astype(np.float32)
-    want = model(x).numpy()
-    model.export(str(tmp_path / "export"), verbose=False)
-    np.savez(tmp_path / "io.npz", x=x, want=want)
-    code = (
-        "import sys, numpy as np, tensorflow as tf, haste_keras\n"
-        "assert not tf.config.list_physical_devices('GPU')\n"
-        "io = np.load(sys.argv[1] + '/io.npz')\n"
-        "model = tf.saved_model.load(sys.argv[1] + '/export')\n"
-        "np.testing.assert_allclose(model.serve(io['x']), io['want'], atol=2e-5)\n"
-    )
-    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="")
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
+    exported.save(tmp_path)
+    _without_gpu("check", tmp_path)
+
+
+@on_gpu_only
+def test_export_without_a_gpu_runs_on_one(tmp_path):
+    _without_gpu("save", tmp_path)
+    exported.check(tmp_path)
 
 
 # Tensors [N, T, H] between forward and backward: gates, states, what else is kept; the gradient of
