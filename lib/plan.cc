@@ -69,10 +69,13 @@ Plan PlanScan(const HasteRnnConfig& config, const CpuProperties& cpu) {
   return plan;
 }
 
-// The persistent engines: one product of a step, on tensor cores.
+// Products on tensor cores.
+bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.recurrence == HASTE_DENSE && !cell.normalizes && config.dtype != HASTE_FLOAT64;
+}
+// The persistent engines: one such product a step.
 bool CanBeResident(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return cell.recurrence == HASTE_DENSE && !cell.normalizes && cell.reset_gates == 0 &&
-         config.dtype != HASTE_FLOAT64;
+  return CanBeTiled(config, cell) && cell.reset_gates == 0;
 }
 
 bool Wants(const HasteRnnConfig& config, EngineKind kind) {
@@ -80,6 +83,15 @@ bool Wants(const HasteRnnConfig& config, EngineKind kind) {
 }
 bool WantsAny(const HasteRnnConfig& config) {
   return config.engine == nullptr || strcmp(config.engine, "auto") == 0;
+}
+
+ResidentDevice DeviceOf(const CudaProperties& cuda) {
+  ResidentDevice device = {};
+  device.multiprocessors = cuda.multiprocessors;
+  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
+  device.l2_bytes = cuda.l2_bytes;
+  std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device.clusters);
+  return device;
 }
 
 // Which of the two persistent engines, and how; false: neither.
@@ -96,11 +108,7 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   problem.hidden = config.hidden;
   problem.backward = backward;
   problem.exact = config.allow_tf32 == 0;
-  ResidentDevice device = {};
-  device.multiprocessors = cuda.multiprocessors;
-  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
-  device.l2_bytes = cuda.l2_bytes;
-  std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device.clusters);
+  const ResidentDevice device = DeviceOf(cuda);
   bool found = false;
   for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
     if (!WantsAny(config) && !Wants(config, kind)) continue;
@@ -117,6 +125,44 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   return found;
 }
 
+// Clocks of a step in tiles; 0 if it cannot be.
+double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                   const CudaProperties& cuda, bool backward, TiledPlan (&tiled)[kMaxPhases]) {
+  if (!CanBeTiled(config, cell) || cuda.sm_major < 8 || cuda.multiprocessors == 0) return 0;
+  const int reset = cell.reset_gates;
+  const int phases = reset > 0 ? 2 : 1;
+  double clocks = 0;
+  for (int i = 0; i < phases; ++i) {
+    // The reset gates come first.
+    const int gates = phases == 1 ? cell.gates : i == 0 ? reset : cell.gates - reset;
+    TiledProblem problem = {};
+    problem.shape.sums = backward ? 1 : gates;
+    problem.shape.parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
+    problem.shape.operand_parts = config.dtype == HASTE_FLOAT32 ? 3 : cell.exponential ? 2 : 1;
+    problem.batch = config.batch;
+    problem.lanes = config.lanes;
+    problem.hidden = config.hidden;
+    problem.depth = (backward ? gates : 1) * config.hidden;
+    problem.exact = config.allow_tf32 == 0;
+    problem.one_a_step = phases == 1;
+    if (!PlanTiled(problem, DeviceOf(cuda), &tiled[i])) return 0;
+    clocks += tiled[i].clocks;
+  }
+  return clocks;
+}
+
+// Clocks of a step of `stepwise`, of an H200: R from the L2 cache or memory, products without
+// tensor cores. Fitted as those of tiled_plan.cc are, to 120 timings.
+double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  constexpr double kPhaseClocks = 8000, kBytesPerClock = 2200, kProductsPerClock = 8500;
+  const double phases = cell.reset_gates > 0 ? 2 : 1;
+  const double weights =
+      static_cast<double>(config.lanes) * config.hidden * config.hidden * cell.gates;
+  const double bytes = weights * (config.dtype == HASTE_FLOAT32 ? 4 : 2);
+  return phases * kPhaseClocks + bytes / kBytesPerClock +
+         weights * config.batch / kProductsPerClock;
+}
+
 int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
                  const CudaProperties& cuda, bool backward, Plan* plan, HasteStatus* status) {
   if (cuda.sm_major > 0 && cuda.sm_major * 10 + cuda.sm_minor < 75) {
@@ -130,10 +176,18 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
     plan->reason = "element by element, bound by memory";
     return HASTE_OK;
   }
-  if (!Wants(config, EngineKind::kStepwise) && PlanOnChip(config, cell, cuda, backward, plan)) {
-    return HASTE_OK;
+  const bool on_chip = PlanOnChip(config, cell, cuda, backward, plan);
+  if (WantsAny(config) || Wants(config, EngineKind::kTiled)) {
+    const double clocks = PlanInTiles(config, cell, cuda, backward, plan->tiled);
+    const double others = on_chip ? plan->resident.clocks : StepwiseClocks(config, cell);
+    if (clocks > 0 && (clocks < others || !WantsAny(config))) {
+      plan->engine = EngineKind::kTiled;
+      plan->reason = "products in tiles on tensor cores; R from shared memory and the L2 cache";
+      return HASTE_OK;
+    }
   }
-  if (Wants(config, EngineKind::kCluster) || Wants(config, EngineKind::kGrid)) {
+  if (on_chip) return HASTE_OK;
+  if (!WantsAny(config) && !Wants(config, EngineKind::kStepwise)) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
                      "engine: \"%s\" cannot hold R of %" PRId64 " lanes of %" PRId64
                      " hidden units for a batch of %" PRId64
@@ -156,6 +210,8 @@ const char* EngineName(EngineKind kind) {
       return "cpu";
     case EngineKind::kStepwise:
       return "stepwise";
+    case EngineKind::kTiled:
+      return "tiled";
     case EngineKind::kCluster:
       return "cluster";
     case EngineKind::kGrid:
@@ -180,6 +236,7 @@ int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, Has
     allowed = allow(EngineKind::kCpu);
   } else {
     allowed = allow(EngineKind::kStepwise);
+    if (CanBeTiled(config, cell)) allowed |= allow(EngineKind::kTiled);
     if (CanBeResident(config, cell)) {
       allowed |= allow(EngineKind::kCluster);
       allowed |= allow(EngineKind::kGrid);
@@ -203,8 +260,29 @@ int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
   return HASTE_OK;
 }
 
+namespace {
+std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
+  std::string text = EngineName(plan.engine);
+  double clocks = 0;
+  for (const TiledPlan& tiled : plan.tiled) {
+    const TiledTiling& t = tiled.tiling;
+    if (t.units == 0) continue;
+    char product[120];
+    snprintf(product, sizeof product,
+             "%s %" PRId64 " blocks of rows × units %d × %d, depth in %d, %d%% of R kept, %s",
+             clocks > 0 ? ";" : ":", t.blocks(config.lanes), t.rows, t.units, t.splits,
+             100 * t.kept / t.chunks, t.persistent ? "one launch" : "a launch a step");
+    text += product;
+    clocks += tiled.clocks;
+  }
+  char about[48];
+  snprintf(about, sizeof about, ", about %.0f clocks a step", clocks);
+  return text + about;
+}
+}  // namespace
+
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  char where[160];
+  char where[400];
   const ResidentTiling& t = plan.resident.tiling;
   if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
     snprintf(where, sizeof where,
@@ -213,6 +291,8 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              "step",
              EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
              t.rows(), plan.resident.clocks);
+  } else if (plan.engine == EngineKind::kTiled) {
+    snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
   } else if (config.device == HASTE_CUDA) {
     snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {
@@ -222,7 +302,7 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
     snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
              plan.threads == 1 ? "" : "s", parts);
   }
-  char text[384];
+  char text[640];
   snprintf(text, sizeof text,
            "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
            where, config.batch, config.time, config.lanes, config.hidden, plan.reason);

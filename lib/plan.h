@@ -9,6 +9,7 @@
 
 #include "lib/haste/c_api.h"
 #include "lib/resident_plan.h"
+#include "lib/tiled_plan.h"
 
 namespace haste {
 
@@ -27,7 +28,7 @@ struct CudaProperties {
   int clusters[kMaxCluster + 1] = {};
 };
 
-enum class EngineKind { kCpu, kStepwise, kCluster, kGrid, kScan };
+enum class EngineKind { kCpu, kStepwise, kTiled, kCluster, kGrid, kScan };
 
 // How the CPU engine gives work to threads.
 enum class CpuSplit {
@@ -38,9 +39,10 @@ enum class CpuSplit {
 struct Plan {
   EngineKind engine = EngineKind::kCpu;
   CpuSplit split = CpuSplit::kRows;
-  int threads = 1;             // kUnits: slices; else threads worth waking
-  int64_t rows_per_task = 0;   // kRows
-  ResidentPlan resident = {};  // kCluster, kGrid
+  int threads = 1;                   // kUnits: slices; else threads worth waking
+  int64_t rows_per_task = 0;         // kRows
+  ResidentPlan resident = {};        // kCluster, kGrid
+  TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step
   const char* reason = "";
 };
 

@@ -17,11 +17,13 @@ namespace haste {
 #define HASTE_DECLARE(DTYPE, CELL)                \
   extern const Engine CpuEngine_##CELL##_##DTYPE; \
   extern const Engine CudaEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_RESIDENT(DTYPE, CELL) extern const Engine ResidentEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_TENSOR(DTYPE, CELL)              \
+  extern const Engine ResidentEngine_##CELL##_##DTYPE; \
+  extern const Engine TiledEngine_##CELL##_##DTYPE;
 #define HASTE_FOR_DTYPES(DECLARE, CELL) \
   DECLARE(f32, CELL) DECLARE(f64, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
 #define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
-#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_RESIDENT, CELL)
+#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_TENSOR, CELL)
 HASTE_CELLS(HASTE_DECLARE_CELL)
 HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
 
@@ -32,11 +34,11 @@ namespace {
 #ifdef HASTE_HAVE_CUDA
 #define HASTE_MATRIX_CELL_ENTRY(CELL)                                                 \
   {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), \
-   HASTE_ENGINES(ResidentEngine, CELL)},
+   HASTE_ENGINES(ResidentEngine, CELL), HASTE_ENGINES(TiledEngine, CELL)},
 #define HASTE_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}},
+  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}, {}},
 #else
-#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}},
+#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}},
 #define HASTE_MATRIX_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #endif
 // Constant, so that initialisers of other files may read it.
@@ -180,7 +182,9 @@ int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool bac
     Plan plan;
     HASTE_TRY(PlanRecurrence(config, cell.info, CpuProperties(), device, &plan, status, backward));
     const bool on_chip = plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid;
-    *engine = (on_chip ? cell.resident : cell.cuda)[config.dtype];
+    *engine = (on_chip                             ? cell.resident
+               : plan.engine == EngineKind::kTiled ? cell.tiled
+                                                   : cell.cuda)[config.dtype];
   }
 #else
   (void)backward;

@@ -16,23 +16,31 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
 
 // --- Clusters. Not to be called by kernels of other architectures.
 
-// All threads of all blocks of the cluster; what was written before is visible after.
-__device__ __forceinline__ void ClusterSync() {
+// A barrier of all threads of all blocks of the cluster, in two halves; what was written before the
+// first is visible after the second.
+__device__ __forceinline__ void ClusterArrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n\t"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #endif
+}
+__device__ __forceinline__ void ClusterWait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void ClusterSync() {
+  ClusterArrive();
+  ClusterWait();
 }
 
 // Counts bytes as they arrive. Used again and again: `parity` of its n-th use is n & 1.
 class ArrivalCounter {
  public:
-  // By one thread, before a ClusterSync.
-  __device__ __forceinline__ void Init() {
+  // By one thread, before a ClusterSync. arrivals: of a use, those that Expect counts too.
+  __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(SharedAddress(&state_)) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)
+                 : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
   }
@@ -42,6 +50,11 @@ class ArrivalCounter {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
                  "r"(bytes)
                  : "memory");
+#endif
+  }
+  __device__ __forceinline__ void Arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
 #endif
   }
   // By every thread that reads what has arrived.
@@ -84,6 +97,25 @@ __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 #endif
 }
 
+// --- Bulk copies (sm_90+) run beside the threads. What threads have written where one reads or
+// writes must be fenced.
+__device__ __forceinline__ void FenceBulkCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+// By one thread; addresses and bytes are multiples of 16. Counted in bytes.
+__device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint32_t bytes,
+                                         ArrivalCounter* counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter))
+      : "memory");
+#endif
+}
+
 // --- The whole GPU.
 
 // Past the first-level cache, and not to be reordered with others at the same address.
@@ -102,6 +134,26 @@ __device__ __forceinline__ void StoreRelaxed(uint4* to, uint4 v) {
 }
 __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
+// Counts a block that has ended a step. By all its threads; what they wrote before is visible to
+// who sees the count.
+__device__ __forceinline__ void CountArrival(uint32_t* counter) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+  }
+}
+// Until so many have arrived, give or take 2^32.
+__device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
+  if (threadIdx.x == 0) {
+    uint32_t seen;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+    } while (static_cast<int32_t>(seen - count) < 0);
+  }
+  __syncthreads();
 }
 
 // A word that has not arrived. No number that is stored has these bits: NaN is stored as another.

@@ -8,22 +8,53 @@
 
 namespace haste {
 
-// cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel. `overlap`: the kernel may
-// start before the one ahead of it has ended, and waits for it itself.
+struct LaunchShape {
+  int64_t blocks = 0;
+  dim3 threads;
+  size_t shared_bytes = 0;
+  int cluster = 1;           // blocks of a thread-block cluster
+  bool cooperative = false;  // all blocks are there at once
+  bool overlap = false;  // the kernel may start before the one ahead has ended, and waits itself
+};
+
+// cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
+template <class... Params, class... Args>
+cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
+                   const HasteExecutor& executor, Args&&... args) {
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  launch.blockDim = shape.threads;
+  launch.dynamicSmemBytes = shape.shared_bytes;
+  launch.stream = static_cast<cudaStream_t>(executor.stream);
+  cudaLaunchAttribute attributes[3] = {};
+  launch.attrs = attributes;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = shape.cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
+  if (shape.cooperative) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
+  if (shape.overlap) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
+}
 template <class... Params, class... Args>
 cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
                    bool overlap, const HasteExecutor& executor, Args&&... args) {
-  cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(static_cast<unsigned>(blocks));
-  launch.blockDim = threads;
-  launch.dynamicSmemBytes = shared_bytes;
-  launch.stream = static_cast<cudaStream_t>(executor.stream);
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  launch.attrs = &attribute;
-  launch.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
+  LaunchShape shape;
+  shape.blocks = blocks;
+  shape.threads = threads;
+  shape.shared_bytes = shared_bytes;
+  shape.overlap = overlap;
+  return Launch(kernel, shape, executor, static_cast<Args&&>(args)...);
 }
 
 }  // namespace haste

@@ -61,7 +61,7 @@ template <class Direction>
 void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
           typename Direction::Params* p) {
   StepParams<T>* const step = p;
-  FillStep<Cell>(config, p->args, workspace, step);
+  FillWalk<Cell>(config, p->args, workspace, step);
   FillProduct<typename Direction::Product>(config, device, workspace, step);
   p->norm.epsilon = config.epsilon;
   Direction::TakeWorkspace(config, workspace, p);
@@ -117,24 +117,22 @@ class StepPair {
       : p_(p), executor_(executor), row_(row) {}
 
   int32_t Set(const HasteRnnConfig& config, const CudaProperties& device, HasteStatus* status) {
-    const int32_t code =
-        product_.Set(BlocksOf(p_.tiling, p_.K), p_.tiling.shared_bytes, config, device, status);
-    if (code != HASTE_OK) return code;
-    return row_.Set(p_.N * p_.K, 0, config, device, status);
+    LaunchShape product, row;
+    product.blocks = BlocksOf(p_.tiling, p_.K);
+    product.threads = kStepThreads;
+    product.shared_bytes = p_.tiling.shared_bytes;
+    row.blocks = p_.N * p_.K;
+    row.threads = RowThreads(p_.H);
+    const int32_t code = product_.Set(product, config, device, status);
+    return code != HASTE_OK ? code : row_.Set(row, config, device, status);
   }
 
   // first: no kernel of steps runs before this one.
   int32_t LaunchProduct(int64_t step, bool first, HasteStatus* status) const {
-    HASTE_CUDA_TRY(Launch(product_.kernel, product_.blocks, kStepThreads, product_.shared_bytes,
-                          product_.overlaps && !first, executor_, p_, step, 1),
-                   status);
-    return HASTE_OK;
+    return product_.Run(!first, executor_, status, p_, step, 1);
   }
   int32_t LaunchRows(int64_t step, bool first, HasteStatus* status) const {
-    HASTE_CUDA_TRY(Launch(row_.kernel, row_.blocks, RowThreads(p_.H), row_.shared_bytes,
-                          row_.overlaps && !first, executor_, p_, step),
-                   status);
-    return HASTE_OK;
+    return row_.Run(!first, executor_, status, p_, step);
   }
 
  private:

@@ -76,20 +76,19 @@ struct NormProduct {
   static constexpr int kSums = kSumsOfUnit;
 
   static __device__ bool HasProduct(const Params&, int64_t) { return true; }
-  static __device__ const C* Factor(const Params& p, int64_t step, int64_t k) {
-    return Operand(p, step, k, 0);
-  }
+  static constexpr int kOperandOf = 0;  // steps later
   // All that belongs to an element is the row kernel's.
-  __device__ void Load(const Params&, const Element&, bool, int64_t) {}
-  __device__ void LoadCarried(const Params&, const Element&, int64_t) {}
-  static __device__ void Prefetch(const Params&, const Element&, bool, int64_t) {}
+  __device__ void Load(const Params&, const Element&, const StepAt&) {}
+  __device__ void LoadCarried(const Params&, const Element&) {}
+  static __device__ void Prefetch(const Params&, const Element&, const StepAt&) {}
 
-  __device__ void Finish(const Params& p, const Element& e, bool, int64_t,
-                         const C (&product)[kSums]) const {
+  __device__ void Step(const Params& p, const Element& e, const StepAt&,
+                       const C (&product)[kSums]) const {
     C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
   }
+  __device__ void Write(const Params&, const Element&, const StepAt&) const {}
 };
 
 // h·R of all gates.
@@ -97,7 +96,7 @@ template <class Cell, class T>
 struct NormForwardProduct : NormProduct<NormForwardParams<T>, Cell::kGates, Cell::kKept> {
   static constexpr bool kBackward = false;
   static constexpr int kStride = 1;
-  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
   static constexpr int kDepth = 1, kColumns = ForwardColumns(kGates);
 };
 
@@ -106,7 +105,7 @@ template <class Cell, class T>
 struct NormBackwardProduct : NormProduct<NormBackwardParams<T>, 1, 1> {
   static constexpr bool kBackward = true;
   static constexpr int kStride = -1;
-  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
   static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
 };
 

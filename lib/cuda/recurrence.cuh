@@ -24,6 +24,17 @@ struct RecurrenceParams {
   const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk; with mask
 };
 
+// What engines that keep states in memory between steps know beside that. All of it is workspace.
+template <class T>
+struct WalkParams : RecurrenceParams<T> {
+  using C = Compute<T>;
+  const uint8_t* reverse;        // [K]
+  C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
+  // [N, K, H], of cells whose steps have two products (kResetGates): what the first has made of the
+  // reset gates and, forward, the operand that they made.
+  C* made[HASTE_MAX_GATES];
+};
+
 // What a call says of it; first_live is its engine's.
 template <class Cell, class T, class Args>
 void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {

@@ -6,15 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lib/cells/info.h"
-#include "lib/cuda/cuda.h"
-#include "lib/cuda/error.h"
-#include "lib/cuda/launch.cuh"
 #include "lib/cuda/resident_backward.cuh"
 #include "lib/cuda/resident_forward.cuh"
-#include "lib/cuda/stepwise_prepare.cuh"
-#include "lib/engine.h"
-#include "lib/workspace.h"
+#include "lib/cuda/walk_setup.cuh"
 
 namespace haste {
 namespace {
@@ -51,14 +45,6 @@ struct BackwardKernels {
     return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
   }
 };
-
-template <class Cell>
-int32_t PlanOf(const HasteRnnConfig& config, bool backward, Plan* plan, HasteStatus* status) {
-  CudaProperties device;
-  const int32_t found = GetCudaProperties(&device, status);
-  if (found != HASTE_OK) return found;
-  return PlanRecurrence(config, CellInfo<Cell>(), CpuProperties(), device, plan, status, backward);
-}
 
 // Workspace; `workspace` counts what it takes.
 template <class Kernels>
@@ -100,25 +86,17 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       plan.resident.shared_bytes),
                  status);
-  cudaLaunchAttribute attribute = {};
+  LaunchShape shape;
+  shape.blocks = p.K * t.row_groups * t.blocks;
+  shape.threads = kResidentWarps * 32;
+  shape.shared_bytes = plan.resident.shared_bytes;
+  shape.cluster = cluster ? t.blocks : 1;
+  shape.cooperative = !cluster;
   if (cluster) {
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                    status);
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = t.blocks;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  } else {
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
   }
-  cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(static_cast<unsigned>(p.K * t.row_groups * t.blocks));
-  launch.blockDim = kResidentWarps * 32;
-  launch.dynamicSmemBytes = plan.resident.shared_bytes;
-  launch.stream = static_cast<cudaStream_t>(executor.stream);
-  launch.attrs = &attribute;
-  launch.numAttrs = cluster && t.blocks == 1 ? 0 : 1;
-  HASTE_CUDA_TRY(cudaLaunchKernelEx(&launch, kernel, p), status);
+  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
 }
 
@@ -127,7 +105,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
              const HasteExecutor& executor, HasteStatus* status) {
   Plan plan;
   const int32_t planned =
-      PlanOf<typename Kernels::CellType>(config, Kernels::kBackward, &plan, status);
+      PlanOn<typename Kernels::CellType>(config, Kernels::kBackward, &plan, status);
   if (planned != HASTE_OK) return planned;
   typename Kernels::Params p = {};
   Fill<typename Kernels::CellType>(config, args, &p);
@@ -157,7 +135,7 @@ struct Resident {
     Plan plan;
     HasteStatus status;
     // Without a device there is nothing to run on; forward and backward say so.
-    if (PlanOf<Cell>(config, backward, &plan, &status) != HASTE_OK) return 1;
+    if (PlanOn<Cell>(config, backward, &plan, &status) != HASTE_OK) return 1;
     return backward ? BytesOf<BackwardKernels<Cell, T>>(plan, config)
                     : BytesOf<ForwardKernels<Cell, T>>(plan, config);
   }
@@ -170,14 +148,7 @@ struct Resident {
   static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                           void* workspace, const HasteExecutor& executor, HasteStatus* status) {
     const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
-    if (code != HASTE_OK) return code;
-    if constexpr (Cell::kRecurrentBias) {
-      return CudaReduceRows(config.dtype, config.batch * config.time,
-                            config.lanes * Cell::kGates * config.hidden,
-                            Cell::kSplitsGradient ? args.dq : args.dwx,
-                            args.dextra[kRecurrentBiasAt<Cell>], executor, status);
-    }
-    return HASTE_OK;
+    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 
   static constexpr Engine Table() {

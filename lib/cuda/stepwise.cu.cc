@@ -19,44 +19,16 @@ using Cell = HASTE_CELL;
 using T = HASTE_T;
 using C = Compute<T>;
 
-// The phases of a step, in order; where a cell has but one, the second stands for nothing.
-constexpr int kPhases = Cell::kResetGates > 0 ? 2 : 1;
-struct ForwardWalk {
-  using Params = ForwardParams<T>;
-  using First = std::conditional_t<kPhases == 2, ForwardResetPhase<Cell, T>, ForwardPhase<Cell, T>>;
-  using Second = ForwardPhase<Cell, T>;
-};
-struct BackwardWalk {
-  using Params = BackwardParams<T>;
-  using First = BackwardPhase<Cell, T>;
-  using Second = std::conditional_t<kPhases == 2, BackwardResetPhase<Cell, T>, First>;
-};
-
-// What the kernels of each phase are given.
-template <class Direction>
-struct Phased {
-  typename Direction::Params of[kPhases];
-};
-
-// Calls run(phase, index) for each phase of a direction; stops at the first error.
-template <class Direction, class Run>
-int32_t ForEachPhase(const Run& run) {
-  const int32_t code = run(static_cast<typename Direction::First*>(nullptr), 0);
-  if constexpr (kPhases == 2) {
-    if (code == HASTE_OK) return run(static_cast<typename Direction::Second*>(nullptr), 1);
-  }
-  return code;
-}
+using ForwardWalk = ForwardPhases<Cell, ForwardParams<T>>;
+using BackwardWalk = BackwardPhases<Cell, BackwardParams<T>>;
+constexpr int kPhases = ForwardWalk::kPhases;
 
 // Sizes, options and workspace; `workspace` counts what it takes.
 template <class Direction>
 void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
           Phased<Direction>* phased) {
   StepParams<T> p = {};
-  FillStep<Cell>(config, phased->of[0].args, workspace, &p);
-  if (!Direction::First::kBackward) {
-    for (int g = 0; g < Cell::kResetGates; ++g) p.made[g] = workspace->Take<C>(p.N * p.K * p.H);
-  }
+  FillWalk<Cell>(config, phased->of[0].args, workspace, &p);
   ForEachPhase<Direction>([&](auto* phase, int i) {
     StepParams<T>& q = phased->of[i];
     q = p;
@@ -85,14 +57,12 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteEx
   return backward ? BytesOf<BackwardWalk>(config, device) : BytesOf<ForwardWalk>(config, device);
 }
 
-// after: a kernel of this walk was launched before.
-template <class... Params, class... Args>
-int32_t Run(const StepKernel<Params...>& kernel, bool after, const HasteExecutor& executor,
-            HasteStatus* status, const Args&... args) {
-  HASTE_CUDA_TRY(Launch(kernel.kernel, kernel.blocks, kStepThreads, kernel.shared_bytes,
-                        kernel.overlaps && after, executor, args...),
-                 status);
-  return HASTE_OK;
+inline LaunchShape ShapeOf(const Tiling& tile, int64_t lanes, size_t shared_bytes) {
+  LaunchShape shape;
+  shape.blocks = BlocksOf(tile, lanes);
+  shape.threads = kStepThreads;
+  shape.shared_bytes = shared_bytes;
+  return shape;
 }
 
 // Runs `steps` steps from `first` on, of one phase each.
@@ -103,11 +73,11 @@ int32_t WalkOne(const HasteRnnConfig& config, const Phased<Direction>& phased, i
   using First = typename Direction::First;
   const auto& p = phased.of[0];
   StepKernel kernel(Steps<First, kRows>);
-  int32_t code = kernel.Set(BlocksOf(p.tiling, p.K), p.tiling.shared_bytes, config, device, status);
+  int32_t code = kernel.Set(ShapeOf(p.tiling, p.K, p.tiling.shared_bytes), config, device, status);
   const int64_t a_launch = p.tiling.owns_lane() ? steps : 1;
   for (int64_t done = 0; code == HASTE_OK && done < steps; done += a_launch) {
     const int64_t step = first + done * First::kStride;
-    code = Run(kernel, done > 0, executor, status, p, step, a_launch);
+    code = kernel.Run(done > 0, executor, status, p, step, a_launch);
   }
   return code;
 }
@@ -122,22 +92,23 @@ int32_t WalkTwo(const HasteRnnConfig& config, const Phased<Direction>& phased, i
   const auto& p = phased.of[0];
   const auto& q = phased.of[1];
   const size_t shared[] = {p.tiling.shared_bytes, q.tiling.shared_bytes};
-  const int64_t blocks[] = {BlocksOf(p.tiling, p.K), BlocksOf(q.tiling, q.K)};
   if (p.tiling.owns_lane() && q.tiling.owns_lane() &&
       p.tiling.block_rows() == q.tiling.block_rows()) {
     StepKernel both(StepsOfTwo<First, Second, kRows>);
     const int32_t code =
-        both.Set(blocks[0], std::max(shared[0], shared[1]), config, device, status);
-    return code != HASTE_OK ? code : Run(both, false, executor, status, p, q, first, steps);
+        both.Set(ShapeOf(p.tiling, p.K, std::max(shared[0], shared[1])), config, device, status);
+    return code != HASTE_OK ? code : both.Run(false, executor, status, p, q, first, steps);
   }
   StepKernel one(Steps<First, kRows>), two(Steps<Second, kRows>);
-  int32_t code = one.Set(blocks[0], shared[0], config, device, status);
-  if (code == HASTE_OK) code = two.Set(blocks[1], shared[1], config, device, status);
+  int32_t code = one.Set(ShapeOf(p.tiling, p.K, shared[0]), config, device, status);
+  if (code == HASTE_OK) {
+    code = two.Set(ShapeOf(q.tiling, q.K, shared[1]), config, device, status);
+  }
   for (int64_t done = 0; code == HASTE_OK && done < steps; ++done) {
     const int64_t step = first + done * First::kStride;
-    code = Run(one, done > 0, executor, status, p, step, 1);
+    code = one.Run(done > 0, executor, status, p, step, 1);
     // Step -1, of backward, ends with the initial states' gradients.
-    if (code == HASTE_OK && step >= 0) code = Run(two, true, executor, status, q, step, 1);
+    if (code == HASTE_OK && step >= 0) code = two.Run(true, executor, status, q, step, 1);
   }
   return code;
 }
@@ -198,18 +169,9 @@ int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
   const int32_t begun =
       Begin(config, args, args.dsT, workspace, executor, &device, &phased, status);
   if (begun != HASTE_OK) return begun;
-  bool wants_initial = false;
-  for (int s = 0; s < Cell::kStates; ++s) wants_initial |= args.ds0[s] != nullptr;
-  const int32_t walked = Walk(config, phased, config.time - 1,
-                              config.time + (wants_initial ? 1 : 0), device, executor, status);
-  if (walked != HASTE_OK) return walked;
-  if constexpr (Cell::kRecurrentBias) {
-    return CudaReduceRows(config.dtype, config.batch * config.time,
-                          config.lanes * Cell::kGates * config.hidden,
-                          Cell::kSplitsGradient ? args.dq : args.dwx,
-                          args.dextra[kRecurrentBiasAt<Cell>], executor, status);
-  }
-  return HASTE_OK;
+  const int32_t walked = Walk(config, phased, config.time - 1, BackwardSteps<Cell>(config, args),
+                              device, executor, status);
+  return walked != HASTE_OK ? walked : SumRecurrentBias<Cell>(config, args, executor, status);
 }
 
 }  // namespace

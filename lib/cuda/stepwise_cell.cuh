@@ -64,6 +64,22 @@ struct StepPlace {
       : gates(row * gates_of_cell * H + j), one(row * H + j) {}
 };
 
+// A step of the walk, of one element.
+struct StepAt {
+  int64_t step, t;  // t: its time
+  bool reverse;
+  StepPlace place;
+
+  StepAt() = default;
+  template <class T>
+  __device__ __forceinline__ StepAt(const RecurrenceParams<T>& p, const Element& e,
+                                    int gates_of_cell, bool reverse, int64_t step)
+      : step(step),
+        t(TimeOf(p, reverse, step)),
+        reverse(reverse),
+        place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
+};
+
 // Gates [kFirst, kEnd) of a step to the reserve.
 template <class Cell, int kFirst, int kEnd, class Params>
 __device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,

@@ -42,7 +42,7 @@ class PhaseRun {
   // Reads what no step writes: R, and in `mine` what belongs to this thread's first element.
   __device__ __forceinline__ void Begin(int64_t step, Phase* mine) {
     if (Phase::HasProduct(p_, step)) product_.Prefetch();
-    if (leads_) mine->Load(p_, mine_, reverse_, step);
+    if (leads_) mine->Load(p_, mine_, At(mine_, step));
   }
 
   // more: this kernel goes on to the next step, and reads ahead for it. A next kernel does that
@@ -52,11 +52,12 @@ class PhaseRun {
     const int elements = p_.tiling.block_rows() * p_.tiling.units;
     const bool multiplies = Phase::HasProduct(p_, step);
     if (leads_ && mine_.exists) {
-      mine->LoadCarried(p_, mine_, step);
-      if (more) Phase::Prefetch(p_, mine_, reverse_, step + Phase::kStride);
+      mine->LoadCarried(p_, mine_);
+      if (more) Phase::Prefetch(p_, mine_, At(mine_, step + Phase::kStride));
     }
     if (multiplies) {
-      product_.Multiply(Phase::Factor(p_, step, block_.lane) + block_.row, p_.tiling.padded_rows());
+      product_.Multiply(Operand(p_, step + Phase::kOperandOf, block_.lane, 0) + block_.row,
+                        p_.tiling.padded_rows());
     }
     __syncthreads();
     for (int first_of_round = 0; first_of_round < elements;
@@ -66,14 +67,20 @@ class PhaseRun {
       if (multiplies) product_.Sum(e.row, e.unit * Phase::kSums, sums);
       if (!leads_ || !e.exists || first_of_round + mine_index_ >= elements) continue;
       if (first_of_round > 0) {
-        mine->Load(p_, e, reverse_, step);
-        mine->LoadCarried(p_, e, step);
+        mine->Load(p_, e, At(e, step));
+        mine->LoadCarried(p_, e);
       }
-      mine->Finish(p_, e, reverse_, step, sums);
+      const StepAt at = At(e, step);
+      mine->Step(p_, e, at, sums);
+      mine->Write(p_, e, at);
     }
   }
 
  private:
+  __device__ __forceinline__ StepAt At(const Element& e, int64_t step) const {
+    return StepAt(p_, e, Phase::kAllGates, reverse_, step);
+  }
+
   const Params& p_;
   const BlockPlace block_;
   StepProduct<T, kRows, Phase::kColumns> product_;

@@ -16,20 +16,17 @@ struct OperandPlace {
 
 // By value in kernel parameters.
 template <class T>
-struct StepParams : RecurrenceParams<T> {
+struct StepParams : WalkParams<T> {
   using C = Compute<T>;
   Tiling tiling;
 
   // Workspace.
-  const uint8_t* reverse;        // [K]
-  const T* b;                    // [K, unit tile, padded depth, block columns] R, packed
-  C* a;                          // [2, K, padded depth, padded rows] by parity of the step
-  C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
+  const T* b;  // [K, unit tile, padded depth, block columns] R, packed
+  C* a;        // [2, K, padded depth, padded rows] by parity of the step
 
   // Of cells whose steps have two products (kResetGates): tiling, b and a are those of the product
   // at hand.
-  OperandPlace<C> other;     // what the other product of the step multiplies
-  C* made[HASTE_MAX_GATES];  // [N, K, H] forward: gates that the first product has made
+  OperandPlace<C> other;  // what the other product of the step multiplies
 };
 
 template <class T>
@@ -80,12 +77,17 @@ __device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t s
   return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
 }
 
-// The same of the operand of the step's other product.
+// Element d of an element's row of the operand of `step`; of the operand of its other product.
 template <class T>
-__device__ __forceinline__ Compute<T>* OtherOperand(const StepParams<T>& p, int64_t step, int64_t k,
-                                                    int64_t d) {
-  const int64_t lane = (step & 1) * p.K + k;
-  return p.other.a + (lane * p.other.depth + d) * p.other.rows;
+__device__ __forceinline__ void PutOperand(const StepParams<T>& p, int64_t step, const Element& e,
+                                           int64_t d, Compute<T> value) {
+  Operand(p, step, e.k, d)[e.n] = value;
+}
+template <class T>
+__device__ __forceinline__ void PutOtherOperand(const StepParams<T>& p, int64_t step,
+                                                const Element& e, int64_t d, Compute<T> value) {
+  const int64_t lane = (step & 1) * p.K + e.k;
+  p.other.a[(lane * p.other.depth + d) * p.other.rows + e.n] = value;
 }
 
 }  // namespace haste

@@ -77,7 +77,7 @@ struct StatePointers {
 
 // carried[s] = from.of[s], or 0 where that is null.
 template <int kStates, class T>
-__global__ void CarryIn(const StepParams<T> p, const StatePointers from) {
+__global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
@@ -88,15 +88,15 @@ __global__ void CarryIn(const StepParams<T> p, const StatePointers from) {
 }
 
 // The initial h as it enters the first product: transposed, recurrent dropout applied.
-template <class T>
-__global__ void FirstOperand(const StepParams<T> p) {
+template <class Params>
+__global__ void FirstOperand(const Params p) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
     Element e;
     e.n = at % p.N;
     e.j = at / p.N % p.H;
     e.k = at / p.N / p.H;
     e.at = (e.n * p.K + e.k) * p.H + e.j;
-    Operand(p, 0, e.k, e.j)[e.n] = p.carried[0][e.at] * DropScale(p, e);
+    PutOperand(p, 0, e, e.j, p.carried[0][e.at] * DropScale(p, e));
   }
 }
 

@@ -7,7 +7,9 @@ from needs import need_module
 torch = need_module("torch")
 
 ON_CHIP = ["cluster", "grid"] if ON == "cuda" else []
-ENGINES = [*ON_CHIP, "stepwise"] if ON == "cuda" else ["cpu"]
+# Those that run whatever the size.
+OF_ANY_SIZE = ["tiled", "stepwise"] if ON == "cuda" else ["cpu"]
+ENGINES = [*ON_CHIP, *OF_ANY_SIZE] if ON == "cuda" else OF_ANY_SIZE
 CELLS = ["lstm", "gru", "elman", "slstm"]
 # What a product is rounded to: a dtype, and whether float32 may be as coarse as TF32.
 PRECISIONS = {

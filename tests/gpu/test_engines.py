@@ -1,4 +1,4 @@
-"""Each CUDA engine by its name: cluster, grid and stepwise, against the float64 reference.
+"""Each CUDA engine by its name: cluster, grid, tiled and stepwise, against the float64 reference.
 
 HASTE_TEST_DEVICE=CPU:0 runs what it can on the CPU's engine, to try the tests themselves.
 """
@@ -9,6 +9,7 @@ from needs import need_module
 torch = need_module("torch")
 
 from engine_problem import (  # noqa: E402
+    OF_ANY_SIZE,
     ON_CHIP,
     PRECISIONS,
     each_cell,
@@ -52,6 +53,9 @@ LARGE = [
     (1, 3, 1, 1024),
     (5, 3, 1, 1500),
     (3, 3, 40, 72),
+    (64, 3, 1, 1100),
+    (200, 3, 1, 1024),
+    (40, 2, 1, 2048),
 ]
 
 
@@ -96,9 +100,29 @@ def test_the_choice_of_the_library_is_right(cell, precision, size):
     Problem(cell, *size, **PRECISIONS[precision]).check()
 
 
-@pytest.mark.parametrize("engine", ON_CHIP)
+@pytest.mark.parametrize("size", [*SIZES, *LARGE], ids=str)
+@each_precision
+@pytest.mark.parametrize("engine", OF_ANY_SIZE)
+def test_two_products_a_step(engine, precision, size):
+    make("gru_reset_before", engine, precision, size, reverse=lanes(size)).check()
+
+
+@pytest.mark.parametrize("size", [(6, 8, 2, 37), (70, 5, 2, 130)], ids=str)
+@each_precision
+@pytest.mark.parametrize("engine", OF_ANY_SIZE)
+def test_two_products_a_step_regularised(engine, precision, size):
+    options = {"zoneout": zoneouts("gru_reset_before"), "recurrent_dropout": 0.25, "training": 1}
+    mask = make_mask("holes", *size[:2])
+    make("gru_reset_before", engine, precision, size, mask=mask, reverse=[1, 0], **options).check()
+
+
 @pytest.mark.parametrize(
-    ("cell", "dtype"), [("gru_reset_before", torch.float32), ("lstm", torch.float64)], ids=str
+    ("engine", "cell", "dtype"),
+    [
+        *((engine, "gru_reset_before", torch.float32) for engine in ON_CHIP),
+        *((engine, "lstm", torch.float64) for engine in [*ON_CHIP, *OF_ANY_SIZE[:-1]]),
+    ],
+    ids=str,
 )
 def test_what_an_engine_never_runs_is_refused(engine, cell, dtype):
     problem = Problem(cell, 2, 3, 1, 16, dtype=dtype, engine=engine)

@@ -140,7 +140,7 @@ void OnChipFits() {
             EXPECT_TRUE(
                 PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
                 "%s", status.message);
-            if (plan.engine == EngineKind::kStepwise) continue;
+            if (plan.engine != EngineKind::kCluster && plan.engine != EngineKind::kGrid) continue;
             ++planned;
             const std::string text = Describe(plan, config, kLstm);
             const ResidentTiling& t = plan.resident.tiling;
@@ -157,6 +157,98 @@ void OnChipFits() {
     }
   }
   EXPECT_TRUE(planned > 300, "only %d of 840 sizes stay on the chip", planned);
+}
+
+// What goes to `tiled`, and how it is cut.
+void InTiles() {
+  const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>(),
+                      elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
+  const struct {
+    const HasteCellInfo* cell;
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool backward;
+    EngineKind engine;
+    int rows, splits;
+    bool persistent;
+  } cases[] = {
+      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
+      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
+      {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
+      {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
+      {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
+      {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
+      {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 2, true},
+      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 32, 2, true},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = Sizes(c.n, 100, c.k, c.h);
+    config.device = HASTE_CUDA;
+    config.dtype = c.dtype;
+    Plan plan;
+    HasteStatus status = {};
+    EXPECT_TRUE(
+        PlanRecurrence(config, *c.cell, {}, Hopper(), &plan, &status, c.backward) == HASTE_OK, "%s",
+        status.message);
+    const std::string text = Describe(plan, config, *c.cell);
+    const TiledTiling& t = plan.tiled[0].tiling;
+    EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
+    if (c.engine != EngineKind::kTiled) continue;
+    EXPECT_TRUE(t.rows == c.rows && t.splits == c.splits && t.persistent == c.persistent, "%s",
+                text.c_str());
+  }
+}
+
+// Whatever the size: what `tiled` plans covers the problem and fits the GPU.
+void TilesFit() {
+  const HasteCellInfo cells[] = {CellInfo<Lstm>(), CellInfo<Gru>(), CellInfo<GruResetBefore>(),
+                                 CellInfo<Elman>(), CellInfo<SLstm>()};
+  for (const HasteCellInfo& cell : cells) {
+    for (int64_t n : {0, 1, 31, 33, 128, 1000, 100000}) {
+      for (int64_t k : {1, 2, 12}) {
+        for (int64_t h : {1, 17, 128, 500, 1030, 4096}) {
+          for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16}) {
+            for (bool backward : {false, true}) {
+              HasteRnnConfig config = Sizes(n, 10, k, h);
+              config.device = HASTE_CUDA;
+              config.dtype = dtype;
+              config.engine = "tiled";
+              Plan plan;
+              HasteStatus status = {};
+              EXPECT_TRUE(
+                  PlanRecurrence(config, cell, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
+                  "%s", status.message);
+              const std::string text = Describe(plan, config, cell);
+              for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
+                const TiledTiling& t = plan.tiled[i].tiling;
+                const int64_t depth = backward ? h * (cell.reset_gates == 0 ? cell.gates
+                                                      : i == 0 ? cell.reset_gates
+                                                               : cell.gates - cell.reset_gates)
+                                               : h;
+                EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
+                EXPECT_TRUE(t.padded_rows() >= n && t.unit_tiles * int64_t{t.units} >= h, "%s",
+                            text.c_str());
+                const int parts = dtype == HASTE_FLOAT32 ? 3 : 1;
+                const int chunk = TiledDepth(parts, cell.exponential ? std::max(2, parts) : parts);
+                EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
+                EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s",
+                            text.c_str());
+                const CudaProperties hopper = Hopper();
+                EXPECT_TRUE(
+                    !t.persistent ||
+                        t.blocks(k) <= (t.splits == 1 ? hopper.multiprocessors
+                                                      : hopper.clusters[t.splits] * t.splits),
+                    "%s", text.c_str());
+              }
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 void Engines() {
@@ -180,7 +272,8 @@ void Engines() {
   EXPECT_TRUE(strstr(status.message, "\"grid\"") && strstr(status.message, "\"warp\""), "%s",
               status.message);
 
-  // Neither float64 nor two products a step stay on the chip, nor anything on a Turing GPU.
+  // float64 has no tensor cores, two products a step do not stay on the chip, and a Turing GPU has
+  // neither.
   config.engine = "auto";
   config.dtype = HASTE_FLOAT64;
   EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_OK &&
@@ -250,6 +343,8 @@ int main() {
   haste::HugeSizes();
   haste::OnChip();
   haste::OnChipFits();
+  haste::InTiles();
+  haste::TilesFit();
   haste::Engines();
   haste::Scan();
   return haste_test::Report("plan_test");

@@ -1,0 +1,119 @@
+// What kernels of the `tiled` engine are given, and how what a step multiplies lies in memory.
+#ifndef HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+#define HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+
+#include "lib/cuda/mma.cuh"
+#include "lib/cuda/recurrence.cuh"
+#include "lib/cuda/tiled_tiles.cuh"
+#include "lib/tiled_plan.h"
+
+namespace haste {
+
+// Parts of 16 bits of what R is multiplied with: a float is three, and of cells whose exponents add
+// up what is rounded off, a 16-bit number is two.
+template <class Cell, class T>
+constexpr int kOperandParts = sizeof(T) == 4       ? 3
+                              : Cell::kExponential ? 2
+                                                   : 1;
+
+// Of a phase (stepwise_forward.cuh).
+template <class Phase>
+constexpr TiledProductShape ShapeOf() {
+  using Params = typename Phase::Params;
+  return {Phase::kSums, kMmaParts<typename Params::Storage>, Params::kParts};
+}
+
+// An operand, [2, K, row tile, chunk, part, row, depth of a chunk], the first by parity of the
+// step: a block reads its rows of neighbouring chunks in one piece. Padding is 0.
+struct TiledOperand {
+  uint16_t* a;
+  int chunks, row_tiles;
+  int depth, log_rows;  // of a chunk; rows of a tile: a power of two
+
+  // Where the chunk of a lane's row tile begins.
+  __host__ __device__ __forceinline__ int64_t At(int64_t lane, int64_t row_tile, int64_t chunk,
+                                                 int parts) const {
+    return (((lane * row_tiles + row_tile) * chunks + chunk) * parts) * depth << log_rows;
+  }
+  __host__ __device__ __forceinline__ int64_t Size(int64_t lanes, int parts) const {
+    return At(2 * lanes, 0, 0, parts);
+  }
+};
+
+// By value in kernel parameters. kOfOperand: its parts.
+template <class T, int kOfOperand>
+struct TiledParams : WalkParams<T> {
+  static constexpr int kParts = kOfOperand;
+  TiledTiling tiling;
+  bool exact;           // of floats: not as TensorFloat-32 is
+  const uint4* kernel;  // R, packed (tiled_prepare.cuh)
+  // Of cells whose steps have two products (kResetGates): tiling, kernel and operand are those of
+  // the product at hand.
+  TiledOperand operand, other;
+  uint32_t* arrived;  // [K, row tiles] blocks that have ended a step, of all steps
+};
+
+template <class T, int kOfOperand>
+struct TiledForwardParams : TiledParams<T, kOfOperand> {
+  HasteRnnForwardArgs args;
+};
+template <class T, int kOfOperand>
+struct TiledBackwardParams : TiledParams<T, kOfOperand> {
+  HasteRnnBackwardArgs args;
+};
+
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
+                                         const TiledOperand& operand, int64_t step,
+                                         const Element& e, int64_t d, float value) {
+  constexpr int kDepth = TiledDepth(kMmaParts<T>, kOfOperand);
+  uint16_t part[3];
+  if constexpr (sizeof(T) == 4) {
+    Split(value, part);
+  } else {
+    part[0] = FromCompute<T>(value).bits;
+    // Infinity and NaN are their own first part.
+    const float rest = value - ToCompute(T{part[0]});
+    part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
+  }
+  const int row = static_cast<int>(e.n) & ((1 << operand.log_rows) - 1);
+  const int in = static_cast<int>(d);
+  uint16_t* to =
+      operand.a +
+      operand.At((step & 1) * p.K + e.k, e.n >> operand.log_rows, in / kDepth, kOfOperand) +
+      BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, in % kDepth);  // alike for all sizes
+#pragma unroll
+  for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+}
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                           const Element& e, int64_t d, float value) {
+  PutTiled(p, p.operand, step, e, d, value);
+}
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                                const Element& e, int64_t d, float value) {
+  PutTiled(p, p.other, step, e, d, value);
+}
+
+// The tile of a block. grid.x runs over splits, unit tiles, row tiles and lanes, splits fastest.
+struct TiledPlace {
+  int split, unit_tile;
+  int64_t group;  // [K, row tiles]
+  int64_t lane, row_tile, row;
+
+  __device__ __forceinline__ explicit TiledPlace(const TiledTiling& t) {
+    int64_t rest = blockIdx.x;
+    split = static_cast<int>(rest % t.splits);
+    rest /= t.splits;
+    unit_tile = static_cast<int>(rest % t.unit_tiles);
+    group = rest / t.unit_tiles;
+    lane = group / t.row_tiles;
+    row_tile = group % t.row_tiles;
+    row = row_tile * t.rows;
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PARAMS_CUH_

@@ -1,0 +1,58 @@
+// R for the `tiled` engine, once a call: in 16-bit parts, and in the order in which the threads of
+// a warp hold a tile.
+#ifndef HASTE_LIB_CUDA_TILED_PREPARE_CUH_
+#define HASTE_LIB_CUDA_TILED_PREPARE_CUH_
+
+#include "lib/cuda/mma.cuh"
+#include "lib/cuda/stepwise_prepare.cuh"
+#include "lib/cuda/tiled_params.cuh"
+
+namespace haste {
+
+// to[k, unit tile, chunk, part, tile, piece, lane of a warp], uint4. A warp makes a piece of a
+// tile. Of a block's tiles those of the same 16 units stand side by side.
+template <class Phase>
+__global__ void PackTiled(const TiledTiling t, int64_t K, int64_t H,
+                          const typename Phase::Params::Storage* __restrict__ r,
+                          uint4* __restrict__ to) {
+  using T = typename Phase::Params::Storage;
+  constexpr int kParts = kMmaParts<T>, kSums = Phase::kSums, kTiles = ShapeOf<Phase>().tiles();
+  constexpr int kAllGates = Phase::kAllGates;
+  constexpr int kDepth = ShapeOf<Phase>().depth(), kPieces = ShapeOf<Phase>().tile_pieces();
+  constexpr int kPiecesOfTile = kPieces / kTiles;
+  const int64_t warps = K * t.unit_tiles * t.total_chunks() * kPieces;
+  for (int64_t at = GlobalThread() / 32; at < warps; at += GlobalThreads() / 32) {
+    int64_t rest = at / kPiecesOfTile;
+    const int piece = static_cast<int>(at % kPiecesOfTile);
+    const int tile = static_cast<int>(rest % kTiles);
+    rest /= kTiles;
+    const int64_t chunk = rest % t.total_chunks();
+    rest /= t.total_chunks();
+    const int64_t unit = rest % t.unit_tiles * t.units + tile / kSums * kTileRows;
+    const int64_t k = rest / t.unit_tiles;
+    const int gate = tile % kSums;
+    uint32_t line[kParts][4];
+    BlockTiles<T, Phase::Params::kParts, kTiles, 32, 1>::PackLine(
+        piece,
+        [&](int row, int depth) {
+          const int64_t d = chunk * kDepth + depth, j = unit + row;
+          if (j >= H || d >= Phase::kDepth * H) return FromCompute<T>(0.0f);
+          if constexpr (Phase::kBackward) {
+            return r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d];
+          } else {
+            return r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
+          }
+        },
+        line);
+    uint4* of_chunk = to + at / kPieces * kParts * kPieces * 32 + at % kPieces * 32;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const auto& v = line[s];
+      of_chunk[s * kPieces * 32 + threadIdx.x % 32] = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PREPARE_CUH_

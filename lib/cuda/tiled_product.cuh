@@ -1,0 +1,142 @@
+// A block's part of the product of a step: sums of its units × its rows over its part of the depth.
+//
+// What R is multiplied with comes through shared memory chunk by chunk, and with it R, as far as
+// that is not kept there.
+#ifndef HASTE_LIB_CUDA_TILED_PRODUCT_CUH_
+#define HASTE_LIB_CUDA_TILED_PRODUCT_CUH_
+
+#include "lib/cuda/tiled_params.cuh"
+#include "lib/cuda/tiled_ring.cuh"
+
+namespace haste {
+
+// kRows: of a block.
+template <class Phase, int kRows>
+class TiledProduct {
+  using Params = typename Phase::Params;
+  using T = typename Params::Storage;
+  static constexpr int kParts = kMmaParts<T>, kOfOperand = Params::kParts;
+  static constexpr int kTiles = ShapeOf<Phase>().tiles();
+  // Of a chunk.
+  static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
+  static constexpr int kOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
+
+ public:
+  __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
+                                          unsigned char* shared)
+      : p_(p),
+        t_(p.tiling),
+        layout_(ShapeOf<Phase>(), p.tiling),
+        shared_(shared),
+        ring_(reinterpret_cast<TiledCounters*>(shared + layout_.counters),
+              ShapeOf<Phase>().threads(), p.tiling.log_stages),
+        all_parts_(kParts == 1 || p.exact),
+        streamed_(p.tiling.chunks - p.tiling.kept) {
+    const int64_t chunk = static_cast<int64_t>(place.split) * t_.chunks;
+    kernel_ =
+        reinterpret_cast<const unsigned char*>(p.kernel) +
+        ((place.lane * t_.unit_tiles + place.unit_tile) * t_.total_chunks() + chunk) * kKernelBytes;
+    operand_ = p.operand.a + p.operand.At(place.lane, place.row_tile, chunk, kOfOperand);
+    parity_stride_ = p.operand.At(p.K, 0, 0, kOfOperand);
+  }
+
+  // Fetches what is kept of R.
+  __device__ __forceinline__ void Keep() const {
+    if (t_.kept == 0 || !ring_.Asks(0)) return;
+    ring_.Keep(shared_ + layout_.kept, kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes,
+               t_.kept * kKernelBytes);
+  }
+
+  // Asks for R of the first chunks: no step writes that.
+  __device__ __forceinline__ void Begin() const {
+    for (int chunk = 0; chunk < min(ring_.slots(), t_.chunks); ++chunk) {
+      if (ring_.Asks(asked_ + chunk)) AskForKernel(chunk);
+    }
+  }
+
+  // After Begin. step: whose operand R is multiplied with.
+  __device__ __forceinline__ void Multiply(int64_t step) {
+    const unsigned char* operand =
+        reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
+    for (int chunk = 0; chunk < ring_.slots(); ++chunk) {
+      if (chunk < t_.chunks && ring_.Asks(asked_ + chunk)) AskForOperand(operand, chunk);
+      ring_.Close();
+    }
+    tiles_.Clear();
+    if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
+    int chunk = 0;
+    do {
+      ring_.Wait(asked_ + chunk);
+      if (chunk >= kTiledBehind) {
+        const int ask = chunk - kTiledBehind + ring_.slots();
+        if (ask < t_.chunks && ring_.Asks(asked_ + ask)) {
+          AskForKernel(ask);
+          AskForOperand(operand, ask);
+        }
+        ring_.Close();
+      }
+      const unsigned char* a = chunk < streamed_
+                                   ? KernelSlot(chunk)
+                                   : shared_ + layout_.kept + (chunk - streamed_) * kKernelBytes;
+      if (kParts == 1 || all_parts_) {
+        tiles_.template Chunk<true>(a, OperandSlot(chunk));
+      } else if constexpr (kParts == 3) {
+        tiles_.template Chunk<false>(a, OperandSlot(chunk));
+      }
+      tiles_.template Wait<1>();
+      if (chunk > 0) ring_.Free(asked_ + chunk - 1);
+    } while (++chunk < t_.chunks);
+    tiles_.template Wait<0>();
+    ring_.Free(asked_ + t_.chunks - 1);
+    asked_ += t_.chunks;
+    __syncthreads();  // what follows takes the memory of the stages
+  }
+
+  // Calls take(tile, tile of 8 rows, sums) for all of this warp: what a lane has of it.
+  template <class Take>
+  __device__ __forceinline__ void Each(const Take& take) const {
+    tiles_.Each(take);
+  }
+
+ private:
+  __device__ __forceinline__ unsigned char* KernelSlot(int chunk) const {
+    return shared_ + layout_.stages + ring_.SlotOf(asked_ + chunk) * layout_.stage_bytes;
+  }
+  __device__ __forceinline__ unsigned char* OperandSlot(int chunk) const {
+    return KernelSlot(chunk) + (t_.streams() ? kKernelBytes : 0);
+  }
+
+  // Bytes that are read of a chunk: parts lie one behind the other.
+  __device__ __forceinline__ int Read(int bytes) const {
+    return all_parts_ ? bytes : bytes / 3 * 2;
+  }
+  __device__ __forceinline__ void AskForKernel(int chunk) const {
+    const bool streams = chunk < streamed_;
+    ring_.Open(asked_ + chunk, Read((streams ? kKernelBytes : 0) + kOperandBytes));
+    if (!streams) return;
+    ring_.Copy(asked_ + chunk, KernelSlot(chunk),
+               kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, Read(kKernelBytes));
+  }
+  // After AskForKernel.
+  __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
+    ring_.Copy(asked_ + chunk, OperandSlot(chunk),
+               operand + static_cast<int64_t>(chunk) * kOperandBytes, Read(kOperandBytes));
+  }
+
+  const Params& p_;
+  const TiledTiling& t_;
+  const TiledLayout layout_;
+  unsigned char* const shared_;
+  const TiledRing ring_;
+  const bool all_parts_;  // are read; else two of three
+  const int streamed_;    // chunks of R
+  const unsigned char* kernel_;
+  const uint16_t* operand_;
+  int64_t parity_stride_;
+  uint32_t asked_ = 0;  // chunks of earlier steps
+  BlockTiles<T, kOfOperand, kTiles, kRows, ShapeOf<Phase>().row_groups()> tiles_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PRODUCT_CUH_
