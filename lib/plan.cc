@@ -125,10 +125,15 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   return found;
 }
 
+// Of compute capability 9.0 alone: its wgmma is in no other, and there are clusters.
+bool HasWarpgroups(const CudaProperties& cuda) {
+  return cuda.sm_major == 9 && cuda.clusters[2] > 0;
+}
+
 // Clocks of a step in tiles; 0 if it cannot be.
 double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const CudaProperties& cuda, bool backward, TiledPlan (&tiled)[kMaxPhases]) {
-  if (!CanBeTiled(config, cell) || cuda.sm_major < 8 || cuda.multiprocessors == 0) return 0;
+  if (!CanBeTiled(config, cell) || !HasWarpgroups(cuda)) return 0;
   const int reset = cell.reset_gates;
   const int phases = reset > 0 ? 2 : 1;
   double clocks = 0;
@@ -189,7 +194,7 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
   if (on_chip) return HASTE_OK;
   if (!WantsAny(config) && !Wants(config, EngineKind::kStepwise)) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "engine: \"%s\" cannot hold R of %" PRId64 " lanes of %" PRId64
+                     "engine: \"%s\" cannot run %" PRId64 " lanes of %" PRId64
                      " hidden units for a batch of %" PRId64
                      " on this GPU (compute capability %d.%d, %d multiprocessors); use \"auto\"",
                      config.engine, config.lanes, config.hidden, config.batch, cuda.sm_major,

@@ -13,10 +13,13 @@ namespace {
 // Its image is there exactly where those of the engines are: all are compiled alike.
 __global__ void Probe() {}
 
-// Thread-block clusters that are resident at once, of blocks that have a multiprocessor each.
+// Thread-block clusters that are resident at once, of blocks that have a multiprocessor each. None
+// where the code was made for GPUs that have none.
 cudaError_t CountClusters(int shared_bytes, int (&clusters)[kMaxCluster + 1]) {
-  cudaError_t error =
-      cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaFuncGetAttributes(&attributes, Probe);
+  if (error != cudaSuccess || attributes.ptxVersion < 90) return error;
+  error = cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error != cudaSuccess) return error;
   error = cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   for (int size = 2; size <= kMaxCluster && error == cudaSuccess; ++size) {

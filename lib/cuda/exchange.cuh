@@ -16,21 +16,14 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
 
 // --- Clusters. Not to be called by kernels of other architectures.
 
-// A barrier of all threads of all blocks of the cluster, in two halves; what was written before the
-// first is visible after the second.
-__device__ __forceinline__ void ClusterArrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void ClusterWait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
+// All threads of all blocks of the cluster; what was written before is visible after.
 __device__ __forceinline__ void ClusterSync() {
-  ClusterArrive();
-  ClusterWait();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n\t"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#endif
 }
 
 // Counts bytes as they arrive. Used again and again: `parity` of its n-th use is n & 1.

@@ -76,13 +76,6 @@ template <class T>
 struct alignas(16) TileA {
   uint32_t part[kMmaParts<T>][4];
 
-  __device__ __forceinline__ void SetPart(int s, uint4 v) {
-    part[s][0] = v.x;
-    part[s][1] = v.y;
-    part[s][2] = v.z;
-    part[s][3] = v.w;
-  }
-
   // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
   template <class Element>
   __device__ __forceinline__ void Load(int half, const Element& element) {
@@ -104,17 +97,13 @@ template <class T>
 struct ChunkB {
   uint32_t part[kMmaParts<T>][4];
 
-  // v: a part of the lane's eight elements, in memory's order.
-  __device__ __forceinline__ void SetPart(int s, uint4 v) {
-    part[s][0] = v.x;
-    part[s][1] = v.y;
-    part[s][2] = v.z;
-    part[s][3] = v.w;
-  }
-  // v: the eight elements.
+  // v: the lane's eight elements, in memory's order.
   __device__ __forceinline__ void Set(const uint4 (&v)[sizeof(T) / 2]) {
     if constexpr (kMmaParts<T> == 1) {
-      SetPart(0, v[0]);
+      part[0][0] = v[0].x;
+      part[0][1] = v[0].y;
+      part[0][2] = v[0].z;
+      part[0][3] = v[0].w;
     } else {
       const float x[8] = {__uint_as_float(v[0].x), __uint_as_float(v[0].y), __uint_as_float(v[0].z),
                           __uint_as_float(v[0].w), __uint_as_float(v[1].x), __uint_as_float(v[1].y),

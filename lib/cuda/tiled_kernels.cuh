@@ -238,6 +238,7 @@ class TiledRun {
 template <class Phase, int kRows>
 __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
     TiledSteps(const __grid_constant__ typename Phase::Params p, int64_t first, int64_t count) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // the plan sends no other GPU here
   TiledRun<Phase, kRows> run(p);
   run.Keep();
   run.Load(first);
@@ -261,6 +262,7 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
     run.Write(step);
     if (left > 1) run.Load(step + Phase::kStride);
   }
+#endif
 }
 
 }  // namespace haste

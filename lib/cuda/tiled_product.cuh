@@ -60,7 +60,6 @@ class TiledProduct {
         reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
     for (int chunk = 0; chunk < ring_.slots(); ++chunk) {
       if (chunk < t_.chunks && ring_.Asks(asked_ + chunk)) AskForOperand(operand, chunk);
-      ring_.Close();
     }
     tiles_.Clear();
     if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
@@ -73,7 +72,6 @@ class TiledProduct {
           AskForKernel(ask);
           AskForOperand(operand, ask);
         }
-        ring_.Close();
       }
       const unsigned char* a = chunk < streamed_
                                    ? KernelSlot(chunk)

@@ -1,20 +1,13 @@
 // Chunks of a product's operands on their way from memory to shared memory: a ring of slots, a
-// stage each. From sm_90 on a thread asks for a stage in two bulk copies, which count themselves
-// in, and warps count themselves out; before that all threads copy, and meet at a barrier.
+// stage each. A thread asks for a stage in two bulk copies, which count themselves in, and warps
+// count themselves out.
 #ifndef HASTE_LIB_CUDA_TILED_RING_CUH_
 #define HASTE_LIB_CUDA_TILED_RING_CUH_
 
-#include "lib/cuda/async.cuh"
 #include "lib/cuda/exchange.cuh"
 #include "lib/tiled_plan.h"
 
 namespace haste {
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr bool kBulkCopies = false;
-#else
-constexpr bool kBulkCopies = true;
-#endif
 
 // Before the first stage is multiplied all slots are asked for; then, with each stage, the slot of
 // the one so many before it: even warps that are late have done with that.
@@ -35,7 +28,6 @@ class TiledRing {
 
   // By one thread, before all others see the counters.
   __device__ __forceinline__ void Init() const {
-    if constexpr (!kBulkCopies) return;
     counters_->meeting.Init(1);
     counters_->kept.Init(1);
     for (int slot = 0; slot < slots(); ++slot) {
@@ -46,75 +38,45 @@ class TiledRing {
 
   __device__ __forceinline__ int slots() const { return 1 << log_slots_; }
 
-  // Is this the thread that asks for a stage? On older GPUs all do. Asking takes a warp some 500
-  // clocks, so they take turns.
+  // Is this the thread that asks for a stage? Asking takes a warp some 500 clocks, so they take
+  // turns.
   __device__ __forceinline__ bool Asks(uint32_t stage) const {
-    return !kBulkCopies || threadIdx.x == stage % kAsking * 32;
+    return threadIdx.x == stage % kAsking * 32;
   }
 
   // stage: counted from the first of the launch. Waits until its slot is free; bytes: of all that
   // will be copied to it.
   __device__ __forceinline__ void Open(uint32_t stage, uint32_t bytes) const {
-    if constexpr (!kBulkCopies) return;
     const uint32_t lap = stage >> log_slots_;
     if (lap > 0) counters_->empty[SlotOf(stage)].Wait((lap - 1) & 1);
     counters_->full[SlotOf(stage)].Expect(bytes);
   }
   __device__ __forceinline__ void Copy(uint32_t stage, void* to, const void* from,
                                        uint32_t bytes) const {
-    CopyTo(&counters_->full[SlotOf(stage)], to, from, bytes);
-  }
-  // After the last copy of a stage.
-  __device__ __forceinline__ void Close() const {
-    if constexpr (!kBulkCopies) CommitCopies();
+    CopyBulk(to, from, bytes, &counters_->full[SlotOf(stage)]);
   }
 
   // Until the stage is there.
   __device__ __forceinline__ void Wait(uint32_t stage) const {
-    if constexpr (kBulkCopies) {
-      counters_->full[SlotOf(stage)].Wait(stage >> log_slots_ & 1);
-    } else {
-      WaitCopies(kLeastTiledStages - kTiledBehind - 1);
-      __syncthreads();
-    }
+    counters_->full[SlotOf(stage)].Wait(stage >> log_slots_ & 1);
   }
   // By whole warps that have read it.
   __device__ __forceinline__ void Free(uint32_t stage) const {
-    if constexpr (!kBulkCopies) return;
     __syncwarp();
     if (threadIdx.x % 32 == 0) counters_->empty[SlotOf(stage)].Arrive();
   }
 
   // What stays, once.
   __device__ __forceinline__ void Keep(void* to, const void* from, uint32_t bytes) const {
-    if constexpr (kBulkCopies) counters_->kept.Expect(bytes);
-    CopyTo(&counters_->kept, to, from, bytes);
+    counters_->kept.Expect(bytes);
+    CopyBulk(to, from, bytes, &counters_->kept);
   }
-  __device__ __forceinline__ void WaitForKept() const {
-    if constexpr (kBulkCopies) {
-      counters_->kept.Wait(0);
-    } else {
-      CommitCopies();
-      WaitCopies(0);
-      __syncthreads();
-    }
-  }
+  __device__ __forceinline__ void WaitForKept() const { counters_->kept.Wait(0); }
 
   __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
 
  private:
   static constexpr int kAsking = 8;  // warps
-
-  __device__ __forceinline__ void CopyTo(ArrivalCounter* counter, void* to, const void* from,
-                                         uint32_t bytes) const {
-    if constexpr (kBulkCopies) {
-      CopyBulk(to, from, bytes, counter);
-    } else {
-      for (uint32_t at = threadIdx.x * 16; at < bytes; at += threads_ * 16) {
-        CopyAsync<16>(static_cast<char*>(to) + at, static_cast<const char*>(from) + at);
-      }
-    }
-  }
 
   TiledCounters* const counters_;
   const int threads_;  // of the block

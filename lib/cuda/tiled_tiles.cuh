@@ -1,8 +1,7 @@
 // What a block's warps multiply of one chunk, and the order in which operands lie for it.
 //
-// sm_90a: wgmma, four warps at a time, which takes both operands from shared memory: tiles of 8
-// rows × 16 bytes ("core matrices"), those of a chunk's depth side by side. Else mma.sync
-// (mma.cuh), each warp two tiles of 16 sums, fragments loaded by threads.
+// By wgmma, four warps at a time, which takes both operands from shared memory: tiles of 8 rows ×
+// 16 bytes ("core matrices"), those of a chunk's depth side by side.
 #ifndef HASTE_LIB_CUDA_TILED_TILES_CUH_
 #define HASTE_LIB_CUDA_TILED_TILES_CUH_
 
@@ -13,12 +12,6 @@
 #include "lib/tiled_plan.h"
 
 namespace haste {
-
-#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-constexpr bool kWarpgroups = false;
-#else
-constexpr bool kWarpgroups = true;
-#endif
 
 // c[64 × kRows] += a[64 × 16] · b[kRows × 16]ᵀ; a, b: descriptors. A thread has of each tile of 8
 // rows what it would have of mma.sync's.
@@ -72,7 +65,7 @@ __device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
 
 // kTiles × kRows of a block, rows shared out to kRowGroups of its warps.
 template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups>
-class WarpgroupTiles {
+class BlockTiles {
   static constexpr int kParts = kMmaParts<T>, kDepth = TiledDepth(kParts, kOfOperand);
   static constexpr int kSums = kParts == 1 ? 1 : 2;  // as TileC has them
   static constexpr int kOwnRows = kRows / kRowGroups;
@@ -170,116 +163,6 @@ class WarpgroupTiles {
 
   float sums_[kSums][kOwnRows / 2];
 };
-
-template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups>
-class MmaTiles {
-  static constexpr int kParts = kMmaParts<T>, kDepth = TiledDepth(kParts, kOfOperand);
-  static constexpr int kChunks = kDepth / kChunkDepth;  // of mma.cuh
-  static constexpr int kUnitWarps = kTiles / 2, kUnitTiles = 2,
-                       kRowTiles = kRows / 16 / kRowGroups;  // of a warp
-  // 16 bytes of each lane: of a part of a chunk.
-  static constexpr int kKernelLines = kTiles * 2 * kDepth;
-  static constexpr int kOperandLines = kRows * kDepth / 8;
-
- public:
-  static __device__ __forceinline__ int OperandAt(int row, int depth) {
-    const int part = row / kTileColumns * kChunks + depth / kChunkDepth;
-    return (part * kTileColumns + row % kTileColumns) * kChunkDepth + depth % kChunkDepth;
-  }
-  template <class Element>
-  static __device__ __forceinline__ void PackLine(int piece, const Element& element,
-                                                  uint32_t (&line)[kParts][4]) {
-    TileA<T> packed;
-    const int from = piece / 2 * kChunkDepth;
-    packed.Load(piece % 2, [&](int row, int depth) { return element(row, from + depth); });
-#pragma unroll
-    for (int s = 0; s < kParts; ++s) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) line[s][i] = packed.part[s][i];
-    }
-  }
-
-  __device__ __forceinline__ void Clear() {
-#pragma unroll
-    for (int m = 0; m < kUnitTiles; ++m) {
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) sums_[m][n] = TileC<T>();
-    }
-  }
-  template <bool kExact>
-  __device__ __forceinline__ void Chunk(const unsigned char* a, const unsigned char* b) {
-    constexpr int kRead = kExact ? kParts : 2, kOperandRead = kExact ? kOfOperand : 2;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-    for (int c = 0; c < kChunks; ++c) {
-      const uint4* kernel = reinterpret_cast<const uint4*>(a) +
-                            (warp % kUnitWarps * kUnitTiles * kChunks + c) * 64 + lane;
-      const uint4* operand = reinterpret_cast<const uint4*>(b) +
-                             (warp / kUnitWarps * kRowTiles * kChunks + c) * 32 + lane;
-      TileA<T> of_kernel[kUnitTiles][2];
-#pragma unroll
-      for (int s = 0; s < kRead; ++s) {
-#pragma unroll
-        for (int m = 0; m < 2 * kUnitTiles; ++m) {
-          of_kernel[m / 2][m % 2].SetPart(
-              s, kernel[s * kKernelLines + (m / 2 * 2 * kChunks + m % 2) * 32]);
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-        uint4 v[kOperandRead];
-#pragma unroll
-        for (int s = 0; s < kOperandRead; ++s) {
-          v[s] = operand[s * kOperandLines + n * kChunks * 32];
-        }
-        Add<kExact>(of_kernel, v, sums_[0][n], sums_[1][n]);
-      }
-    }
-  }
-  template <int kPending>
-  __device__ __forceinline__ void Wait() const {}
-
-  template <class Take>
-  __device__ __forceinline__ void Each(const Take& take) const {
-    const int warp = threadIdx.x / 32;
-#pragma unroll
-    for (int m = 0; m < kUnitTiles; ++m) {
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-        const TileC<T>& c = sums_[m][n];
-        take(warp % kUnitWarps * kUnitTiles + m, warp / kUnitWarps * kRowTiles + n,
-             make_float4(c.Get(0), c.Get(1), c.Get(2), c.Get(3)));
-      }
-    }
-  }
-
- private:
-  template <bool kExact, int kOperandRead>
-  static __device__ __forceinline__ void Add(const TileA<T> (&of_kernel)[kUnitTiles][2],
-                                             const uint4 (&v)[kOperandRead], TileC<T>& first,
-                                             TileC<T>& second) {
-    // The parts of a 16-bit operand are multiplied one by one, those of a float as TileC has it.
-    constexpr int kTurns = kParts == 1 ? kOperandRead : 1;
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      ChunkB<T> of_operand;
-#pragma unroll
-      for (int s = 0; s < kOperandRead / kTurns; ++s) of_operand.SetPart(s, v[turn + s]);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        first.Add(of_kernel[0][half], of_operand, half, kExact);
-        second.Add(of_kernel[1][half], of_operand, half, kExact);
-      }
-    }
-  }
-
-  TileC<T> sums_[kUnitTiles][kRowTiles];
-};
-
-template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups>
-using BlockTiles =
-    std::conditional_t<kWarpgroups, WarpgroupTiles<T, kOfOperand, kTiles, kRows, kRowGroups>,
-                       MmaTiles<T, kOfOperand, kTiles, kRows, kRowGroups>>;
 
 }  // namespace haste
 
