@@ -26,7 +26,7 @@ def test_every_layer_on_every_device(row):
     for device in ("T4", "A100", "H200"):
         (line,) = explain(layer, (8, 50, 12), device=device, training=True)
         assert line.endswith(f"({device})")
-        assert re.match(r"mine: \w+ on (stepwise|cluster|grid|scan)\b", line)
+        assert re.match(r"mine: \w+ on (stepwise|tiled|cluster|grid|scan)\b", line)
 
 
 def test_lanes_are_heads_times_directions():
@@ -55,6 +55,16 @@ def test_the_dtype_asked_about_is_planned_for():
     (half,) = explain(layer, (16, 50, 12), device="H200", dtype="bfloat16")
     assert "on stepwise" in double
     assert re.search("on (cluster|grid)", half)
+
+
+def test_large_layers_are_tiled_where_wgmma_is():
+    layer = haste_keras.GRU(1024, reset_after=False)
+    (line,) = explain(layer, (64, 50, 12), device="H200", dtype="bfloat16", training=True)
+    assert re.search("gru_reset_before on tiled: .*; backward: gru_reset_before on tiled: ", line)
+    (line,) = explain(layer, (64, 50, 12), device="A100", dtype="bfloat16")
+    assert "on stepwise" in line
+    with pytest.raises(ValueError, match=r'engine: "tiled" cannot run .* capability 8\.0'):
+        explain(haste_keras.LSTM(64, engine="tiled"), (64, 50, 12), device="A100")
 
 
 def test_a_model_with_layers_in_layers():
