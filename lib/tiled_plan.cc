@@ -24,7 +24,6 @@ constexpr double kElementClocks = 520;     // of one element of each thread of a
 constexpr double kGateClocks = 417;        // and of each of its gates
 constexpr double kFullThreads = 512;
 constexpr double kSharedBytesPerClock = 128;
-constexpr int kReservedBytes = 1024;  // the driver's, of a block
 
 // Of a product's chunk in shared memory and on the tensor cores.
 double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
@@ -99,12 +98,7 @@ bool Fill(const TiledProblem& p, const ResidentDevice& device, TiledPlan* plan) 
   const int64_t blocks = t.blocks(p.lanes);
   if (at_once == 0 || blocks > INT32_MAX) return false;
   if (t.persistent && blocks > at_once) return false;
-  // Of launches that follow each other, two blocks share a multiprocessor, if they can.
-  const int half = device.shared_bytes / 2 - kReservedBytes;
-  if (!FillShared(shape, t.persistent ? device.shared_bytes : half, plan) &&
-      !FillShared(shape, device.shared_bytes, plan)) {
-    return false;
-  }
+  if (!FillShared(shape, device.shared_bytes, plan)) return false;
   plan->clocks = Clocks(p, device, t, at_once);
   return true;
 }

@@ -42,7 +42,7 @@ struct TiledProductShape {
   constexpr int max_rows() const { return parts == 1 ? 128 : 64; }
   // Bytes of a chunk.
   constexpr int depth() const { return TiledDepth(parts, operand_parts); }
-  // Pieces of 16 sums, 512 bytes, of a part of a chunk.
+  // Pieces of 8 sums × 32 of the depth, 512 bytes, of a part of a chunk.
   constexpr int tile_pieces() const { return tiles() * depth() / 16; }
   constexpr int kernel_bytes() const { return parts * tiles() * 32 * depth(); }
   constexpr int operand_bytes(int rows) const { return operand_parts * rows * 2 * depth(); }

@@ -8,6 +8,22 @@
 
 namespace haste {
 
+// Lets launches of a kernel have all the shared memory that the device gives a block. Whatever this
+// launch needs: the setting is the kernel's, and another thread may be launching it with more.
+template <class... Params>
+cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
+  int device = 0, most = 0;
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - static_cast<int>(attributes.sharedSizeBytes));
+}
+
 struct LaunchShape {
   int64_t blocks = 0;
   dim3 threads;

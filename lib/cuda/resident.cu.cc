@@ -83,9 +83,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   const ResidentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
   const auto kernel = Kernels::Of(t.row_tiles, cluster);
-  HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      plan.resident.shared_bytes),
-                 status);
+  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
   shape.threads = kResidentWarps * 32;

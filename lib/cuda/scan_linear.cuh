@@ -100,9 +100,7 @@ int32_t LaunchLinear(ScanKernel<Params> kernel, const ScanPlan& plan, int64_t sh
                      bool overlap, const ScanParams<Params>& p, const HasteExecutor& executor,
                      HasteStatus* status) {
   if (shared_bytes > 48 << 10) {  // more than any kernel may have
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shared_bytes)),
-                   status);
+    HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   }
   HASTE_CUDA_TRY(
       Launch(kernel, plan.blocks(), plan.warps * kScanWidth, shared_bytes, overlap, executor, p),

@@ -3,8 +3,9 @@
 //
 // A phase is one product of a step and what follows from it in the block that has the sums. It
 // says which gates of R are multiplied, what a thread reads of its element, when, and what it makes
-// of it; stepwise_kernels.cuh runs it. Most cells have one phase. Those of kResetGates have two:
-// ForwardResetPhase, whose gates make the operand of the others, then ForwardPhase.
+// of it; stepwise_kernels.cuh and tiled_kernels.cuh run it. Most cells have one phase. Those of
+// kResetGates have two: ForwardResetPhase, whose gates make the operand of the others, then
+// ForwardPhase.
 #ifndef HASTE_LIB_CUDA_STEPWISE_FORWARD_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_FORWARD_CUH_
 

@@ -1,5 +1,5 @@
-// What the `stepwise` engine does once a call, before it walks: packs R into tiles, lays out the
-// states, and finds where each row's live steps begin.
+// What engines that keep states in memory do once a call, before they walk: lay out the states, and
+// find where each row's live steps begin; `stepwise` packs R into tiles.
 #ifndef HASTE_LIB_CUDA_STEPWISE_PREPARE_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_PREPARE_CUH_
 

@@ -238,9 +238,11 @@ class TiledRun {
 template <class Phase, int kRows>
 __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
     TiledSteps(const __grid_constant__ typename Phase::Params p, int64_t first, int64_t count) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // the plan sends no other GPU here
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __trap();  // the plan sends no other GPU here
+#else
   TiledRun<Phase, kRows> run(p);
-  run.Keep();
+  if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // who waits for it is the product
   run.Load(first);
   uint32_t ended = 0;  // steps, of all blocks of the group
   int64_t step = first;

@@ -23,8 +23,9 @@ constexpr TiledProductShape ShapeOf() {
   return {Phase::kSums, kMmaParts<typename Params::Storage>, Params::kParts};
 }
 
-// An operand, [2, K, row tile, chunk, part, row, depth of a chunk], the first by parity of the
-// step: a block reads its rows of neighbouring chunks in one piece. Padding is 0.
+// An operand, [2, K, row tile, chunk, part, rows × depth of a chunk as tiled_tiles.cuh has them],
+// the first by parity of the step: a block reads its rows of neighbouring chunks in one piece.
+// Padding is 0.
 struct TiledOperand {
   uint16_t* a;
   int chunks, row_tiles;

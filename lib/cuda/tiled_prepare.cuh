@@ -1,5 +1,4 @@
-// R for the `tiled` engine, once a call: in 16-bit parts, and in the order in which the threads of
-// a warp hold a tile.
+// R for the `tiled` engine, once a call: in 16-bit parts, in the order of tiled_tiles.cuh.
 #ifndef HASTE_LIB_CUDA_TILED_PREPARE_CUH_
 #define HASTE_LIB_CUDA_TILED_PREPARE_CUH_
 

@@ -138,9 +138,7 @@ struct StepKernel {
                        " × %" PRId64 " need %" PRId64,
                        config.batch, config.lanes, blocks);
     }
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shape.shared_bytes)),
-                   status);
+    HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
     overlaps = device.sm_major >= 9 && attributes.ptxVersion >= 90 && !shape.cooperative;

@@ -5,7 +5,7 @@ from needs import need_module, on_gpu_only
 
 torch = need_module("torch")
 
-from engine_problem import ENGINES, each_cell, each_engine, make  # noqa: E402
+from engine_problem import ENGINES, OF_ANY_SIZE, each_cell, each_engine, make  # noqa: E402
 from kernel_problem import (  # noqa: E402
     LIB,
     NAN,
@@ -13,6 +13,7 @@ from kernel_problem import (  # noqa: E402
     Call,
     Problem,
     assert_same_bits,
+    make_mask,
     there,
     unset,
     zoneouts,
@@ -27,6 +28,22 @@ def test_same_bits_every_time(engine, cell, precision, size):
     problem = make(cell, engine, precision, size, zoneout=zoneouts(cell), training=1)
     first = problem.run()
     for _ in range(5):
+        assert_same_bits(problem.run(), first)
+
+
+@pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
+@pytest.mark.parametrize("size", [(70, 9, 1, 900), (200, 7, 1, 1024)], ids=str)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32", "tf32"])
+@each_cell
+def test_one_launch_for_all_steps(cell, precision, size):
+    """Sizes at which `tiled` walks so both ways, with all that a step may draw and leave out."""
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    mask = make_mask("holes", *size[:2])
+    problem = make(cell, "tiled", precision, size, mask=mask, **options)
+    assert problem.plan().count("one launch") == 2
+    problem.check()
+    first = problem.run()
+    for _ in range(3):
         assert_same_bits(problem.run(), first)
 
 
