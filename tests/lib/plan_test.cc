@@ -89,6 +89,21 @@ CudaProperties Hopper() {
   return hopper;
 }
 
+HasteRnnConfig CudaSizes(int64_t n, int64_t k, int64_t h, HasteDtype dtype) {
+  HasteRnnConfig config = Sizes(n, 100, k, h);
+  config.device = HASTE_CUDA;
+  config.dtype = dtype;
+  return config;
+}
+
+Plan PlanOnHopper(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward) {
+  Plan plan;
+  HasteStatus status = {};
+  EXPECT_TRUE(PlanRecurrence(config, cell, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
+              "%s", status.message);
+  return plan;
+}
+
 // What keeps R on the chip, and how it is cut.
 void OnChip() {
   const struct {
@@ -107,13 +122,8 @@ void OnChip() {
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
   };
   for (const auto& c : cases) {
-    HasteRnnConfig config = Sizes(c.n, 100, c.k, c.h);
-    config.device = HASTE_CUDA;
-    config.dtype = c.dtype;
-    Plan plan;
-    HasteStatus status = {};
-    EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status, c.backward) == HASTE_OK,
-                "%s", status.message);
+    const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    const Plan plan = PlanOnHopper(config, kLstm, c.backward);
     const std::string text = Describe(plan, config, kLstm);
     const ResidentTiling& t = plan.resident.tiling;
     EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
@@ -132,14 +142,8 @@ void OnChipFits() {
       for (int64_t h : {1, 16, 17, 100, 128, 500, 768, 1030, 2048, 4096}) {
         for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16}) {
           for (bool backward : {false, true}) {
-            HasteRnnConfig config = Sizes(n, 10, k, h);
-            config.device = HASTE_CUDA;
-            config.dtype = dtype;
-            Plan plan;
-            HasteStatus status = {};
-            EXPECT_TRUE(
-                PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
-                "%s", status.message);
+            const HasteRnnConfig config = CudaSizes(n, k, h, dtype);
+            const Plan plan = PlanOnHopper(config, kLstm, backward);
             if (plan.engine != EngineKind::kCluster && plan.engine != EngineKind::kGrid) continue;
             ++planned;
             const std::string text = Describe(plan, config, kLstm);
@@ -185,14 +189,8 @@ void InTiles() {
       {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
   };
   for (const auto& c : cases) {
-    HasteRnnConfig config = Sizes(c.n, 100, c.k, c.h);
-    config.device = HASTE_CUDA;
-    config.dtype = c.dtype;
-    Plan plan;
-    HasteStatus status = {};
-    EXPECT_TRUE(
-        PlanRecurrence(config, *c.cell, {}, Hopper(), &plan, &status, c.backward) == HASTE_OK, "%s",
-        status.message);
+    const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    const Plan plan = PlanOnHopper(config, *c.cell, c.backward);
     const std::string text = Describe(plan, config, *c.cell);
     const TiledTiling& t = plan.tiled[0].tiling;
     EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
@@ -202,7 +200,31 @@ void InTiles() {
   }
 }
 
-// Whatever the size: what `tiled` plans covers the problem and fits the GPU.
+// What `tiled` plans covers the problem and fits the GPU.
+void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward) {
+  config.engine = "tiled";
+  const Plan plan = PlanOnHopper(config, cell, backward);
+  const std::string text = Describe(plan, config, cell);
+  const CudaProperties hopper = Hopper();
+  const int parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
+  const int chunk = TiledDepth(parts, cell.exponential ? std::max(2, parts) : parts);
+  for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
+    const TiledTiling& t = plan.tiled[i].tiling;
+    const int gates = cell.reset_gates == 0 ? cell.gates
+                      : i == 0              ? cell.reset_gates
+                                            : cell.gates - cell.reset_gates;
+    const int64_t depth = config.hidden * (backward ? gates : 1);
+    EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
+    EXPECT_TRUE(t.padded_rows() >= config.batch, "%s", text.c_str());
+    EXPECT_TRUE(t.unit_tiles * int64_t{t.units} >= config.hidden, "%s", text.c_str());
+    EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
+    EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s", text.c_str());
+    const int at_once =
+        t.splits == 1 ? hopper.multiprocessors : hopper.clusters[t.splits] * t.splits;
+    EXPECT_TRUE(!t.persistent || t.blocks(config.lanes) <= at_once, "%s", text.c_str());
+  }
+}
+
 void TilesFit() {
   const HasteCellInfo cells[] = {CellInfo<Lstm>(), CellInfo<Gru>(), CellInfo<GruResetBefore>(),
                                  CellInfo<Elman>(), CellInfo<SLstm>()};
@@ -211,39 +233,8 @@ void TilesFit() {
       for (int64_t k : {1, 2, 12}) {
         for (int64_t h : {1, 17, 128, 500, 1030, 4096}) {
           for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16}) {
-            for (bool backward : {false, true}) {
-              HasteRnnConfig config = Sizes(n, 10, k, h);
-              config.device = HASTE_CUDA;
-              config.dtype = dtype;
-              config.engine = "tiled";
-              Plan plan;
-              HasteStatus status = {};
-              EXPECT_TRUE(
-                  PlanRecurrence(config, cell, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
-                  "%s", status.message);
-              const std::string text = Describe(plan, config, cell);
-              for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
-                const TiledTiling& t = plan.tiled[i].tiling;
-                const int64_t depth = backward ? h * (cell.reset_gates == 0 ? cell.gates
-                                                      : i == 0 ? cell.reset_gates
-                                                               : cell.gates - cell.reset_gates)
-                                               : h;
-                EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
-                EXPECT_TRUE(t.padded_rows() >= n && t.unit_tiles * int64_t{t.units} >= h, "%s",
-                            text.c_str());
-                const int parts = dtype == HASTE_FLOAT32 ? 3 : 1;
-                const int chunk = TiledDepth(parts, cell.exponential ? std::max(2, parts) : parts);
-                EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
-                EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s",
-                            text.c_str());
-                const CudaProperties hopper = Hopper();
-                EXPECT_TRUE(
-                    !t.persistent ||
-                        t.blocks(k) <= (t.splits == 1 ? hopper.multiprocessors
-                                                      : hopper.clusters[t.splits] * t.splits),
-                    "%s", text.c_str());
-              }
-            }
+            CheckTiles(CudaSizes(n, k, h, dtype), cell, false);
+            CheckTiles(CudaSizes(n, k, h, dtype), cell, true);
           }
         }
       }
