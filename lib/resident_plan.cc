@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "lib/ceil_div.h"
+
 namespace haste {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Clock cycles, fitted to some sixty cuts on an H200 (docs/performance.md).
 constexpr double kForwardClocks =

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "lib/ceil_div.h"
+
 namespace haste {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Clock cycles of an H200, fitted to 1,444 timings of all cells (docs/performance.md): 8 % off
 // (root mean square), 16 % in the 95th percentile.
@@ -24,6 +24,7 @@ constexpr double kElementClocks = 520;     // of one element of each thread of a
 constexpr double kGateClocks = 417;        // and of each of its gates
 constexpr double kFullThreads = 512;
 constexpr double kSharedBytesPerClock = 128;
+constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
 
 // Of a product's chunk in shared memory and on the tensor cores.
 double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
@@ -107,7 +108,7 @@ bool Fill(const TiledProblem& p, const ResidentDevice& device, TiledPlan* plan) 
 
 bool PlanTiled(const TiledProblem& p, const ResidentDevice& device, TiledPlan* best) {
   best->clocks = 0;
-  if (p.batch > INT32_MAX / 2 || p.depth > (1 << 24)) return false;
+  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return false;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {

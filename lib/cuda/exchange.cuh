@@ -92,9 +92,14 @@ __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 
 // --- Bulk copies (sm_90+) run beside the threads. What threads have written where one reads or
 // writes must be fenced.
-__device__ __forceinline__ void FenceBulkCopies() {
+__device__ __forceinline__ void FenceSharedBulkCopies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void FenceGlobalBulkCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
 // By one thread; addresses and bytes are multiples of 16. Counted in bytes.
@@ -134,7 +139,6 @@ __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
 __device__ __forceinline__ void CountArrival(uint32_t* counter) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
   }
 }

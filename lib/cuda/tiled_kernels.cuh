@@ -255,10 +255,9 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
       ended += static_cast<uint32_t>(p.tiling.group_blocks());
       WaitForArrivals(run.arrived(), ended);
     }
-    FenceBulkCopies();  // to come: they read what others have written
     run.Step(step);
     if (left > 1) {
-      FenceBulkCopies();  // to come: they read the operand, and write where the sums were
+      FenceSharedBulkCopies();  // to come: they write where the sums were
       CountArrival(run.arrived());
     }
     run.Write(step);

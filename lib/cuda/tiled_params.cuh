@@ -77,12 +77,13 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
     const float rest = value - ToCompute(T{part[0]});
     part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
   }
-  const int row = static_cast<int>(e.n) & ((1 << operand.log_rows) - 1);
-  const int in = static_cast<int>(d);
+  const uint32_t row = static_cast<uint32_t>(e.n) & ((1u << operand.log_rows) - 1);
+  const uint32_t in = static_cast<uint32_t>(d);
+  // In 32 bits: the plan sees to it that a row tile is not larger.
+  const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
   uint16_t* to =
-      operand.a +
-      operand.At((step & 1) * p.K + e.k, e.n >> operand.log_rows, in / kDepth, kOfOperand) +
-      BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, in % kDepth);  // alike for all sizes
+      operand.a + operand.At((step & 1) * p.K + e.k, e.n >> operand.log_rows, 0, kOfOperand) +
+      (chunk + BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, in % kDepth));  // of any size
 #pragma unroll
   for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
 }

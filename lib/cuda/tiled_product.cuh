@@ -58,6 +58,7 @@ class TiledProduct {
   __device__ __forceinline__ void Multiply(int64_t step) {
     const unsigned char* operand =
         reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
+    ring_.FenceOthersWrites();
     for (int chunk = 0; chunk < ring_.slots(); ++chunk) {
       if (chunk < t_.chunks && ring_.Asks(asked_ + chunk)) AskForOperand(operand, chunk);
     }

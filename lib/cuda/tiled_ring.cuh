@@ -44,6 +44,11 @@ class TiledRing {
     return threadIdx.x == stage % kAsking * 32;
   }
 
+  // Before what other blocks have written since the last time is asked for.
+  __device__ __forceinline__ void FenceOthersWrites() const {
+    if (threadIdx.x % 32 == 0 && threadIdx.x < kAsking * 32) FenceGlobalBulkCopies();
+  }
+
   // stage: counted from the first of the launch. Waits until its slot is free; bytes: of all that
   // will be copied to it.
   __device__ __forceinline__ void Open(uint32_t stage, uint32_t bytes) const {

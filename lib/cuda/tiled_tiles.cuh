@@ -75,7 +75,7 @@ class BlockTiles {
 
  public:
   // Where a part has an element of the operand.
-  static __device__ __forceinline__ int OperandAt(int row, int depth) {
+  static __device__ __forceinline__ uint32_t OperandAt(uint32_t row, uint32_t depth) {
     return (row / 8 * (kDepth / 8) + depth / 8) * 64 + row % 8 * 8 + depth % 8;
   }
   // 16 bytes of each part of R: of a piece of a tile, this lane's. element(row, depth).

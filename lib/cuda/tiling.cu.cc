@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/ceil_div.h"
+
 namespace haste {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Clock cycles, fitted on an H200 to the times of 1900 tilings of 55 problems of all sizes and
 // dtypes. In the mean the tiling that they choose takes 2.5 % longer than the best one measured.
