@@ -34,7 +34,7 @@ def plot(rows, kind, at, path):
     for row in rows:
         if row["case"].feature == "plain" and row["case"].K == 1:
             groups.setdefault((row["case"].cell, row["case"].dtype), []).append(row)
-    figure, panels = plt.subplots(1, len(AXES), figsize=(13, 4), sharey=True)
+    figure, panels = plt.subplots(1, len(AXES), figsize=(13, 4.5), sharey=True)
     for panel, (axis, label) in zip(panels, AXES.items(), strict=True):
         ticks = set()
         for i, ((cell, dtype), group) in enumerate(groups.items()):
@@ -53,8 +53,9 @@ def plot(rows, kind, at, path):
         panel.set_title(" ".join(f"{k}={v}" for k, v in at.items() if k != axis), fontsize=10)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"milliseconds, {KINDS[kind]}")
-    panels[0].legend(fontsize=8)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, ncols=5, loc="lower center")
     figure.savefig(path, dpi=120)
 
 
