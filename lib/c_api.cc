@@ -127,14 +127,15 @@ int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
 }
 
 // What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
-int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu,
-                  const CudaProperties& cuda, char* text, size_t capacity, HasteStatus* status) {
+template <class PlanOf>
+int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
+                  char* text, size_t capacity) {
   Plan plan;
-  int32_t code = PlanRecurrence(config, cell, cpu, cuda, &plan, status);
+  int32_t code = plan_of(/*backward=*/false, &plan);
   if (code != HASTE_OK) return code;
   std::string said = Describe(plan, config, cell);
   if (config.device == HASTE_CUDA && config.training) {
-    code = PlanRecurrence(config, cell, cpu, cuda, &plan, status, /*backward=*/true);
+    code = plan_of(/*backward=*/true, &plan);
     if (code != HASTE_OK) return code;
     said += "; backward: " + Describe(plan, config, cell);
   }
@@ -417,12 +418,17 @@ int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, 
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    haste::CudaProperties cuda;
+    const auto plan_of = [&](bool backward, haste::Plan* plan) {
 #ifdef HASTE_HAVE_CUDA
-    if (config->device == HASTE_CUDA) HASTE_TRY(haste::GetCudaProperties(&cuda, status));
+      if (config->device == HASTE_CUDA) {
+        return haste::PlanOnGpu(*config, cell->info, backward, plan, status);
+      }
 #endif
-    const haste::CpuProperties cpu = haste::GetCpuProperties(haste::OrDefault(executor));
-    return haste::WritePlan(*config, cell->info, cpu, cuda, text, capacity, status);
+      return haste::PlanRecurrence(*config, cell->info,
+                                   haste::GetCpuProperties(haste::OrDefault(executor)), {}, plan,
+                                   status, backward);
+    };
+    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
   });
 }
 
@@ -447,7 +453,11 @@ int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties
     cuda.l2_bytes = device->l2_bytes;
     static_assert(sizeof cuda.clusters == sizeof device->clusters, "HASTE_MAX_CLUSTER");
     memcpy(cuda.clusters, device->clusters, sizeof cuda.clusters);
-    return haste::WritePlan(*config, cell->info, {}, cuda, text, capacity, status);
+    cuda.has_cublas = true;
+    const auto plan_of = [&](bool backward, haste::Plan* plan) {
+      return haste::PlanRecurrence(*config, cell->info, {}, cuda, plan, status, backward);
+    };
+    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
   });
 }
 

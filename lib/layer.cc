@@ -21,6 +21,7 @@ HasteGemm Product(const HasteRnnConfig& config, int64_t m, int64_t n, int64_t k)
   gemm.n = n;
   gemm.k = k;
   gemm.c_row = n;
+  gemm.allow_tf32 = config.allow_tf32;
   return gemm;
 }
 

@@ -69,6 +69,11 @@ Plan PlanScan(const HasteRnnConfig& config, const CpuProperties& cpu) {
   return plan;
 }
 
+// Products by cuBLAS. Not in float16 where h·R is normalised: what a row of variance 0 sends back
+// is out of its range.
+bool CanBeBlas(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.recurrence == HASTE_DENSE && !(cell.normalizes && config.dtype == HASTE_FLOAT16);
+}
 // Products on tensor cores.
 bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return cell.recurrence == HASTE_DENSE && !cell.normalizes && config.dtype != HASTE_FLOAT64;
@@ -125,6 +130,13 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   return found;
 }
 
+// Products of a step, and gates of each: the reset gates, whose product comes first, and the
+// others.
+int PhasesOf(const HasteCellInfo& cell) { return cell.reset_gates > 0 ? 2 : 1; }
+int GatesOf(const HasteCellInfo& cell, int phase) {
+  return phase == 0 && cell.reset_gates > 0 ? cell.reset_gates : cell.gates - cell.reset_gates;
+}
+
 // Of compute capability 9.0 alone: its wgmma is in no other, and there are clusters.
 bool HasWarpgroups(const CudaProperties& cuda) {
   return cuda.sm_major == 9 && cuda.clusters[2] > 0;
@@ -134,12 +146,10 @@ bool HasWarpgroups(const CudaProperties& cuda) {
 double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const CudaProperties& cuda, bool backward, TiledPlan (&tiled)[kMaxPhases]) {
   if (!CanBeTiled(config, cell) || !HasWarpgroups(cuda)) return 0;
-  const int reset = cell.reset_gates;
-  const int phases = reset > 0 ? 2 : 1;
+  const int phases = PhasesOf(cell);
   double clocks = 0;
   for (int i = 0; i < phases; ++i) {
-    // The reset gates come first.
-    const int gates = phases == 1 ? cell.gates : i == 0 ? reset : cell.gates - reset;
+    const int gates = GatesOf(cell, i);
     TiledProblem problem = {};
     problem.shape.sums = backward ? 1 : gates;
     problem.shape.parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
@@ -156,6 +166,31 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
   return clocks;
 }
 
+// Clocks of a step whose products cuBLAS makes; 0 if it cannot be.
+double PlanWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                    const CudaProperties& cuda, bool backward, BlasTiling (&blas)[kMaxPhases]) {
+  // In bfloat16 it needs tensor cores that have that.
+  if (!CanBeBlas(config, cell) || !cuda.has_cublas) return 0;
+  if (config.dtype == HASTE_BFLOAT16 && cuda.sm_major < 8) return 0;
+  const BlasDevice device = {cuda.sm_major, cuda.multiprocessors, cuda.l2_bytes};
+  double clocks = 0;
+  for (int i = 0; i < PhasesOf(cell); ++i) {
+    BlasProblem problem = {};
+    problem.batch = config.batch;
+    problem.lanes = config.lanes;
+    problem.hidden = config.hidden;
+    problem.gates = GatesOf(cell, i);
+    problem.backward = backward;
+    problem.storage_bytes = static_cast<int>(DtypeSize(config.dtype));
+    problem.operand_parts = problem.storage_bytes == 2 && cell.exponential ? 2 : 1;
+    problem.exact = config.allow_tf32 == 0;
+    problem.whole_depth = cell.normalizes != 0;
+    if (!PlanBlas(problem, device, &blas[i])) return 0;
+    clocks += BlasClocks(problem, device);
+  }
+  return clocks;
+}
+
 // Clocks of a step of `stepwise`, of an H200: R from the L2 cache or memory, products without
 // tensor cores. Fitted as those of tiled_plan.cc are, to 120 timings.
 double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell) {
@@ -163,9 +198,9 @@ double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   const double phases = cell.reset_gates > 0 ? 2 : 1;
   const double weights =
       static_cast<double>(config.lanes) * config.hidden * config.hidden * cell.gates;
-  const double bytes = weights * (config.dtype == HASTE_FLOAT32 ? 4 : 2);
-  return phases * kPhaseClocks + bytes / kBytesPerClock +
-         weights * config.batch / kProductsPerClock;
+  const double bytes = weights * static_cast<double>(DtypeSize(config.dtype));
+  const double products = weights * config.batch * (config.dtype == HASTE_FLOAT64 ? 2 : 1);
+  return phases * kPhaseClocks + bytes / kBytesPerClock + products / kProductsPerClock;
 }
 
 int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
@@ -182,29 +217,42 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
     return HASTE_OK;
   }
   const bool on_chip = PlanOnChip(config, cell, cuda, backward, plan);
-  if (WantsAny(config) || Wants(config, EngineKind::kTiled)) {
-    const double clocks = PlanInTiles(config, cell, cuda, backward, plan->tiled);
-    const double others = on_chip ? plan->resident.clocks : StepwiseClocks(config, cell);
-    if (clocks > 0 && (clocks < others || !WantsAny(config))) {
-      plan->engine = EngineKind::kTiled;
-      plan->reason = "products in tiles on tensor cores; R from shared memory and the L2 cache";
-      return HASTE_OK;
-    }
+  const bool any = WantsAny(config);
+  double best = on_chip ? plan->resident.clocks : 0;  // 0: no engine yet
+  const auto consider = [&](EngineKind kind, double clocks, const char* reason) {
+    if (clocks <= 0 || (best > 0 && clocks >= best)) return;
+    best = clocks;
+    plan->engine = kind;
+    plan->reason = reason;
+  };
+  if (any || Wants(config, EngineKind::kTiled)) {
+    consider(EngineKind::kTiled, PlanInTiles(config, cell, cuda, backward, plan->tiled),
+             "products in tiles on tensor cores; R from shared memory and the L2 cache");
   }
-  if (on_chip) return HASTE_OK;
-  if (!WantsAny(config) && !Wants(config, EngineKind::kStepwise)) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "engine: \"%s\" cannot run %" PRId64 " lanes of %" PRId64
-                     " hidden units for a batch of %" PRId64
-                     " on this GPU (compute capability %d.%d, %d multiprocessors); use \"auto\"",
-                     config.engine, config.lanes, config.hidden, config.batch, cuda.sm_major,
-                     cuda.sm_minor, cuda.multiprocessors);
+  if (any || Wants(config, EngineKind::kBlas)) {
+    consider(EngineKind::kBlas, PlanWithBlas(config, cell, cuda, backward, plan->blas),
+             "products by cuBLAS, and a launch of the cell a step");
   }
-  plan->engine = EngineKind::kStepwise;
-  plan->reason = cell.normalizes || cell.reset_gates > 0
-                     ? "a product and a pointwise kernel for each phase of a step"
-                     : "one fused product and pointwise kernel a step";
-  return HASTE_OK;
+  if (any || Wants(config, EngineKind::kStepwise)) {
+    consider(EngineKind::kStepwise, on_chip ? 0 : StepwiseClocks(config, cell),
+             cell.normalizes || cell.reset_gates > 0
+                 ? "a product and a pointwise kernel for each phase of a step"
+                 : "one fused product and pointwise kernel a step");
+  }
+  if (best > 0) return HASTE_OK;
+  if (Wants(config, EngineKind::kBlas) && !cuda.has_cublas) {
+    return SetStatus(
+        status, HASTE_UNIMPLEMENTED,
+        "engine: \"blas\" needs cuBLAS 12 or 13, and none that can start was found in this "
+        "process, beside this package or where the loader looks; install it (pip install "
+        "nvidia-cublas) or use \"auto\"");
+  }
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "engine: \"%s\" cannot run %" PRId64 " lanes of %" PRId64
+                   " hidden units for a batch of %" PRId64
+                   " on this GPU (compute capability %d.%d, %d multiprocessors); use \"auto\"",
+                   config.engine, config.lanes, config.hidden, config.batch, cuda.sm_major,
+                   cuda.sm_minor, cuda.multiprocessors);
 }
 
 }  // namespace
@@ -215,6 +263,8 @@ const char* EngineName(EngineKind kind) {
       return "cpu";
     case EngineKind::kStepwise:
       return "stepwise";
+    case EngineKind::kBlas:
+      return "blas";
     case EngineKind::kTiled:
       return "tiled";
     case EngineKind::kCluster:
@@ -241,6 +291,7 @@ int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, Has
     allowed = allow(EngineKind::kCpu);
   } else {
     allowed = allow(EngineKind::kStepwise);
+    if (CanBeBlas(config, cell)) allowed |= allow(EngineKind::kBlas);
     if (CanBeTiled(config, cell)) allowed |= allow(EngineKind::kTiled);
     if (CanBeResident(config, cell)) {
       allowed |= allow(EngineKind::kCluster);
@@ -298,6 +349,9 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              t.rows(), plan.resident.clocks);
   } else if (plan.engine == EngineKind::kTiled) {
     snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
+  } else if (plan.engine == EngineKind::kBlas) {
+    const int splits = plan.blas[PhasesOf(cell) - 1].splits;
+    snprintf(where, sizeof where, "%s: depth in %d", EngineName(plan.engine), splits);
   } else if (config.device == HASTE_CUDA) {
     snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "lib/blas_plan.h"
 #include "lib/haste/c_api.h"
 #include "lib/resident_plan.h"
 #include "lib/tiled_plan.h"
@@ -26,9 +27,10 @@ struct CudaProperties {
   // Thread-block clusters of so many blocks that are resident at once, each block alone on its
   // multiprocessor; 0: none.
   int clusters[kMaxCluster + 1] = {};
+  bool has_cublas = false;
 };
 
-enum class EngineKind { kCpu, kStepwise, kTiled, kCluster, kGrid, kScan };
+enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kCluster, kGrid, kScan };
 
 // How the CPU engine gives work to threads.
 enum class CpuSplit {
@@ -43,6 +45,7 @@ struct Plan {
   int64_t rows_per_task = 0;         // kRows
   ResidentPlan resident = {};        // kCluster, kGrid
   TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step
+  BlasTiling blas[kMaxPhases] = {};  // kBlas: the same
   const char* reason = "";
 };
 

@@ -17,14 +17,18 @@ namespace haste {
 #define HASTE_DECLARE(DTYPE, CELL)                \
   extern const Engine CpuEngine_##CELL##_##DTYPE; \
   extern const Engine CudaEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
 #define HASTE_DECLARE_TENSOR(DTYPE, CELL)              \
   extern const Engine ResidentEngine_##CELL##_##DTYPE; \
   extern const Engine TiledEngine_##CELL##_##DTYPE;
 #define HASTE_FOR_DTYPES(DECLARE, CELL) \
   DECLARE(f32, CELL) DECLARE(f64, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
 #define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
+#define HASTE_DECLARE_DENSE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_BLAS, CELL)
 #define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_TENSOR, CELL)
 HASTE_CELLS(HASTE_DECLARE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_DENSE_CELL)
+HASTE_NORM_CELLS(HASTE_DECLARE_DENSE_CELL)
 HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
 
 namespace {
@@ -32,18 +36,30 @@ namespace {
 #define HASTE_ENGINES(ENGINE, CELL) \
   {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
 #ifdef HASTE_HAVE_CUDA
-#define HASTE_MATRIX_CELL_ENTRY(CELL)                                                 \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), \
-   HASTE_ENGINES(ResidentEngine, CELL), HASTE_ENGINES(TiledEngine, CELL)},
+#define HASTE_MATRIX_CELL_ENTRY(CELL)   \
+  {CellInfo<CELL>(),                    \
+   HASTE_ENGINES(CpuEngine, CELL),      \
+   HASTE_ENGINES(CudaEngine, CELL),     \
+   HASTE_ENGINES(ResidentEngine, CELL), \
+   HASTE_ENGINES(TiledEngine, CELL),    \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_NORM_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(),                \
+   HASTE_ENGINES(CpuEngine, CELL),  \
+   HASTE_ENGINES(CudaEngine, CELL), \
+   {},                              \
+   {},                              \
+   HASTE_ENGINES(BlasEngine, CELL)},
 #define HASTE_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}, {}},
+  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}},
 #else
-#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}},
+#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}, {}},
 #define HASTE_MATRIX_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
+#define HASTE_NORM_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #endif
 // Constant, so that initialisers of other files may read it.
 constexpr CellEntry kCells[] = {HASTE_MATRIX_CELLS(HASTE_MATRIX_CELL_ENTRY) HASTE_NORM_CELLS(
-    HASTE_CELL_ENTRY) HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
+    HASTE_NORM_CELL_ENTRY) HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
 
 int32_t Invalid(HasteStatus* status, const char* name, const char* expected, double got) {
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
@@ -177,13 +193,12 @@ int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool bac
   *engine = cell.cpu[config.dtype];
 #ifdef HASTE_HAVE_CUDA
   if (config.device == HASTE_CUDA) {
-    CudaProperties device;
-    HASTE_TRY(GetCudaProperties(&device, status));
     Plan plan;
-    HASTE_TRY(PlanRecurrence(config, cell.info, CpuProperties(), device, &plan, status, backward));
+    HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
     const bool on_chip = plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid;
     *engine = (on_chip                             ? cell.resident
                : plan.engine == EngineKind::kTiled ? cell.tiled
+               : plan.engine == EngineKind::kBlas  ? cell.blas
                                                    : cell.cuda)[config.dtype];
   }
 #else

@@ -16,6 +16,7 @@ struct CellEntry {
   const Engine* cuda[4];      // that runs it at any size: `stepwise` or `scan`
   const Engine* resident[4];  // `cluster` and `grid`; null, or empty, where these never run it
   const Engine* tiled[4];     // the same
+  const Engine* blas[4];      // null where these never run it
 };
 
 int CellCount();

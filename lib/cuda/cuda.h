@@ -13,6 +13,9 @@ namespace haste {
 // Properties of the calling thread's current device.
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status);
 
+// The plan of a call on the current device. Looks for cuBLAS where that would be the best engine.
+int32_t PlanOnGpu(const HasteRnnConfig&, const HasteCellInfo&, bool backward, Plan*, HasteStatus*);
+
 // HASTE_OK if this build can run on the current device: a device is there, its driver is new
 // enough, and the library holds code for its architecture. Else one sentence in `status`.
 int32_t CudaDeviceStatus(HasteStatus* status);

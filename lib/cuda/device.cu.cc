@@ -3,6 +3,7 @@
 #include <iterator>
 #include <mutex>
 
+#include "lib/cuda/cublas.h"
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/driver.h"
 #include "lib/cuda/error.h"
@@ -104,6 +105,18 @@ int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
     std::copy(std::begin(entry.clusters), std::end(entry.clusters), properties->clusters);
   }
   return HASTE_OK;
+}
+
+int32_t PlanOnGpu(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward,
+                  Plan* plan, HasteStatus* status) {
+  CudaProperties device;
+  int32_t code = GetCudaProperties(&device, status);
+  if (code != HASTE_OK) return code;
+  device.has_cublas = true;
+  code = PlanRecurrence(config, cell, CpuProperties(), device, plan, status, backward);
+  if (code != HASTE_OK || plan->engine != EngineKind::kBlas || HaveCublas()) return code;
+  device.has_cublas = false;
+  return PlanRecurrence(config, cell, CpuProperties(), device, plan, status, backward);
 }
 
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,

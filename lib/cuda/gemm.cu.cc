@@ -1,8 +1,11 @@
 // Products of any strides, and sums over rows, for callers that have no linear algebra of their
-// own. Accumulate in Compute<T>, always in the same order.
+// own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
+// is found and takes their strides: in the same order while no other stream is at work.
 #include <algorithm>
 #include <cinttypes>
+#include <type_traits>
 
+#include "lib/cuda/cublas.h"
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
@@ -156,10 +159,71 @@ int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus
   return LaunchGemm<T, 64>(g, executor, status);
 }
 
+// c[row, :] = bias.
+template <class T>
+__global__ void CopyToRows(int64_t rows, int64_t columns, const T* bias, T* c, int64_t c_row) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    for (int64_t j = threadIdx.x; j < columns; j += kThreads) c[row * c_row + j] = bias[j];
+  }
+}
+
+int32_t SetRows(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+  const auto set = [&](auto* bias) {
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(bias)>>;
+    return Launch(CopyToRows<T>, std::min<int64_t>(g.m, 1 << 16), kThreads, 0, false, executor, g.m,
+                  g.n, bias, static_cast<T*>(g.c), g.c_row);
+  };
+  if (g.dtype == HASTE_FLOAT64) {
+    HASTE_CUDA_TRY(set(static_cast<const double*>(g.bias)), status);
+  } else if (g.dtype == HASTE_FLOAT32) {
+    HASTE_CUDA_TRY(set(static_cast<const float*>(g.bias)), status);
+  } else {
+    HASTE_CUDA_TRY(set(static_cast<const Half*>(g.bias)), status);  // any 16 bits
+  }
+  return HASTE_OK;
+}
+
+constexpr double kWorthCublas = 1e7;  // multiply-adds: less is not worth loading it
+constexpr int64_t kMostOfCublas = INT32_MAX;
+
+// Neighbours of a row or of a column are neighbours in memory, and rows or columns do not overlap.
+bool IsPlain(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
+  return column_stride == 1
+             ? row_stride >= columns && row_stride <= kMostOfCublas
+             : row_stride == 1 && column_stride >= rows && column_stride <= kMostOfCublas;
+}
+
+bool IsForCublas(const HasteGemm& g) {
+  const double products =
+      static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  return products >= kWorthCublas && std::max({g.m, g.n, g.k, g.c_row}) <= kMostOfCublas &&
+         g.c_row >= g.n && IsPlain(g.m, g.k, g.a_row, g.a_col) &&
+         IsPlain(g.k, g.n, g.b_row, g.b_col);
+}
+
+int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+  CublasProduct product = {};
+  product.dtype = product.c_dtype = g.dtype;
+  product.allow_tf32 = g.allow_tf32 != 0;
+  product.adds = g.bias != nullptr;
+  product.rows = g.m;
+  product.columns = g.n;
+  product.depth = g.k;
+  product.a = {g.a, g.a_col == 1 ? g.a_row : g.a_col, 0, g.a_col == 1};
+  product.b = {g.b, g.b_col == 1 ? g.b_row : g.b_col, 0, g.b_col == 1};
+  product.c = g.c;
+  product.c_stride = g.c_row;
+  CublasCall cublas;
+  int32_t code = cublas.Begin(executor, nullptr, 0, status);
+  if (code == HASTE_OK && product.adds) code = SetRows(g, executor, status);
+  return code == HASTE_OK ? cublas.Multiply(product, status) : code;
+}
+
 }  // namespace
 
 int32_t CudaGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   if (g.m <= 0 || g.n <= 0) return HASTE_OK;
+  if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(g, executor, status);
   switch (g.dtype) {
 #define HASTE_CASE(name, type, dtype) \
   case dtype:                         \

@@ -29,6 +29,7 @@ template <class T>
 struct WalkParams : RecurrenceParams<T> {
   using C = Compute<T>;
   const uint8_t* reverse;        // [K]
+  int64_t* recorded_at;          // the step that recorded launches count from (WalkStep)
   C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
   // [N, K, H], of cells whose steps have two products (kResetGates): what the first has made of the
   // reset gates and, forward, the operand that they made.
@@ -60,6 +61,16 @@ struct Element {
   int64_t n, k, j;
   bool exists;
   int64_t at;  // in [N, K, H]
+};
+
+// Which step a launch is. first: null, or where in memory the step stands that `step` counts from:
+// launches that are recorded once are replayed for many.
+struct WalkStep {
+  const int64_t* first;
+  int64_t step;
+
+  __device__ __forceinline__ int64_t Get() const { return first == nullptr ? step : *first + step; }
+  WalkStep After(int64_t steps) const { return {first, step + steps}; }
 };
 
 // Time index of a step of the walk.

@@ -103,7 +103,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
              const HasteExecutor& executor, HasteStatus* status) {
   Plan plan;
   const int32_t planned =
-      PlanOn<typename Kernels::CellType>(config, Kernels::kBackward, &plan, status);
+      PlanOnGpu(config, CellInfo<typename Kernels::CellType>(), Kernels::kBackward, &plan, status);
   if (planned != HASTE_OK) return planned;
   typename Kernels::Params p = {};
   Fill<typename Kernels::CellType>(config, args, &p);
@@ -133,7 +133,7 @@ struct Resident {
     Plan plan;
     HasteStatus status;
     // Without a device there is nothing to run on; forward and backward say so.
-    if (PlanOn<Cell>(config, backward, &plan, &status) != HASTE_OK) return 1;
+    if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
     return backward ? BytesOf<BackwardKernels<Cell, T>>(plan, config)
                     : BytesOf<ForwardKernels<Cell, T>>(plan, config);
   }

@@ -1,12 +1,14 @@
-// The `stepwise` engine: any size, one kernel a product of a step. Compiled once a cell and dtype:
-// HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// The `stepwise` engine: any size, one kernel a product of a step, recorded where walks recur.
+// Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
 //
 // While all of a lane's units fit one block, no block waits for another, and one kernel walks
 // all of the steps.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
+#include "lib/cuda/recorded_walk.cuh"
 #include "lib/cuda/stepwise_kernels.cuh"
 #include "lib/cuda/stepwise_setup.cuh"
 #include "lib/engine.h"
@@ -65,27 +67,43 @@ inline LaunchShape ShapeOf(const Tiling& tile, int64_t lanes, size_t shared_byte
   return shape;
 }
 
-// Runs `steps` steps from `first` on, of one phase each.
+// What a recorded walk depends on.
+template <class Direction>
+std::string KeyOf(const Phased<Direction>& phased) {
+  std::string key = Recorded::BytesOf(&Steps<typename Direction::First, 2>);
+  for (const auto& p : phased.of) key += Recorded::BytesOf(p);
+  return key;
+}
+
+// Runs `count` steps from `first` on, of one phase each.
 template <class Direction, int kRows>
 int32_t WalkOne(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
-                int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
+                int64_t count, const CudaProperties& device, const HasteExecutor& executor,
                 HasteStatus* status) {
   using First = typename Direction::First;
   const auto& p = phased.of[0];
   StepKernel kernel(Steps<First, kRows>);
   int32_t code = kernel.Set(ShapeOf(p.tiling, p.K, p.tiling.shared_bytes), config, device, status);
-  const int64_t a_launch = p.tiling.owns_lane() ? steps : 1;
-  for (int64_t done = 0; code == HASTE_OK && done < steps; done += a_launch) {
-    const int64_t step = first + done * First::kStride;
-    code = kernel.Run(done > 0, executor, status, p, step, a_launch);
+  if (code != HASTE_OK) return code;
+  if (p.tiling.owns_lane()) {
+    return kernel.Run(false, executor, status, p, WalkStep{nullptr, first}, count);
   }
-  return code;
+  const auto launch = [&](const WalkStep& from, int64_t steps, const HasteExecutor& on,
+                          HasteStatus* said) {
+    int32_t launched = HASTE_OK;
+    for (int64_t done = 0; launched == HASTE_OK && done < steps; ++done) {
+      launched = kernel.Run(done > 0, on, said, p, from.After(done * First::kStride), int64_t{1});
+    }
+    return launched;
+  };
+  return WalkRecorded(SpanOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
+                      executor, status);
 }
 
 // The same of two phases each.
 template <class Direction, int kRows>
 int32_t WalkTwo(const HasteRnnConfig& config, const Phased<Direction>& phased, int64_t first,
-                int64_t steps, const CudaProperties& device, const HasteExecutor& executor,
+                int64_t count, const CudaProperties& device, const HasteExecutor& executor,
                 HasteStatus* status) {
   using First = typename Direction::First;
   using Second = typename Direction::Second;
@@ -97,20 +115,29 @@ int32_t WalkTwo(const HasteRnnConfig& config, const Phased<Direction>& phased, i
     StepKernel both(StepsOfTwo<First, Second, kRows>);
     const int32_t code =
         both.Set(ShapeOf(p.tiling, p.K, std::max(shared[0], shared[1])), config, device, status);
-    return code != HASTE_OK ? code : both.Run(false, executor, status, p, q, first, steps);
+    return code != HASTE_OK ? code : both.Run(false, executor, status, p, q, first, count);
   }
   StepKernel one(Steps<First, kRows>), two(Steps<Second, kRows>);
   int32_t code = one.Set(ShapeOf(p.tiling, p.K, shared[0]), config, device, status);
   if (code == HASTE_OK) {
     code = two.Set(ShapeOf(q.tiling, q.K, shared[1]), config, device, status);
   }
-  for (int64_t done = 0; code == HASTE_OK && done < steps; ++done) {
-    const int64_t step = first + done * First::kStride;
-    code = one.Run(done > 0, executor, status, p, step, 1);
-    // Step -1, of backward, ends with the initial states' gradients.
-    if (code == HASTE_OK && step >= 0) code = two.Run(true, executor, status, q, step, 1);
-  }
-  return code;
+  if (code != HASTE_OK) return code;
+  const auto launch = [&](const WalkStep& from, int64_t steps, const HasteExecutor& on,
+                          HasteStatus* said) {
+    int32_t launched = HASTE_OK;
+    for (int64_t done = 0; launched == HASTE_OK && done < steps; ++done) {
+      const WalkStep step = from.After(done * First::kStride);
+      launched = one.Run(done > 0, on, said, p, step, int64_t{1});
+      // Step -1, of backward, ends with the initial states' gradients.
+      if (launched == HASTE_OK && (step.first != nullptr || step.step >= 0)) {
+        launched = two.Run(true, on, said, q, step, int64_t{1});
+      }
+    }
+    return launched;
+  };
+  return WalkRecorded(SpanOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
+                      executor, status);
 }
 
 template <class Direction, int kRows>

@@ -34,7 +34,9 @@ struct BackwardPhase {
   C ds[kStates], dx[Cell::kGates], dq[Cell::kGates];
 
   // The last step of the walk: nothing comes back from later ones.
-  static __device__ bool HasProduct(const Params& p, int64_t step) { return step != p.T_ - 1; }
+  static __host__ __device__ bool HasProduct(const Params& p, int64_t step) {
+    return step != p.T_ - 1;
+  }
   static constexpr int kOperandOf = 1;  // steps later
 
   __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
@@ -132,7 +134,7 @@ struct BackwardResetPhase {
   // What a step makes.
   C dx[Cell::kGates], added[kStates];
 
-  static __device__ bool HasProduct(const Params&, int64_t) { return true; }
+  static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 
   __device__ void Load(const Params& p, const Element& e, const StepAt& at) {

@@ -1,9 +1,9 @@
 // What the forward walk does with an element of a step's product: the cell. P: an engine's
-// ForwardParams or TiledForwardParams.
+// ForwardParams.
 //
 // A phase is one product of a step and what follows from it in the block that has the sums. It
 // says which gates of R are multiplied, what a thread reads of its element, when, and what it makes
-// of it; stepwise_kernels.cuh and tiled_kernels.cuh run it. Most cells have one phase. Those of
+// of it; the kernels of `stepwise`, `tiled` and `blas` run it. Most cells have one phase. Those of
 // kResetGates have two: ForwardResetPhase, whose gates make the operand of the others, then
 // ForwardPhase.
 #ifndef HASTE_LIB_CUDA_STEPWISE_FORWARD_CUH_
@@ -32,7 +32,7 @@ struct ForwardInputs {
   C prev[Cell::kStates];
   C scale;  // of dropout: h times it entered the first product
 
-  static __device__ bool HasProduct(const Params&, int64_t) { return true; }
+  static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 
   // What no step writes.

@@ -94,7 +94,8 @@ class PhaseRun {
 // `count` steps of the walk from `first` on; more than one only if a block owns its lane.
 template <class Phase, int kRows>
 __global__ void __launch_bounds__(kStepThreads, 2)
-    Steps(const __grid_constant__ typename Phase::Params p, int64_t first, int64_t count) {
+    Steps(const __grid_constant__ typename Phase::Params p, const WalkStep from, int64_t count) {
+  const int64_t first = from.Get();
   PhaseRun<Phase, kRows> run(p);
   int64_t step = first;
   for (int64_t left = count; left > 0; --left, step += Phase::kStride) {

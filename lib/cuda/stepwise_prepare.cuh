@@ -87,7 +87,7 @@ __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
   }
 }
 
-// The initial h as it enters the first product: transposed, recurrent dropout applied.
+// The initial h as it enters the first product: recurrent dropout applied.
 template <class Params>
 __global__ void FirstOperand(const Params p) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {

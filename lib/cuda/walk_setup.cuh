@@ -20,15 +20,6 @@
 
 namespace haste {
 
-// The plan of a call on the current device.
-template <class Cell>
-int32_t PlanOn(const HasteRnnConfig& config, bool backward, Plan* plan, HasteStatus* status) {
-  CudaProperties device;
-  const int32_t found = GetCudaProperties(&device, status);
-  if (found != HASTE_OK) return found;
-  return PlanRecurrence(config, CellInfo<Cell>(), CpuProperties(), device, plan, status, backward);
-}
-
 // The phases of a step, in order; where a cell has but one, the second stands for nothing. P: an
 // engine's parameters.
 template <class C>
@@ -72,11 +63,29 @@ void FillWalk(const HasteRnnConfig& config, const Args& args, Workspace* workspa
               WalkParams<T>* p) {
   FillRecurrence<Cell, T>(config, args, p);
   p->reverse = workspace->Take<uint8_t>(p->K);
+  p->recorded_at = workspace->Take<int64_t>(1);
   p->first_live = workspace->Take<int64_t>(2 * p->N);
   const int64_t elements = p->N * p->K * p->H;
   for (int s = 0; s < Cell::kStates; ++s) p->carried[s] = workspace->Take<Compute<T>>(elements);
   for (int i = 0; Cell::kResetGates > 0 && i <= Cell::kResetGates; ++i) {
     p->made[i] = workspace->Take<Compute<T>>(elements);
+  }
+}
+
+// The same of all phases, and fill(phase, index) of what is each one's own: its operand, which the
+// other phase then knows as `other`.
+template <class Cell, class Direction, class FillPhase>
+void FillPhases(const HasteRnnConfig& config, Workspace* workspace, Phased<Direction>* phased,
+                const FillPhase& fill) {
+  typename Direction::Params p = phased->of[0];
+  FillWalk<Cell>(config, p.args, workspace, &p);
+  ForEachPhase<Direction>([&](auto* phase, int i) {
+    phased->of[i] = p;
+    fill(phase, i);
+    return HASTE_OK;
+  });
+  for (int i = 0; i < Direction::kPhases; ++i) {
+    phased->of[i].other = phased->of[Direction::kPhases - 1 - i].operand;
   }
 }
 
@@ -168,11 +177,12 @@ int64_t BackwardSteps(const HasteRnnConfig& config, const HasteRnnBackwardArgs& 
   return config.time + (wants_initial ? 1 : 0);
 }
 
-// The gradient of the bias of h·R, where the cell has one: after the walk.
+// The gradient of the bias of h·R, where the cell has one: after the walk. Cells that normalise h·R
+// have it from the walk.
 template <class Cell>
 int32_t SumRecurrentBias(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                          const HasteExecutor& executor, HasteStatus* status) {
-  if constexpr (Cell::kRecurrentBias) {
+  if constexpr (Cell::kRecurrentBias && !Cell::kNormalizes) {
     return CudaReduceRows(config.dtype, config.batch * config.time,
                           config.lanes * Cell::kGates * config.hidden,
                           Cell::kSplitsGradient ? args.dq : args.dwx,

@@ -173,8 +173,9 @@ typedef struct {
   const void* b;
   int64_t b_row, b_col;
   void* c;
-  int64_t c_row;     // columns of c are contiguous
-  const void* bias;  // [n] added to each row, or NULL
+  int64_t c_row;       // columns of c are contiguous
+  const void* bias;    // [n] added to each row, or NULL
+  int32_t allow_tf32;  // CUDA, float32: may be as coarse as TensorFloat-32
 } HasteGemm;
 HASTE_API int32_t haste_gemm(const HasteGemm*, const HasteExecutor*, HasteStatus*);
 

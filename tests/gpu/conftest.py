@@ -1,17 +1,4 @@
 import pathlib
 import sys
 
-import pytest
-
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "keras"))  # rows, compare, layer_oracle
-
-
-@pytest.fixture
-def true_float32():
-    """Products in float32: TensorFlow's default is TF32."""
-    import tensorflow as tf
-
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(before)

@@ -9,7 +9,9 @@ torch = need_module("torch")
 HOPPER = ON == "cuda" and torch.cuda.get_device_capability() == (9, 0)
 ON_CHIP = ["cluster", "grid"] if HOPPER else ["grid"] if ON == "cuda" else []
 # Those that run whatever the size.
-OF_ANY_SIZE = ["tiled", "stepwise"] if HOPPER else ["stepwise"] if ON == "cuda" else ["cpu"]
+OF_ANY_SIZE = ["blas", "stepwise"] if ON == "cuda" else ["cpu"]
+if HOPPER:
+    OF_ANY_SIZE.insert(0, "tiled")
 ENGINES = [*ON_CHIP, *OF_ANY_SIZE] if ON == "cuda" else OF_ANY_SIZE
 CELLS = ["lstm", "gru", "elman", "slstm"]
 # What a product is rounded to: a dtype, and whether float32 may be as coarse as TF32.

@@ -138,6 +138,7 @@ class Gemm(ctypes.Structure):
         ("c", _p),
         ("c_row", _i64),
         ("bias", _p),
+        ("allow_tf32", _i32),
     ]
 
 

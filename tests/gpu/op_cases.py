@@ -140,7 +140,7 @@ def problems(dtypes):
     ]
 
 
-def compare(case, inputs, options, device, *, kinks=False):
+def compare(case, inputs, options, device, *, kinks=False, engine="auto"):
     """Runs op on `device` and oracle on the CPU → {tensor: error, of the oracle's largest value}.
 
     kinks: errors are of the norm. Where rounding puts an element on the other side of a kink its
@@ -150,7 +150,7 @@ def compare(case, inputs, options, device, *, kinks=False):
         expected = case.run(reference, inputs, **options)
     with tf.device(device):
         inputs = {name: tf.identity(tensor) for name, tensor in inputs.items()}
-        actual = case.run(ops, inputs, **options)
+        actual = case.run(ops, inputs, engine=engine, **options)
     size = np.linalg.norm if kinks else lambda e: np.max(np.abs(e), initial=0)
     errors = {}
     for name, want in expected.items():

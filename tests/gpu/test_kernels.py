@@ -232,7 +232,9 @@ def test_three_million_steps(cell):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (3, 65, 17), (130, 200, 33), (1000, 1500, 40)], ids=str
+    "shape",
+    [(1, 1, 1), (3, 65, 17), (130, 200, 33), (1000, 1500, 40), (64, 50, 20000)],  # deep: dR's
+    ids=str,
 )
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_gemm(shape, dtype, transposed):

@@ -45,6 +45,24 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
     _assert_right(errors, tolerance, case.name, dtype.name, sizes, feature)
 
 
+@on_gpu_only
+@every_dtype
+@pytest.mark.parametrize("feature", ["plain", "drawn"])
+@pytest.mark.parametrize(
+    "case", [case for case in OPS if case.spec.recurrence == "dense"], **by_name
+)
+def test_by_cublas(case, feature, dtype):
+    """Sizes at which it would not be chosen; the third call replays what the second recorded."""
+    if case.spec.normalizes and dtype == tf.float16:
+        pytest.skip("not in float16: docs/design.md")
+    n, t, reverse, h = 9, 8, [False, True], 40
+    inputs = case.make_inputs(n, t, reverse, h, dtype)
+    options = feature_options(case, feature, n, t, reverse)
+    for _ in range(3):
+        errors = compare(case, inputs, options, DEVICE, engine="blas")
+        _assert_right(errors, 2 * TOLERANCE[dtype], case.name, dtype.name, feature)
+
+
 @every_dtype
 @pytest.mark.parametrize("case", [case for case in OPS if case.function == "slstm"], **by_name)
 def test_slstm_bears_inputs_scaled_by_100(case, dtype):

@@ -26,7 +26,7 @@ ONES = np.ones((2, 4, 3), "float32")
         ({"seed": -(2**63) - 1}, "`seed` must be in .*seed=-9223372036854775809"),
         (
             {"engine": "warp"},
-            "`engine` must be one of 'auto', 'cpu', 'stepwise', 'tiled', 'cluster', .*'warp'",
+            "`engine` must be one of 'auto', 'cpu', 'stepwise', 'blas', 'tiled', .*'warp'",
         ),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\).*dropout=1.0"),
         ({"recurrent_dropout": -0.1}, r"`recurrent_dropout` must be in \[0, 1\).*-0.1"),

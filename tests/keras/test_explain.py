@@ -26,7 +26,7 @@ def test_every_layer_on_every_device(row):
     for device in ("T4", "A100", "H200"):
         (line,) = explain(layer, (8, 50, 12), device=device, training=True)
         assert line.endswith(f"({device})")
-        assert re.match(r"mine: \w+ on (stepwise|tiled|cluster|grid|scan)\b", line)
+        assert re.match(r"mine: \w+ on (stepwise|blas|tiled|cluster|grid|scan)\b", line)
 
 
 def test_lanes_are_heads_times_directions():
@@ -57,12 +57,16 @@ def test_the_dtype_asked_about_is_planned_for():
     assert re.search("on (cluster|grid)", half)
 
 
-def test_large_layers_are_tiled_where_wgmma_is():
+def test_large_layers_are_cublas_s():
     layer = haste_keras.GRU(1024, reset_after=False)
-    (line,) = explain(layer, (64, 50, 12), device="H200", dtype="bfloat16", training=True)
-    assert re.search("gru_reset_before on tiled: .*; backward: gru_reset_before on tiled: ", line)
-    (line,) = explain(layer, (64, 50, 12), device="A100", dtype="bfloat16")
-    assert "on stepwise" in line
+    for device in ("H200", "A100"):
+        (line,) = explain(layer, (64, 50, 12), device=device, dtype="bfloat16", training=True)
+        assert re.search("gru_reset_before on blas: .*; backward: gru_reset_before on blas: ", line)
+
+
+def test_large_layers_are_tiled_where_wgmma_is(true_float32):
+    (line,) = explain(haste_keras.LSTM(1024), (64, 50, 12), device="H200", dtype="float32")
+    assert "on tiled" in line
     with pytest.raises(ValueError, match=r'engine: "tiled" cannot run .* capability 8\.0'):
         explain(haste_keras.LSTM(64, engine="tiled"), (64, 50, 12), device="A100")
 

@@ -96,12 +96,16 @@ HasteRnnConfig CudaSizes(int64_t n, int64_t k, int64_t h, HasteDtype dtype) {
   return config;
 }
 
-Plan PlanOnHopper(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward) {
+Plan PlanOnGpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CudaProperties& gpu,
+               bool backward) {
   Plan plan;
   HasteStatus status = {};
-  EXPECT_TRUE(PlanRecurrence(config, cell, {}, Hopper(), &plan, &status, backward) == HASTE_OK,
-              "%s", status.message);
+  EXPECT_TRUE(PlanRecurrence(config, cell, {}, gpu, &plan, &status, backward) == HASTE_OK, "%s",
+              status.message);
   return plan;
+}
+Plan PlanOnHopper(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward) {
+  return PlanOnGpu(config, cell, Hopper(), backward);
 }
 
 // What keeps R on the chip, and how it is cut.
@@ -242,6 +246,65 @@ void TilesFit() {
   }
 }
 
+// What goes to cuBLAS where there is one, and how its depth is cut.
+void ByCublas() {
+  const HasteCellInfo reset_before = CellInfo<GruResetBefore>();
+  CudaProperties hopper = Hopper(), ampere = Hopper(), turing = Hopper();
+  hopper.has_cublas = ampere.has_cublas = turing.has_cublas = true;
+  ampere.sm_major = 8;
+  turing.sm_major = 7;
+  turing.sm_minor = 5;
+  for (CudaProperties* gpu : {&ampere, &turing}) {
+    std::fill(std::begin(gpu->clusters), std::end(gpu->clusters), 0);
+  }
+  const struct {
+    const CudaProperties* gpu;
+    const HasteCellInfo* cell;
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool tf32, backward;
+    EngineKind engine;
+    int splits;
+  } cases[] = {
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 128, 4, 1024, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 16, 1, 768, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, false, false, EngineKind::kTiled, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
+      {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
+      {&ampere, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&turing, &kLstm, 128, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
+      // cuBLAS has no bfloat16 there.
+      {&turing, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kStepwise, 0},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    config.allow_tf32 = c.tf32;
+    const Plan plan = PlanOnGpu(config, *c.cell, *c.gpu, c.backward);
+    const std::string text = Describe(plan, config, *c.cell);
+    EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
+    if (c.engine != EngineKind::kBlas) continue;
+    const int64_t depth = c.h * (c.backward ? 4 : 1);
+    EXPECT_TRUE(plan.blas[0].splits == c.splits, "%s", text.c_str());
+    EXPECT_TRUE(plan.blas[0].depth * c.splits >= depth && plan.blas[0].depth % 8 == 0, "%s",
+                text.c_str());
+  }
+  // Without one it is refused by name, and else something other runs.
+  HasteRnnConfig config = CudaSizes(128, 1, 2048, HASTE_BFLOAT16);
+  EXPECT_TRUE(PlanOnHopper(config, kLstm, false).engine == EngineKind::kTiled, "no cuBLAS");
+  config.engine = "blas";
+  Plan plan;
+  HasteStatus status = {};
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_UNIMPLEMENTED &&
+                  strstr(status.message, "engine") != nullptr &&
+                  strstr(status.message, "cuBLAS") != nullptr,
+              "%s", status.message);
+  EXPECT_TRUE(PlanOnGpu(config, kLstm, hopper, false).engine == EngineKind::kBlas, "by its name");
+}
+
 void Engines() {
   HasteRnnConfig config = Sizes(16, 1024, 1, 768);
   config.device = HASTE_CUDA;
@@ -336,6 +399,7 @@ int main() {
   haste::OnChipFits();
   haste::InTiles();
   haste::TilesFit();
+  haste::ByCublas();
   haste::Engines();
   haste::Scan();
   return haste_test::Report("plan_test");

@@ -1,7 +1,7 @@
-// What the kernels of the `norm_stepwise` engine are given beside what those of `stepwise` are, and
-// the product of one step, which leaves plain sums for the kernel that normalises rows of them.
-#ifndef HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_
-#define HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_
+// What kernels of cells that normalise h·R are given beside what their engine's others are, and the
+// product of one step, which leaves plain sums for the kernel that normalises rows of them.
+#ifndef HASTE_LIB_CUDA_NORM_ROWS_PARAMS_CUH_
+#define HASTE_LIB_CUDA_NORM_ROWS_PARAMS_CUH_
 
 #include "lib/cuda/async.cuh"
 #include "lib/cuda/reduce.cuh"
@@ -29,14 +29,10 @@ struct NormWorkspace {
   C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps so far
 };
 
-template <class T>
-struct NormForwardParams : ForwardParams<T> {
-  NormWorkspace<T> norm;
-};
-
-template <class T>
-struct NormBackwardParams : BackwardParams<T> {
-  NormWorkspace<T> norm;
+// P: an engine's ForwardParams or BackwardParams.
+template <class P>
+struct NormParams : P {
+  NormWorkspace<typename P::Storage> norm;
 };
 
 // The row of a block: a lane of a row of the batch, at one step.
@@ -46,7 +42,7 @@ struct NormRow {
   bool reverse, live;   // never live at step -1
 
   template <class T>
-  __device__ NormRow(const StepParams<T>& p, int64_t step) : index(blockIdx.x) {
+  __device__ NormRow(const WalkParams<T>& p, int64_t step) : index(blockIdx.x) {
     n = index / p.K;
     k = index % p.K;
     reverse = p.reverse[k] != 0;
@@ -56,7 +52,7 @@ struct NormRow {
   }
 
   template <class T>
-  __device__ Element Unit(const StepParams<T>& p, int64_t j) const {
+  __device__ Element Unit(const WalkParams<T>& p, int64_t j) const {
     Element e;
     e.n = n;
     e.k = k;
@@ -75,8 +71,6 @@ struct NormProduct {
   using C = Compute<T>;
   static constexpr int kSums = kSumsOfUnit;
 
-  static __device__ bool HasProduct(const Params&, int64_t) { return true; }
-  static constexpr int kOperandOf = 0;  // steps later
   // All that belongs to an element is the row kernel's.
   __device__ void Load(const Params&, const Element&, const StepAt&) {}
   __device__ void LoadCarried(const Params&, const Element&) {}
@@ -92,23 +86,30 @@ struct NormProduct {
 };
 
 // h·R of all gates.
-template <class Cell, class T>
-struct NormForwardProduct : NormProduct<NormForwardParams<T>, Cell::kGates, Cell::kKept> {
+template <class Cell, class P>
+struct NormForwardProduct : NormProduct<P, Cell::kGates, Cell::kKept> {
   static constexpr bool kBackward = false;
   static constexpr int kStride = 1;
   static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
   static constexpr int kDepth = 1, kColumns = ForwardColumns(kGates);
+
+  static __host__ __device__ bool HasProduct(const P&, int64_t) { return true; }
+  static constexpr int kOperandOf = 0;  // steps later
 };
 
-// dq·Rᵀ, after the row kernel of the same step.
-template <class Cell, class T>
-struct NormBackwardProduct : NormProduct<NormBackwardParams<T>, 1, 1> {
+// dq·Rᵀ, of the gradients one step later.
+template <class Cell, class P>
+struct NormBackwardProduct : NormProduct<P, 1, 1> {
   static constexpr bool kBackward = true;
   static constexpr int kStride = -1;
   static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
   static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
+
+  // The last step of the walk: nothing comes back from later ones.
+  static __host__ __device__ bool HasProduct(const P& p, int64_t step) { return step != p.T_ - 1; }
+  static constexpr int kOperandOf = 1;  // steps later
 };
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_CUDA_NORM_STEPWISE_PARAMS_CUH_
+#endif  // HASTE_LIB_CUDA_NORM_ROWS_PARAMS_CUH_

@@ -1,13 +1,13 @@
-// Before the product of a step of the backward walk: one block takes one row of units, and makes
-// the gradients of wx and of h·R before its normalisation. As in norm_stepwise_forward.cuh, what
+// Behind the product of a step of the backward walk: one block takes one row of units, and makes
+// the gradients of wx and of h·R before its normalisation. As in norm_rows_forward.cuh, what
 // belongs to a unit is one thread's.
 //
 // With v^ = (v - mean) · scale, a row's gradient behind its normalisation is
 //   dv = scale · (dv^ - mean(dv^) - v^ · mean(dv^ ∘ v^))
-#ifndef HASTE_LIB_CUDA_NORM_STEPWISE_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_NORM_STEPWISE_BACKWARD_CUH_
+#ifndef HASTE_LIB_CUDA_NORM_ROWS_BACKWARD_CUH_
+#define HASTE_LIB_CUDA_NORM_ROWS_BACKWARD_CUH_
 
-#include "lib/cuda/norm_stepwise_params.cuh"
+#include "lib/cuda/norm_rows_params.cuh"
 #include "lib/cuda/stepwise_backward.cuh"
 
 namespace haste {
@@ -20,7 +20,8 @@ struct NormBackwardInputs {
   Reserve<Cell, T, Cell::kGates> reserve;
   T gamma[Cell::kGates], state_gamma, state_beta, dy;
 
-  __device__ void Load(const NormBackwardParams<T>& p, const NormRow& row, const Element& e) {
+  template <class P>
+  __device__ void Load(const P& p, const NormRow& row, const Element& e) {
     reserve.Load(p, StepPlace(row.at_step, Cell::kGates, p.H, e.j));
     const T* from = static_cast<const T*>(p.args.extra[kGammaAt]) + e.k * Cell::kGates * p.H + e.j;
 #pragma unroll
@@ -58,7 +59,8 @@ template <class Cell, class T>
 struct NormProducts {
   T v[Cell::kGates];
 
-  __device__ void Load(const NormBackwardParams<T>& p, const NormRow& row, int64_t j) {
+  template <class P>
+  __device__ void Load(const P& p, const NormRow& row, int64_t j) {
     const T* from = static_cast<const T*>(p.args.products) + row.at_step * Cell::kGates * p.H + j;
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) v[g] = from[g * p.H];
@@ -72,7 +74,8 @@ struct NormLeaving {
 
   C ds[Cell::kStates], past[Cell::kStates], scale;
 
-  __device__ void Load(const NormBackwardParams<T>& p, const Element& e, int64_t step) {
+  template <class P>
+  __device__ void Load(const P& p, const Element& e, int64_t step) {
     scale = DropScale(p, e);
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) {
@@ -84,7 +87,8 @@ struct NormLeaving {
   }
 
   // Takes off what Zoneout led past the cell.
-  __device__ void TakePast(const NormBackwardParams<T>& p, const Element& e, int64_t t) {
+  template <class P>
+  __device__ void TakePast(const P& p, const Element& e, int64_t t) {
     if (!p.zoneout) return;
     C share[Cell::kStates];
     ZoneoutShares(p, e, t, share);
@@ -97,8 +101,9 @@ struct NormLeaving {
 };
 
 // A masked step: the gradients go past it. Step -1 leaves those of the initial states.
-template <class Cell, class T>
-__device__ void PassBackward(const NormBackwardParams<T>& p, const NormRow& row, int64_t step) {
+template <class Cell, class P>
+__device__ void PassBackward(const P& p, const NormRow& row, int64_t step) {
+  using T = typename P::Storage;
   // y of a masked step is the y before it, so its gradient belongs to that state.
   const bool adds_dy = step >= 0 && p.args.dy != nullptr && Repeats(p, row.reverse, row.n, step);
   for (int64_t j = threadIdx.x; j < p.H; j += blockDim.x) {
@@ -121,21 +126,23 @@ __device__ void PassBackward(const NormBackwardParams<T>& p, const NormRow& row,
     for (int g = 0; g < Cell::kGates; ++g) {
       static_cast<T*>(p.args.dwx)[at + g * p.H] = FromCompute<T>(0);
       static_cast<T*>(p.args.dq)[at + g * p.H] = FromCompute<T>(0);
-      Operand(p, step, row.k, g * p.H + j)[row.n] = 0;
+      PutOperand(p, step, e, g * p.H + j, 0);
     }
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) p.carried[s][e.at] = leaving.ds[s];
   }
 }
 
-template <class Cell, class T>
+template <class Cell, class P>
 __global__ void __launch_bounds__(kMaxRowThreads)
-    NormBackwardRow(const __grid_constant__ NormBackwardParams<T> p, int64_t step) {
+    NormBackwardRow(const __grid_constant__ P p, const WalkStep of) {
+  using T = typename P::Storage;
   using C = Compute<T>;
   constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
   constexpr int kState = Cell::kNormalizesState;
   __shared__ typename BlockSum<C, 2>::Shared shared;
   BlockSum<C, 2> block_sum(&shared);
+  const int64_t step = of.Get();
   const NormRow row(p, step);
   const C units = static_cast<C>(p.H), elements = static_cast<C>(kGates * p.H);
   // The thread's first unit is read once; of a row as long as the block it is the only one.
@@ -280,11 +287,11 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       const C normed = of_product.Normed(ToCompute(products.v[g]));
       const C gradient = of_product.scale * (dnormed[g * p.H + j] - mean - normed * slope);
       static_cast<T*>(p.args.dq)[at_row + g * p.H + j] = FromCompute<T>(reaches ? gradient : C(0));
-      Operand(p, step, row.k, g * p.H + j)[row.n] = gradient;
+      PutOperand(p, step, row.Unit(p, j), g * p.H + j, gradient);
     }
   });
 }
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_CUDA_NORM_STEPWISE_BACKWARD_CUH_
+#endif  // HASTE_LIB_CUDA_NORM_ROWS_BACKWARD_CUH_

@@ -5,10 +5,10 @@
 // to them, so that only sums need barriers. What it needs again it reads again: the rows are those
 // that it has just read or written. Before WaitForPreviousKernel a kernel reads only what no step
 // writes; of a tensor that is overwritten in place it reads its own time step.
-#ifndef HASTE_LIB_CUDA_NORM_STEPWISE_FORWARD_CUH_
-#define HASTE_LIB_CUDA_NORM_STEPWISE_FORWARD_CUH_
+#ifndef HASTE_LIB_CUDA_NORM_ROWS_FORWARD_CUH_
+#define HASTE_LIB_CUDA_NORM_ROWS_FORWARD_CUH_
 
-#include "lib/cuda/norm_stepwise_params.cuh"
+#include "lib/cuda/norm_rows_params.cuh"
 
 namespace haste {
 
@@ -17,7 +17,8 @@ template <class Cell, class T>
 struct NormForwardInputs {
   T x[Cell::kGates], gamma[Cell::kGates], bias[Cell::kGates], state_gamma, state_beta;
 
-  __device__ void Load(const NormForwardParams<T>& p, const NormRow& row, int64_t j) {
+  template <class P>
+  __device__ void Load(const P& p, const NormRow& row, int64_t j) {
     const T* wx = static_cast<const T*>(p.args.wx) + row.at_step * Cell::kGates * p.H + j;
     const int64_t at_lane = row.k * Cell::kGates * p.H + j;
 #pragma unroll
@@ -40,19 +41,21 @@ template <class Cell, class T>
 struct NormEntering {
   Compute<T> prev[Cell::kStates], before[Cell::kStates];
 
-  __device__ void Load(const NormForwardParams<T>& p, const Element& e, int64_t step) {
+  template <class P>
+  __device__ void Load(const P& p, const Element& e) {
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) before[s] = prev[s] = p.carried[s][e.at];
-    if (p.dropout_rate != 0.0f) before[0] = Operand(p, step, e.k, e.j)[e.n];
+    before[0] *= DropScale(p, e);
   }
 };
 
 // What backward reads of the step.
-template <class Cell, class T>
-__device__ __forceinline__ void KeepStep(const NormForwardParams<T>& p, const NormRow& row,
-                                         const Element& e, const Compute<T> (&kept)[Cell::kKept],
-                                         const Compute<T> (&before)[Cell::kStates],
-                                         const Compute<T> (&product)[Cell::kGates]) {
+template <class Cell, class P>
+__device__ __forceinline__ void KeepStep(const P& p, const NormRow& row, const Element& e,
+                                         const typename P::C (&kept)[Cell::kKept],
+                                         const typename P::C (&before)[Cell::kStates],
+                                         const typename P::C (&product)[Cell::kGates]) {
+  using T = typename P::Storage;
   const StepPlace place(row.at_step, Cell::kGates, p.H, e.j);
   KeepGates<Cell, 0, Cell::kGates>(p, place, kept);
   KeepSaved<Cell>(p, place, before, kept);
@@ -62,9 +65,10 @@ __device__ __forceinline__ void KeepStep(const NormForwardParams<T>& p, const No
 }
 
 // The output and the states that leave the step.
-template <class Cell, class T>
-__device__ void LeaveStep(const NormForwardParams<T>& p, const NormRow& row, const Element& e,
-                          int64_t step, Compute<T> y, const Compute<T> (&next)[Cell::kStates]) {
+template <class Cell, class P>
+__device__ void LeaveStep(const P& p, const NormRow& row, const Element& e, int64_t step,
+                          typename P::C y, const typename P::C (&next)[Cell::kStates]) {
+  using T = typename P::Storage;
   static_cast<T*>(p.args.y)[row.at_step * p.H + e.j] = FromCompute<T>(y);
 #pragma unroll
   for (int s = 0; s < Cell::kStates; ++s) {
@@ -73,15 +77,15 @@ __device__ void LeaveStep(const NormForwardParams<T>& p, const NormRow& row, con
       static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
     }
   }
-  Operand(p, step + 1, e.k, e.j)[e.n] = next[0] * DropScale(p, e);
+  PutOperand(p, step + 1, e, e.j, next[0] * DropScale(p, e));
 }
 
 // As LeaveStep, with Zoneout on the states that the cell has made.
-template <class Cell, class T>
-__device__ void LeaveLiveStep(const NormForwardParams<T>& p, const NormRow& row, const Element& e,
-                              int64_t step, const Compute<T> (&prev)[Cell::kStates],
-                              Compute<T> (&next)[Cell::kStates]) {
-  using C = Compute<T>;
+template <class Cell, class P>
+__device__ void LeaveLiveStep(const P& p, const NormRow& row, const Element& e, int64_t step,
+                              const typename P::C (&prev)[Cell::kStates],
+                              typename P::C (&next)[Cell::kStates]) {
+  using C = typename P::C;
   if (p.zoneout) {
     C share[Cell::kStates];
     ZoneoutShares(p, e, row.t, share);
@@ -99,14 +103,15 @@ __device__ void LeaveLiveStep(const NormForwardParams<T>& p, const NormRow& row,
 }
 
 // A masked step: the states go past it.
-template <class Cell, class T>
-__device__ void PassForward(const NormForwardParams<T>& p, const NormRow& row, int64_t step) {
+template <class Cell, class P>
+__device__ void PassForward(const P& p, const NormRow& row, int64_t step) {
+  using T = typename P::Storage;
   using C = Compute<T>;
   const bool repeats = Repeats(p, row.reverse, row.n, step);
   for (int64_t j = threadIdx.x; j < p.H; j += blockDim.x) {
     const Element e = row.Unit(p, j);
     NormEntering<Cell, T> in;
-    in.Load(p, e, step);
+    in.Load(p, e);
     if (p.args.keep) {
       const C none[Cell::kKept] = {}, no_product[Cell::kGates] = {};
       KeepStep<Cell>(p, row, e, none, in.before, no_product);
@@ -115,14 +120,16 @@ __device__ void PassForward(const NormForwardParams<T>& p, const NormRow& row, i
   }
 }
 
-template <class Cell, class T>
+template <class Cell, class P>
 __global__ void __launch_bounds__(kMaxRowThreads)
-    NormForwardRow(const __grid_constant__ NormForwardParams<T> p, int64_t step) {
+    NormForwardRow(const __grid_constant__ P p, const WalkStep of) {
+  using T = typename P::Storage;
   using C = Compute<T>;
   constexpr int kGates = Cell::kGates, kStates = Cell::kStates, kKept = Cell::kKept;
   constexpr int kState = Cell::kNormalizesState;
   __shared__ typename BlockSum<C, 1>::Shared shared;
   BlockSum<C, 1> block_sum(&shared);
+  const int64_t step = of.Get();
   const NormRow row(p, step);
   // The thread's first unit is read ahead; of a row as long as the block it is the only one.
   const int64_t first = threadIdx.x;
@@ -169,7 +176,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     const Element e = row.Unit(p, j);
     const NormForwardInputs<Cell, T> in = inputs_of(j);
     NormEntering<Cell, T> entering;
-    entering.Load(p, e, step);
+    entering.Load(p, e);
     C x[kGates], product[kGates], q[kGates], kept[kKept] = {}, next[kStates] = {};
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
@@ -210,7 +217,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       const Element e = row.Unit(p, j);
       const NormForwardInputs<Cell, T> in = inputs_of(j);
       NormEntering<Cell, T> entering;
-      entering.Load(p, e, step);
+      entering.Load(p, e);
       C kept[kKept], next[kStates];
 #pragma unroll
       for (int i = 0; i < kKept; ++i) kept[i] = sums[i * p.H + j];
@@ -227,4 +234,4 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_CUDA_NORM_STEPWISE_FORWARD_CUH_
+#endif  // HASTE_LIB_CUDA_NORM_ROWS_FORWARD_CUH_

@@ -1,0 +1,244 @@
+#include "lib/cuda/cublas.h"
+
+#include <dlfcn.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lib/cuda/error.h"
+#include "lib/cuda/relaxed_capture.h"
+
+namespace haste {
+namespace {
+
+// As cuBLAS 12 and 13 have them. Declared here, so that a toolkit without cuBLAS builds this.
+constexpr size_t kCublasAlignment = 256;  // of a workspace
+enum : int { kSuccess = 0, kAsIs = 0, kTransposed = 1, kDefaultAlgorithm = -1 };
+enum DataType : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 14 };
+enum ComputeType : int { kComputeFloat = 68, kComputeDouble = 70, kComputeTf32 = 77 };
+
+struct Functions {
+  int (*create)(void** handle);
+  int (*set_stream)(void* handle, cudaStream_t stream);
+  int (*set_math_mode)(void* handle, int mode);
+  int (*set_workspace)(void* handle, void* workspace, size_t bytes);
+  int (*gemm)(void* handle, int transpose_a, int transpose_b, int m, int n, int k,
+              const void* alpha, const void* a, int a_type, int lda, long long a_stride,
+              const void* b, int b_type, int ldb, long long b_stride, const void* beta, void* c,
+              int c_type, int ldc, long long c_stride, int batch, int compute, int algorithm);
+};
+
+template <class Function>
+bool Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+bool FindAll(void* library, Functions* found) {
+  return Find(library, "cublasCreate_v2", &found->create) &&
+         Find(library, "cublasSetStream_v2", &found->set_stream) &&
+         Find(library, "cublasSetMathMode", &found->set_math_mode) &&
+         Find(library, "cublasSetWorkspace_v2", &found->set_workspace) &&
+         Find(library, "cublasGemmStridedBatchedEx", &found->gemm);
+}
+
+// cuBLAS's error, or 0.
+int CreateHandle(const Functions& cublas, void** handle) {
+  // Sums that it adds up in parts stay in what they are computed in.
+  constexpr int kNoReducedPrecisionReduction = 16;
+  const RelaxedCapture relaxed;
+  int code = cublas.create(handle);
+  if (code == kSuccess) code = cublas.set_math_mode(*handle, kNoReducedPrecisionReduction);
+  cudaGetLastError();
+  return code;
+}
+
+// Handles that no call has, by device. One is a few megabytes and milliseconds: they are kept.
+struct Handles {
+  std::mutex mutex;
+  std::condition_variable given_back;
+  std::map<int, std::vector<void*>> free;
+  std::map<int, int> made;
+};
+Handles& GetHandles() {
+  static Handles* const handles = new Handles;  // outlives whoever calls at exit
+  return *handles;
+}
+
+void GiveHandle(int device, void* handle) {
+  Handles& handles = GetHandles();
+  {
+    std::lock_guard<std::mutex> lock(handles.mutex);
+    handles.free[device].push_back(handle);
+  }
+  handles.given_back.notify_all();
+}
+
+// Where a library of this name may be, beside the places that the loader knows: next to this
+// package, where pip puts NVIDIA's, and where toolkits are installed.
+std::vector<std::string> PlacesOf(const std::string& name) {
+  std::vector<std::string> places = {name};
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&HaveCublas), &here) != 0 && here.dli_fname != nullptr) {
+    const std::string path = here.dli_fname;
+    const size_t slash = path.rfind('/');
+    const std::string packages =
+        (slash == std::string::npos ? std::string(".") : path.substr(0, slash)) + "/../nvidia/";
+    places.push_back(packages + "cublas/lib/" + name);
+    places.push_back(packages + "cu13/lib/" + name);
+  }
+  places.push_back("/usr/local/cuda/lib64/" + name);
+  return places;
+}
+
+// One that is there, whole, and not too new for the driver.
+bool Open(const std::string& place, int flags, Functions* found) {
+  void* const library = dlopen(place.c_str(), flags);
+  if (library == nullptr) return false;
+  int device = 0;
+  void* handle = nullptr;
+  if (FindAll(library, found) && cudaGetDevice(&device) == cudaSuccess &&
+      CreateHandle(*found, &handle) == kSuccess) {
+    GetHandles().made[device] = 1;
+    GiveHandle(device, handle);
+    return true;
+  }
+  dlclose(library);
+  return false;
+}
+
+// That of the process, or else the newest that there is; nullptr if there is none.
+const Functions* GetFunctions() {
+  static const Functions* const functions = []() -> const Functions* {
+    static Functions found;
+    const char* const names[] = {"libcublas.so.13", "libcublas.so.12"};
+    for (const char* name : names) {
+      if (Open(name, RTLD_LAZY | RTLD_NOLOAD, &found)) return &found;
+    }
+    for (const char* name : names) {
+      for (const std::string& place : PlacesOf(name)) {
+        if (Open(place, RTLD_LAZY, &found)) return &found;
+      }
+    }
+    return nullptr;
+  }();
+  return functions;
+}
+
+// cuBLAS's error, or 0. Where there is no memory for another, waits for one of those that there
+// are: calls have them only while they launch.
+int TakeHandle(int device, void** handle) {
+  Handles& handles = GetHandles();
+  std::unique_lock<std::mutex> lock(handles.mutex);
+  std::vector<void*>& free = handles.free[device];
+  if (free.empty()) {
+    const int code = CreateHandle(*GetFunctions(), handle);
+    if (code == kSuccess) {
+      ++handles.made[device];
+      return code;
+    }
+    if (handles.made[device] == 0) return code;
+    handles.given_back.wait(lock, [&] { return !free.empty(); });
+  }
+  *handle = free.back();
+  free.pop_back();
+  return kSuccess;
+}
+
+int TypeOf(int32_t dtype) {
+  switch (dtype) {
+    case HASTE_FLOAT64:
+      return kDouble;
+    case HASTE_FLOAT16:
+      return kHalf;
+    case HASTE_BFLOAT16:
+      return kBfloat16;
+    default:
+      return kFloat;
+  }
+}
+
+int32_t Failure(int code, const char* call, HasteStatus* status) {
+  return SetStatus(status, HASTE_INTERNAL, "%s (cuBLAS) failed with status %d", call, code);
+}
+
+}  // namespace
+
+bool HaveCublas() {
+  int device = 0;
+  if (GetFunctions() == nullptr || cudaGetDevice(&device) != cudaSuccess) return false;
+  static std::mutex mutex;
+  static std::map<int, bool> have;
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto known = have.find(device);
+  if (known != have.end()) return known->second;
+  void* handle = nullptr;
+  const bool works = TakeHandle(device, &handle) == kSuccess;
+  if (works) GiveHandle(device, handle);
+  return have[device] = works;
+}
+
+bool HaveCublasFor(int32_t dtype) {
+  int device = 0, major = 0;
+  if (dtype == HASTE_BFLOAT16 &&
+      (cudaGetDevice(&device) != cudaSuccess ||
+       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+       major < 8)) {
+    return false;
+  }
+  return HaveCublas();
+}
+
+CublasCall::~CublasCall() {
+  if (handle_ != nullptr) GiveHandle(device_, handle_);
+}
+
+int32_t CublasCall::Begin(const HasteExecutor& executor, void* workspace, size_t bytes,
+                          HasteStatus* status) {
+  const Functions* const cublas = GetFunctions();
+  if (cublas == nullptr) {
+    return SetStatus(
+        status, HASTE_UNIMPLEMENTED,
+        "cuBLAS: neither libcublas.so.13 nor libcublas.so.12 was found that can start here");
+  }
+  HASTE_CUDA_TRY(cudaGetDevice(&device_), status);
+  int code = TakeHandle(device_, &handle_);
+  if (code != kSuccess) {
+    handle_ = nullptr;
+    return Failure(code, "cublasCreate", status);
+  }
+  code = cublas->set_stream(handle_, static_cast<cudaStream_t>(executor.stream));
+  if (code != kSuccess) return Failure(code, "cublasSetStream", status);
+  if (workspace == nullptr) return HASTE_OK;
+  const size_t past = reinterpret_cast<uintptr_t>(workspace) % kCublasAlignment;
+  const size_t skipped = past == 0 ? 0 : kCublasAlignment - past;
+  code = cublas->set_workspace(handle_, static_cast<char*>(workspace) + skipped, bytes - skipped);
+  return code == kSuccess ? HASTE_OK : Failure(code, "cublasSetWorkspace", status);
+}
+
+int32_t CublasCall::Multiply(const CublasProduct& p, HasteStatus* status) const {
+  const bool is_double = p.dtype == HASTE_FLOAT64;
+  const float factors[] = {0, 1};
+  const double double_factors[] = {0, 1};
+  const auto factor = [&](bool one) {
+    return is_double ? static_cast<const void*>(double_factors + one) : factors + one;
+  };
+  const int compute = is_double                                  ? kComputeDouble
+                      : p.dtype == HASTE_FLOAT32 && p.allow_tf32 ? kComputeTf32
+                                                                 : kComputeFloat;
+  const int type = TypeOf(p.dtype);
+  // cuBLAS counts along columns: it makes cᵀ = bᵀ·aᵀ.
+  const int code = GetFunctions()->gemm(
+      handle_, p.b.along_rows ? kAsIs : kTransposed, p.a.along_rows ? kAsIs : kTransposed,
+      static_cast<int>(p.columns), static_cast<int>(p.rows), static_cast<int>(p.depth),
+      factor(true), p.b.data, type, static_cast<int>(p.b.stride), p.b.batch_stride, p.a.data, type,
+      static_cast<int>(p.a.stride), p.a.batch_stride, factor(p.adds), p.c, TypeOf(p.c_dtype),
+      static_cast<int>(p.c_stride), p.c_batch_stride, static_cast<int>(p.batch), compute,
+      kDefaultAlgorithm);
+  return code == kSuccess ? HASTE_OK : Failure(code, "cublasGemmStridedBatchedEx", status);
+}
+
+}  // namespace haste

@@ -1,0 +1,57 @@
+// The `blas` engine of cells that normalise h·R: a step is a product by cuBLAS and a kernel that
+// takes its rows. Compiled once a cell and dtype: HASTE_CELL (LayerNormLstm), HASTE_DTYPE_NAME
+// (f32), HASTE_T (float).
+#include "lib/cuda/blas_walk.cuh"
+#include "lib/cuda/norm_setup.cuh"
+
+namespace haste {
+
+// Of a product of h·R: its rows, which lie side by side for all lanes.
+template <class Rows>
+struct BlasBehindRows : Rows {
+  using Params = typename Rows::Params;
+
+  static void TakeSums(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
+    Rows::TakeWorkspace(config, workspace, p);
+    p->sums = p->norm.sums;
+    p->sums_stride = Rows::kWidth * p->H;
+    p->sums_row = p->K * p->sums_stride;
+  }
+  static int64_t ColumnsOf(const Params& p) { return Rows::Product::kSums * p.H; }
+  static LaunchShape ShapeOf(const Params& p) { return ShapeOfRows(p); }
+};
+template <class Cell, class P>
+struct BlasBehind<NormForwardProduct<Cell, NormParams<P>>>
+    : BlasBehindRows<NormForwardRows<Cell, P>> {};
+template <class Cell, class P>
+struct BlasBehind<NormBackwardProduct<Cell, NormParams<P>>>
+    : BlasBehindRows<NormBackwardRows<Cell, P>> {};
+
+namespace {
+
+using Cell = HASTE_CELL;
+using T = HASTE_T;
+
+// One phase.
+template <class Rows>
+struct NormPhases {
+  using Params = typename Rows::Params;
+  static constexpr int kPhases = 1;
+  using First = typename Rows::Product;
+  using Second = First;
+};
+
+using Walks =
+    WalkEngine<Cell, BlasMachine<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
+               BlasMachine<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
+
+}  // namespace
+
+#define HASTE_PASTE(cell, dtype) BlasEngine_##cell##_##dtype
+#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
+
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {Walks::WorkspaceBytes,
+                                                                Walks::Forward, Walks::Backward};
+
+}  // namespace haste

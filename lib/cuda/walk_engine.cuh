@@ -1,0 +1,74 @@
+// An engine that walks phases as PlanRecurrence has cut them: what all such do alike in a call.
+//
+// What is an engine's own is its Machine<Direction> (ForwardPhases, BackwardPhases):
+//   Machine(config, plan)
+//   Fill(workspace, phased)    the workspace of each phase, by FillWalk and of its own
+//   Prepare(phased, R, …)      R as its products take it
+//   Walk(phased, first, steps, device, …)
+#ifndef HASTE_LIB_CUDA_WALK_ENGINE_CUH_
+#define HASTE_LIB_CUDA_WALK_ENGINE_CUH_
+
+#include "lib/cuda/walk_setup.cuh"
+
+namespace haste {
+
+template <class Cell, class ForwardMachine, class BackwardMachine>
+class WalkEngine {
+  template <class Machine>
+  static size_t BytesOf(const HasteRnnConfig& config, const Plan& plan) {
+    Workspace count(nullptr);
+    Phased<typename Machine::Direction> phased = {};
+    Machine(config, plan).Fill(&count, &phased);
+    return count.used();
+  }
+
+  template <class Machine, class Args>
+  static int32_t Call(const HasteRnnConfig& config, const Args& args, const void* const* states,
+                      int64_t first, int64_t steps, void* workspace, const HasteExecutor& executor,
+                      HasteStatus* status) {
+    using Direction = typename Machine::Direction;
+    constexpr bool kBackward = Direction::First::kBackward;
+    CudaProperties device;
+    Plan plan;
+    int32_t code = GetCudaProperties(&device, status);
+    if (code == HASTE_OK) code = PlanOnGpu(config, CellInfo<Cell>(), kBackward, &plan, status);
+    if (code != HASTE_OK) return code;
+    Machine machine(config, plan);
+    Phased<Direction> phased = {};
+    phased.of[0].args = args;
+    Workspace pieces(workspace);
+    machine.Fill(&pieces, &phased);
+    code = machine.Prepare(phased, args.R, executor, status);
+    if (code == HASTE_OK) {
+      code = PrepareStates<Cell, kBackward>(config, states, phased.of[0], executor, status);
+    }
+    return code != HASTE_OK ? code : machine.Walk(phased, first, steps, device, executor, status);
+  }
+
+ public:
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+    Plan plan;
+    HasteStatus status;
+    // Without a device there is nothing to run on; forward and backward say so.
+    if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
+    return backward ? BytesOf<BackwardMachine>(config, plan)
+                    : BytesOf<ForwardMachine>(config, plan);
+  }
+
+  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Call<ForwardMachine>(config, args, args.s0, 0, config.time, workspace, executor, status);
+  }
+
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    const int32_t code =
+        Call<BackwardMachine>(config, args, args.dsT, config.time - 1,
+                              BackwardSteps<Cell>(config, args), workspace, executor, status);
+    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_WALK_ENGINE_CUH_

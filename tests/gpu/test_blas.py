@@ -1,0 +1,185 @@
+"""Walks that are recorded as CUDA graphs, and what the `blas` engine alone runs.
+
+test_engines.py and test_engines_repeated.py run it beside the others.
+"""
+
+import pytest
+from needs import need_module
+
+torch = need_module("torch")
+
+from engine_problem import each_cell, lanes, make  # noqa: E402
+from kernel_problem import (  # noqa: E402
+    LIB,
+    NAN,
+    ON,
+    SEED,
+    Call,
+    Problem,
+    assert_near,
+    assert_same_bits,
+    make_mask,
+    unset,
+)
+
+pytestmark = pytest.mark.skipif(ON != "cuda", reason="needs a GPU")
+
+# Steps that are one graph or several, and some that are left over.
+TIMES = [1, 3, 4, 32, 33, 70, 101]
+# Walks of more than one launch.
+recording_engine = pytest.mark.parametrize("engine", ["blas", "stepwise"])
+
+
+def written(call):
+    """What a call writes for its caller."""
+    gradients = [tensor for tensor in call.gradients.values() if torch.is_tensor(tensor)]
+    return [call.y, *call.final, *call.ds0, *gradients, *call.gradients["dextra"]]
+
+
+def run(call):
+    for tensor in written(call):
+        tensor.fill_(NAN)
+    call.forward()
+    call.backward()
+    return {name: tensor.clone() for name, tensor in call.results().items()}
+
+
+def launches_of_graphs(call):
+    """How many CUDA graphs a forward and a backward pass launch."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        call.forward()
+        call.backward()
+        torch.cuda.synchronize()
+    return sum(event.name == "cudaGraphLaunch" for event in profile.events())
+
+
+@pytest.mark.parametrize("time", TIMES)
+@each_cell
+@recording_engine
+def test_replayed_steps_give_the_same_bits(engine, cell, time):
+    size = (5, time, 2, 300)
+    mask = make_mask("holes", *size[:2])
+    call = Call(make(cell, engine, "bfloat16", size, reverse=lanes(size), mask=mask))
+    first = run(call)
+    for _ in range(3):  # recorded, then replayed twice
+        assert_same_bits(run(call), first)
+
+
+@recording_engine
+def test_walks_are_replayed_when_they_come_again(engine):
+    call = Call(make("lstm", engine, "float32", (5, 70, 1, 300)))
+    assert [launches_of_graphs(call) for _ in range(3)] == [0, 3 + 3, 3 + 3]
+
+
+@recording_engine
+@each_cell
+def test_replayed_steps_read_what_is_there_now(engine, cell):
+    size = (5, 70, 1, 300)
+    call = Call(make(cell, engine, "float32", size))
+    for _ in range(3):
+        run(call)
+    fresh = Call(make(cell, engine, "float32", size))
+    for name in ("wx", "kernel", "dy"):
+        tensor = getattr(fresh, name)
+        tensor.mul_(0.5)
+        getattr(call, name).copy_(tensor)
+    assert_same_bits(run(call), run(fresh))
+
+
+@recording_engine
+def test_a_call_in_a_graph_of_the_caller(engine):
+    call = Call(make("lstm", engine, "float32", (16, 40, 1, 300)))
+    expected = run(call)
+    assert launches_of_graphs(call) > 0
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call.forward()
+        call.backward()
+    for tensor in written(call):
+        tensor.fill_(NAN)
+    graph.replay()
+    assert_same_bits(call.results(), expected)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1, 1), (5, 7, 2, 65), (70, 3, 1, 200)], ids=str)
+@pytest.mark.parametrize("cell", ["lstm", "gru", "gru_reset_before", "elman", "slstm"])
+def test_float64(cell, size):
+    Problem(cell, *size, dtype=torch.float64, engine="blas", reverse=lanes(size)).check()
+
+
+def random(*shape, scale=1):
+    return torch.randn(*shape, dtype=torch.float64) * scale
+
+
+class Normalised:
+    """A forward and a backward pass of a cell that normalises h·R."""
+
+    def __init__(self, cell, size, dtype, mask, **options):
+        n, t, k, h = size
+        self.info = LIB.cell(cell)
+        gates, extras = self.info.gates, self.info.extras
+        dims = [self.info.extra_dims[i].decode() for i in range(extras)]
+        sizes = {"K": k, "G": gates, "H": h}
+        torch.manual_seed(5)
+        self.dtype, self.mask, self.options = dtype, mask, options
+        self.wx = random(n, t, k, gates, h).to(ON, dtype)
+        self.kernel = random(k, h, gates, h, scale=h**-0.5).to(ON, dtype)
+        self.extra = [0.3 + random(*(sizes[d] for d in dim)).to(ON, dtype) / 8 for dim in dims]
+        self.states = [random(n, k, h).to(ON, dtype) for _ in range(self.info.states)]
+        self.dy = random(n, t, k, h).to(ON, dtype)
+
+    def run(self, engine, times=1):
+        """What a pass leaves, each time in the same memory, of the last of `times` passes."""
+        cell, info = self.info.name.decode(), self.info
+        options = {"engine": engine, "training": 1, "epsilon": 1e-3, **self.options}
+        config = LIB.config(cell, self.wx, **options)
+        assert f"on {engine}" in LIB.plan(config)
+        mask = None if self.mask is None else self.mask.to(torch.uint8).to(ON)
+        seed = torch.tensor(SEED, dtype=torch.int64, device=ON)
+        gates, products = unset(self.wx), unset(self.wx)
+        given = {"extra": self.extra, "mask": mask, "seed": seed, "gates": gates}
+        given |= {"products": products, "saved": [unset(self.dy) for _ in range(info.saved)]}
+        outputs = {"y": unset(self.dy), "sT": [unset(s) for s in self.states]}
+        gradients = {"dwx": unset(self.wx), "dq": unset(self.wx)}
+        gradients |= {"dextra": [unset(e) for e in self.extra]}
+        gradients |= {"ds0": [unset(s) for s in self.states]}
+        scratch = [LIB.workspace(config, backward) for backward in (False, True)]
+        results = {}
+        for name, value in {**outputs, **gradients}.items():
+            tensors = value if isinstance(value, list) else [value]
+            results |= {f"{name}{i}": tensor for i, tensor in enumerate(tensors)}
+        for _ in range(times):
+            for tensor in results.values():
+                tensor.fill_(NAN)
+            first = {"s0": self.states, **outputs, **given}
+            LIB.forward(config, self.wx, self.kernel, workspace=scratch[0], **first)
+            last = {"dy": self.dy, "dsT": self.states, **gradients, **given}
+            LIB.backward(config, self.kernel, workspace=scratch[1], **last)
+        torch.cuda.synchronize()
+        return results
+
+
+@pytest.mark.parametrize(
+    "size", [(2, 1, 1, 24), (5, 7, 2, 65), (17, 9, 1, 130), (64, 5, 3, 600)], ids=str
+)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-10), (torch.float32, 2e-4), (torch.bfloat16, 0.1)],
+    ids=str,
+)
+@pytest.mark.parametrize("cell", ["layer_norm_lstm", "layer_norm_gru"])
+@pytest.mark.parametrize("features", [False, True], ids=["plain", "all features"])
+def test_normalised_cells_as_stepwise(cell, dtype, tolerance, size, features):
+    """Against `stepwise`, which the tests under TensorFlow compare with the oracle."""
+    options = {"reverse": lanes(size)}
+    mask = None
+    if features:
+        states = LIB.cell(cell).states
+        options |= {"zoneout": (0.3, 0.2)[:states], "recurrent_dropout": 0.25}
+        mask = make_mask("holes", *size[:2])
+    problem = Normalised(cell, size, dtype, mask, **options)
+    ours, expected = problem.run("blas", times=3), problem.run("stepwise")
+    for name, tensor in expected.items():
+        assert_near(ours[name], tensor.double().cpu(), dtype, name, tolerance)
+    assert_same_bits(problem.run("stepwise", times=3), expected)
