@@ -336,7 +336,7 @@ class RecurrentLayer(keras.layers.RNN):
     def _op_projects(self, features):
         """Whether the op can form x·W + b: on a CPU it does so in the cache, just ahead of a step.
 
-        On a GPU the product is TensorFlow's, as it is in 16 bits, where its bias is a product too.
+        On a GPU the product is TensorFlow's, as it is in 16 bits.
         In training it is as well: the reserve is as large as wx, so that nothing would be saved.
         """
         if features > _MOST_FEATURES:

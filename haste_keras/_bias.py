@@ -5,16 +5,18 @@ import tensorflow as tf
 
 def add_bias(wx, bias):
     """wx [rows, columns] + bias [columns]."""
-    if wx.dtype.size > 2:
-        return tf.nn.bias_add(wx, bias)
-    # TensorFlow sums BiasAdd's gradient over the rows in the 16-bit type itself. Of a product it
-    # sums in float32.
-    ones = tf.ones([tf.shape(wx)[0], 1], wx.dtype)
-    return wx + tf.matmul(ones, bias[tf.newaxis])
+    return tf.nn.bias_add(wx, bias) if wx.dtype.size > 2 else _add_bias_of_16_bits(wx, bias)
+
+
+@tf.custom_gradient
+def _add_bias_of_16_bits(wx, bias):
+    """TensorFlow sums BiasAdd's gradient over the rows in the 16-bit type itself."""
+    return tf.nn.bias_add(wx, bias), lambda d: (d, bias_gradient(d))
 
 
 def bias_gradient(d):
     """The gradient of `add_bias`'s bias, [columns], from that of its result [rows, columns]."""
     if d.dtype.size > 2:
         return tf.raw_ops.BiasAddGrad(out_backprop=d)
+    # Of a product it sums in float32.
     return tf.matmul(tf.ones([1, tf.shape(d)[0]], d.dtype), d)[0]

@@ -207,3 +207,26 @@ def test_loaded_export_has_gradients(row, rng, tmp_path):
             y = serve(x)
         gradients.append(tape.gradient(y, x))
     np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
+@pytest.mark.spread(2)
+def test_loaded_export_of_16_bits_has_gradients_of_weights(row, rng, tmp_path):
+    """The bias's is not TensorFlow's own (haste_keras/_bias.py)."""
+    inputs = keras.Input((None, 3))
+    model = keras.Model(inputs, row.layer(4, dtype="mixed_bfloat16")(inputs))
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", model.__call__, [tf.TensorSpec([None, None, 3])])
+    archive.write_out(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    x = tf.constant(_data(rng))
+    gradients = []
+    for serve, weights in (
+        (loaded.serve, loaded.trainable_variables),
+        (model, model.trainable_variables),
+    ):
+        with tf.GradientTape() as tape:
+            y = tf.cast(serve(x), tf.float32)
+        gradients.append(tape.gradient(y, list(weights)))
+    for ours, expected in zip(*gradients, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
