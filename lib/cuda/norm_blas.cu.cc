@@ -30,7 +30,6 @@ struct BlasBehind<NormBackwardProduct<Cell, NormParams<P>>>
 namespace {
 
 using Cell = HASTE_CELL;
-using T = HASTE_T;
 
 // One phase.
 template <class Rows>
@@ -41,17 +40,13 @@ struct NormPhases {
   using Second = First;
 };
 
+template <class T>
 using Walks =
     WalkEngine<Cell, BlasMachine<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
                BlasMachine<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) BlasEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {Walks::WorkspaceBytes,
-                                                                Walks::Forward, Walks::Backward};
+HASTE_BLAS_ENGINES(HASTE_CELL, Walks)
 
 }  // namespace haste

@@ -89,15 +89,7 @@ __device__ void LeaveLiveStep(const P& p, const NormRow& row, const Element& e, 
   if (p.zoneout) {
     C share[Cell::kStates];
     ZoneoutShares(p, e, row.t, share);
-    // Selected where a state is wholly kept or new: the other may be infinite.
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      if (share[s] == C(1)) {
-        next[s] = prev[s];
-      } else if (share[s] != C(0)) {
-        next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
-      }
-    }
+    MixZoneout(share, prev, next);
   }
   LeaveStep<Cell>(p, row, e, step, next[0], next);
 }

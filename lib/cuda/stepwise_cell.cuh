@@ -171,6 +171,21 @@ __device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCou
   }
 }
 
+// next, with of state s the share[s] that Zoneout takes of prev.
+template <int kStates, class C>
+__device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&prev)[kStates],
+                                           C (&next)[kStates]) {
+  // Selected where a state is wholly kept or new: the other may be infinite.
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (share[s] == C(1)) {
+      next[s] = prev[s];
+    } else if (share[s] != C(0)) {
+      next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
+    }
+  }
+}
+
 // A live step of one element: the cell, then Zoneout. before: prev, with h as it entered the
 // product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's, kOperand and gates of
 // kResetGates set.
@@ -180,7 +195,6 @@ __device__ __forceinline__ void ElementForward(
     const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
     const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
     Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
-  using C = Compute<T>;
   using V = CellScalar<T>;
   V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
   V leaving[Cell::kStates];
@@ -193,16 +207,7 @@ __device__ __forceinline__ void ElementForward(
   });
   Recast(keeps, kept);
   Recast(leaving, next);
-  if (!p.zoneout) return;
-  // Selected where a state is wholly kept or new: the other may be infinite.
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
-    if (share[s] == C(1)) {
-      next[s] = prev[s];
-    } else if (share[s] != C(0)) {
-      next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
-    }
-  }
+  if (p.zoneout) MixZoneout(share, prev, next);
 }
 
 // Its gradients. ds: of the states that leave the step, turned into those that enter it, without

@@ -1,4 +1,4 @@
-"""The project's own compile flags, and its engines: one translation unit a cell and dtype."""
+"""The project's own compile flags, and its engines: one translation unit a cell and dtype, or cell."""
 
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
@@ -37,9 +37,16 @@ def cpu_engine(name, src, cells, deps = []):
         )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
 
-def cuda_engine(name, src, cells, deps = []):
-    """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit."""
-    instances = _instances(name, cells)
+def cuda_engine(name, src, cells, deps = [], each_dtype = True):
+    """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit.
+
+    each_dtype: False where a cell's dtypes are one translation unit, of kernels so small that
+      reading the headers takes longer.
+    """
+    if each_dtype:
+        instances = _instances(name, cells)
+    else:
+        instances = [("%s_%s" % (name, cell.lower()), ["-DHASTE_CELL=" + cell]) for cell in cells]
     for instance, flags in instances:
         cuda_library(name = instance, srcs = [src], copts = flags, deps = deps)
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
