@@ -100,8 +100,8 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
       dtype: "float32", "float64", "float16" or "bfloat16", to ask about in place of the dtype
         that each layer computes in.
       device: "CPU"; "GPU" or "CUDA": the first one that TensorFlow sees, or where it sees none, an
-        H200; "T4", "A100" or "H200": that GPU, whatever is here. None: where TensorFlow would
-        put the op.
+        H200; "T4", "A100" or "H200": that GPU, with cuBLAS, whatever is here. None: where
+        TensorFlow would put the op.
       training: ask about a training step (forward with what its gradient reads).
       print_fn: takes each line; `print`, or another function.
     Returns:
