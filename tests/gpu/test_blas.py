@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(ON != "cuda", reason="needs a GPU")
 
 # Steps that are one graph or several, and some that are left over.
 TIMES = [1, 3, 4, 32, 33, 70, 101]
+ONE_UNIT = (1, 1, 1, 1)
 # Walks of more than one launch.
 recording_engine = pytest.mark.parametrize("engine", ["blas", "stepwise"])
 
@@ -161,7 +162,7 @@ class Normalised:
 
 
 @pytest.mark.parametrize(
-    "size", [(2, 1, 1, 24), (5, 7, 2, 65), (17, 9, 1, 130), (64, 5, 3, 600)], ids=str
+    "size", [ONE_UNIT, (2, 1, 1, 24), (5, 7, 2, 65), (17, 9, 1, 130), (64, 5, 3, 600)], ids=str
 )
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
@@ -172,6 +173,8 @@ class Normalised:
 @pytest.mark.parametrize("features", [False, True], ids=["plain", "all features"])
 def test_normalised_cells_as_stepwise(cell, dtype, tolerance, size, features):
     """Against `stepwise`, which the tests under TensorFlow compare with the oracle."""
+    if size == ONE_UNIT and dtype == torch.bfloat16:
+        pytest.skip("normalised h·R of one unit changes with h's sign alone: ds0 is rounding")
     options = {"reverse": lanes(size)}
     mask = None
     if features:

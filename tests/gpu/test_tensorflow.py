@@ -52,7 +52,8 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
     "case", [case for case in OPS if case.spec.recurrence == "dense"], **by_name
 )
 def test_by_cublas(case, feature, dtype):
-    """Sizes at which it would not be chosen; the third call replays what the second recorded."""
+    """Sizes at which it would not be chosen, three times: where TensorFlow hands out the same
+    memory again the second call is recorded and the third replayed."""
     if case.spec.normalizes and dtype == tf.float16:
         pytest.skip("not in float16: docs/design.md")
     n, t, reverse, h = 9, 8, [False, True], 40

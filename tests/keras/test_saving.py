@@ -191,14 +191,19 @@ def test_exported_stateful_model_keeps_its_state(row, rng, tmp_path):
         np.testing.assert_allclose(loaded.serve(x), model(x), atol=1e-6)
 
 
-@pytest.mark.spread(2)
-def test_loaded_export_has_gradients(row, rng, tmp_path):
-    model = _model(row)
+def _exported(model, path):
+    """The model, exported as it is called in Python and loaded again."""
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serve", model.__call__, [tf.TensorSpec([None, None, 3])])
-    archive.write_out(tmp_path, verbose=False)
-    loaded = tf.saved_model.load(tmp_path)
+    archive.write_out(path, verbose=False)
+    return tf.saved_model.load(path)
+
+
+@pytest.mark.spread(2)
+def test_loaded_export_has_gradients(row, rng, tmp_path):
+    model = _model(row)
+    loaded = _exported(model, tmp_path)
     x = tf.constant(_data(rng))
     gradients = []
     for serve in (loaded.serve, model):
@@ -214,19 +219,12 @@ def test_loaded_export_of_16_bits_has_gradients_of_weights(row, rng, tmp_path):
     """The bias's is not TensorFlow's own (haste_keras/_bias.py)."""
     inputs = keras.Input((None, 3))
     model = keras.Model(inputs, row.layer(4, dtype="mixed_bfloat16")(inputs))
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint("serve", model.__call__, [tf.TensorSpec([None, None, 3])])
-    archive.write_out(tmp_path, verbose=False)
-    loaded = tf.saved_model.load(tmp_path)
+    loaded = _exported(model, tmp_path)
     x = tf.constant(_data(rng))
     gradients = []
-    for serve, weights in (
-        (loaded.serve, loaded.trainable_variables),
-        (model, model.trainable_variables),
-    ):
+    for serve, owner in ((loaded.serve, loaded), (model, model)):
         with tf.GradientTape() as tape:
             y = tf.cast(serve(x), tf.float32)
-        gradients.append(tape.gradient(y, list(weights)))
+        gradients.append(tape.gradient(y, list(owner.trainable_variables)))
     for ours, expected in zip(*gradients, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
