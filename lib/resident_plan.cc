@@ -23,6 +23,14 @@ constexpr double kGridClocks = 1250;         // from one block of the GPU to ano
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.55e-3;  // of a byte that one block waits for
 constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
+// Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 6 %
+// rms.
+constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
+constexpr double kSharedFloatClocks = 295;
+constexpr double kSharedRowTileClocks = 455, kSharedUnitTileClocks = 275;  // a second one
+constexpr double kSharedProductClocks = 8.6;  // of a warp, for 16 × 8 × 16
+constexpr double kSharedOverClocks = 152;     // of four tiles of R from shared memory
+constexpr double kSharedByteClocks = 0.063;   // of the gradients
 // Where these outgrow the L2 cache.
 constexpr double kL2Share = 0.6, kL2Penalty = 1.5;
 // A second tile gives all warps elements, where one gives them to half of the warps.
@@ -39,7 +47,7 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
   double tiles, chain;
   int chunks, held;
   if (p.backward) {
-    chunks = t.pairs() * t.chunks;
+    chunks = t.pairs() * (t.chunks / t.depth_parts());
     held = p.cell.held_pairs();
     tiles = chunks * 4.0;
     chain = chunks * (parts == 1 && t.row_tiles == 1 ? 1.0 : 2.0);
@@ -78,26 +86,44 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
   return clocks + kGridSumsClocks + sums * kSumClocks * (outgrows ? kL2Penalty : 1);
 }
 
-// Fills in what follows from `blocks`, `unit_tiles` and `row_tiles`; false if that does not fit.
+// Both, where gates' gradients are shared.
+double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
+  const int places = t.chunks / t.depth_parts();
+  return kSharedClocks + (p.cell.parts() == 3 ? kSharedFloatClocks : 0) +
+         (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
+         kSharedProductClocks * places * 4 * Products(p) * t.row_tiles +
+         kSharedOverClocks * BackwardLayout::Over(t, p.cell) * p.cell.parts() +
+         kSharedByteClocks * OperandBytes(t, p.cell);
+}
+
+// Fills in what follows from `blocks`, `unit_tiles`, `row_tiles` and `sharers`; false if that does
+// not fit.
 bool Fill(const ResidentProblem& p, const ResidentDevice& device, bool cluster, int64_t passes,
           ResidentPlan* plan) {
   ResidentTiling& t = plan->tiling;
   if (t.units() * t.rows() > kResidentElements || passes > kMaxPasses) return false;
   t.passes = static_cast<int>(passes);
   t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));
-  t.chunks = static_cast<int>(p.backward ? CeilDiv(p.cell.gates * t.units(), 32)
-                                         : CeilDiv(t.hidden_chunks(), t.depth_warps()));
+  if (t.sharers > 1) {
+    t.chunks = t.sharers * t.units() * p.cell.shared_gates() / 32;
+    if (t.pairs() > 1) return false;
+  } else {
+    t.chunks = static_cast<int>(p.backward ? CeilDiv(p.cell.gates * t.units(), 32)
+                                           : CeilDiv(t.hidden_chunks(), t.depth_warps()));
+  }
   plan->shared_bytes = p.backward ? BackwardLayout(t, p.cell, cluster).bytes
                                   : ForwardLayout(t, p.cell, cluster).bytes;
   if (plan->shared_bytes > device.shared_bytes) return false;
   const int64_t groups = t.row_groups * p.lanes;
-  const int64_t at_once =
-      cluster && t.blocks > 1 ? device.clusters[t.blocks] : device.multiprocessors / t.blocks;
+  const int64_t at_once = cluster && t.blocks > 1 ? device.clusters[t.blocks]
+                          : t.sharers > 1 ? device.clusters[t.sharers] / (t.blocks / t.sharers)
+                                          : device.multiprocessors / t.blocks;
   if (at_once == 0) return false;
   const int64_t waves = CeilDiv(groups, at_once);
   if (!cluster && waves > 1) return false;  // blocks that wait for each other must all be there
-  const double work = WorkClocks(p, t), exchange = ExchangeClocks(p, t, device, cluster);
-  plan->clocks = static_cast<double>(waves) * t.passes * (work + exchange);
+  const double clocks =
+      t.sharers > 1 ? SharedClocks(p, t) : WorkClocks(p, t) + ExchangeClocks(p, t, device, cluster);
+  plan->clocks = static_cast<double>(waves) * t.passes * clocks;
   return true;
 }
 
@@ -108,18 +134,23 @@ bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool c
   best->clocks = 0;
   if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return false;
   for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
-    const int64_t blocks = CeilDiv(p.hidden, 16 * unit_tiles);
-    if (blocks > (cluster ? kMaxCluster : device.multiprocessors)) continue;
-    for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
-      const int64_t tiles = CeilDiv(p.batch, 8 * row_tiles);
-      if (row_tiles == 2 && p.batch <= 8) continue;
-      for (int64_t passes = 1; passes <= std::min<int64_t>(tiles, kMaxPasses); ++passes) {
-        ResidentPlan plan = {};
-        plan.tiling.blocks = static_cast<int>(blocks);
-        plan.tiling.unit_tiles = unit_tiles;
-        plan.tiling.row_tiles = row_tiles;
-        if (!Fill(p, device, cluster, passes, &plan)) continue;
-        if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+    for (const int sharers : {1, kSharers}) {
+      if (sharers > 1 && (cluster || !p.backward)) continue;
+      const int64_t blocks = CeilDiv(CeilDiv(p.hidden, 16 * unit_tiles), sharers) * sharers;
+      if (blocks > (cluster ? kMaxCluster : device.multiprocessors)) continue;
+      if (sharers > 1 && blocks == sharers) continue;
+      for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
+        const int64_t tiles = CeilDiv(p.batch, 8 * row_tiles);
+        if (row_tiles == 2 && p.batch <= 8) continue;
+        for (int64_t passes = 1; passes <= std::min<int64_t>(tiles, kMaxPasses); ++passes) {
+          ResidentPlan plan = {};
+          plan.tiling.blocks = static_cast<int>(blocks);
+          plan.tiling.unit_tiles = unit_tiles;
+          plan.tiling.row_tiles = row_tiles;
+          plan.tiling.sharers = sharers;
+          if (!Fill(p, device, cluster, passes, &plan)) continue;
+          if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+        }
       }
     }
   }

@@ -16,6 +16,7 @@ constexpr int kTileBytes = 512;
 constexpr int kResidentElements = kResidentWarps * 32;
 constexpr int kMaxCluster = 16;
 constexpr int kMaxPasses = 16;
+constexpr int kSharers = 8;  // what every GPU with clusters can do
 // Lanes whose directions travel in a kernel's parameters.
 constexpr int kMaxResidentLanes = 1024;
 
@@ -25,7 +26,10 @@ struct ResidentTiling {
   int row_tiles;   // of a pass: 8 rows of the batch each; 1 or 2, not both 2
   int passes;      // of a group
   int row_groups;  // groups of a lane
-  int chunks;      // depth, in 32s: forward, of a warp; backward, of the block's own gates
+  int chunks;  // depth, in 32s: forward, of a warp; backward, of the gates that a block multiplies
+  // Backward, grid: blocks of a cluster, which share the gradients of their gates, and then
+  // multiply all of them, each for its part of dh; 1: each has its own gates, and all of dh.
+  int sharers;
 
   constexpr int units() const { return 16 * unit_tiles; }
   constexpr int rows() const { return 8 * row_tiles; }
@@ -34,10 +38,25 @@ struct ResidentTiling {
   constexpr int hidden_chunks() const { return (padded_hidden() + 31) / 32; }
   // Forward: warps that share a unit tile, each with a part of the depth.
   constexpr int depth_warps() const { return kResidentWarps / unit_tiles; }
-  // Backward: pairs of the group's unit tiles that a warp multiplies.
-  constexpr int pairs() const {
-    return (blocks * unit_tiles + 2 * kResidentWarps - 1) / (2 * kResidentWarps);
+  // Backward: unit tiles of dh that a block has parts of, for as many blocks.
+  constexpr int product_tiles() const { return blocks / sharers * unit_tiles; }
+  // Warps side by side over pairs of these; where they are few, the others have parts of the depth.
+  constexpr int pair_warps() const {
+    int warps = kResidentWarps;
+    while (sharers > 1 && warps / 2 * 2 >= product_tiles() && chunks % (2 * depth(warps)) == 0) {
+      warps /= 2;
+    }
+    return warps;
   }
+  constexpr int depth_parts() const { return depth(pair_warps()); }
+  constexpr int pairs() const {
+    return (product_tiles() + 2 * pair_warps() - 1) / (2 * pair_warps());
+  }
+  // Sums of a tile of dh that its block gets.
+  constexpr int senders() const { return blocks / sharers * depth_parts(); }
+
+ private:
+  static constexpr int depth(int warps) { return kResidentWarps / warps; }
 };
 
 // What a layout depends on beside the tiling.
@@ -47,6 +66,8 @@ struct ResidentCell {
 
   // Of an operand of the tensor cores: a float is the sum of three (lib/cuda/mma.cuh).
   constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
+  // Gates of a unit where they are shared: so that whole units make 16 bytes.
+  constexpr int shared_gates() const { return gates == 3 ? 4 : gates; }
   // An element's sums side by side, as wide as an access.
   constexpr int width() const { return gates == 3 ? 4 : gates; }
   // Where an element's sums lie in a warp's, so that banks are kept apart: rows of 16 units, these
@@ -68,7 +89,11 @@ constexpr int ReceivedStates(const ResidentTiling& t, int storage_bytes) {
 }
 // Bytes of a pass's sums of dh that one block receives.
 constexpr int ReceivedSums(const ResidentTiling& t) {
-  return t.blocks * t.unit_tiles * t.row_tiles * 32 * 16;
+  return t.senders() * t.unit_tiles * t.row_tiles * 32 * 16;
+}
+// Bytes of the gates' gradients of a pass that a block multiplies.
+constexpr int OperandBytes(const ResidentTiling& t, const ResidentCell& cell) {
+  return t.chunks * t.row_tiles * 32 * 16 * cell.parts();
 }
 
 // Bytes of the states of a block's elements, and of what dropout multiplies h with.
@@ -100,15 +125,18 @@ struct BackwardLayout {
 
   constexpr BackwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
       : counters(0),
-        receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
+        receive(cluster || t.sharers > 1 ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedSums(t) : 0)),
         operand(sums + kResidentWarps * kSumTile * 4),
-        states(operand + t.chunks * t.row_tiles * 32 * 16 * cell.parts()),
+        states(operand + (t.sharers > 1 ? 2 * t.passes : 1) * OperandBytes(t, cell)),
         tiles(states + StateBytes(t, cell.states)),
-        bytes(tiles + (t.pairs() * t.chunks > cell.held_pairs()
-                           ? t.pairs() * t.chunks - cell.held_pairs()
-                           : 0) *
-                          4 * cell.parts() * kResidentWarps * kTileBytes) {}
+        bytes(tiles + Over(t, cell) * 4 * cell.parts() * kResidentWarps * kTileBytes) {}
+
+  // Pairs of tiles × chunks of a warp that registers do not hold.
+  static constexpr int Over(const ResidentTiling& t, const ResidentCell& cell) {
+    const int all = t.pairs() * (t.chunks / t.depth_parts());
+    return all > cell.held_pairs() ? all - cell.held_pairs() : 0;
+  }
 };
 
 struct ResidentProblem {

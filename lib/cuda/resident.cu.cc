@@ -19,10 +19,10 @@ struct ForwardKernels {
   using Params = ResidentForwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = false;
-  static Kernel Of(int row_tiles, bool cluster) {
-    if (cluster)
-      return row_tiles == 1 ? ResidentForward<Cell, T, 1, true> : ResidentForward<Cell, T, 2, true>;
-    return row_tiles == 1 ? ResidentForward<Cell, T, 1, false> : ResidentForward<Cell, T, 2, false>;
+  static Kernel Of(const ResidentTiling& t, bool cluster) {
+    const bool one = t.row_tiles == 1;
+    if (cluster) return one ? ResidentForward<Cell, T, 1, true> : ResidentForward<Cell, T, 2, true>;
+    return one ? ResidentForward<Cell, T, 1, false> : ResidentForward<Cell, T, 2, false>;
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
     return static_cast<size_t>(kForwardSlots<false>) * t.passes * ReceivedStates(t, sizeof(T));
@@ -34,15 +34,19 @@ struct BackwardKernels {
   using Params = ResidentBackwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
-  static Kernel Of(int row_tiles, bool cluster) {
-    if (cluster)
-      return row_tiles == 1 ? ResidentBackward<Cell, T, 1, true>
-                            : ResidentBackward<Cell, T, 2, true>;
-    return row_tiles == 1 ? ResidentBackward<Cell, T, 1, false>
-                          : ResidentBackward<Cell, T, 2, false>;
+  static Kernel Of(const ResidentTiling& t, bool cluster) {
+    if (cluster) return OfTiles<true, false>(t);
+    return t.sharers > 1 ? OfTiles<false, true>(t) : OfTiles<false, false>(t);
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
     return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
+  }
+
+ private:
+  template <bool kCluster, bool kShared>
+  static Kernel OfTiles(const ResidentTiling& t) {
+    return t.row_tiles == 1 ? ResidentBackward<Cell, T, 1, kCluster, kShared>
+                            : ResidentBackward<Cell, T, 2, kCluster, kShared>;
   }
 };
 
@@ -82,13 +86,13 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
             HasteStatus* status) {
   const ResidentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
-  const auto kernel = Kernels::Of(t.row_tiles, cluster);
+  const auto kernel = Kernels::Of(t, cluster);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
   shape.threads = kResidentWarps * 32;
   shape.shared_bytes = plan.resident.shared_bytes;
-  shape.cluster = cluster ? t.blocks : 1;
+  shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
   if (cluster) {
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
