@@ -90,6 +90,18 @@ struct alignas(16) TileA {
       for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
     }
   }
+  // The same of what this lane has of both halves: of row lane / 4, and of the row 8 further.
+  __device__ __forceinline__ void Set(int half, const T (&row)[8], const T (&further)[8]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t packed[kMmaParts<T>];
+      const int d = half * 4 + i / 2 * 2;
+      PackPair<T>(i % 2 == 0 ? row[d] : further[d], i % 2 == 0 ? row[d + 1] : further[d + 1],
+                  packed);
+#pragma unroll
+      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+    }
+  }
 };
 
 // What a lane has of one chunk of b: two tiles, in parts.

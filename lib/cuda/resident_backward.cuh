@@ -79,20 +79,25 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   __device__ __forceinline__ int TileThere(int tile) const {
     return tile & (p_.tiling.unit_tiles - 1);
   }
-  // i: half · 2 + which tile of the pair.
-  __device__ __forceinline__ void LoadTile(int place, int i, TileA<T>* tile) const {
-    const int H = static_cast<int>(p_.H), units = p_.tiling.units();
-    const int product_tile = TileOf(place / places_of_pair_, i % 2);
-    const int first_unit = ReceiverOf(product_tile) * units + TileThere(product_tile) * kTileRows;
-    const int first_depth = (part_ * places_of_pair_ + place % places_of_pair_) * kChunkDepth;
-    const int own = rank_ / sharers_ * sharers_ * units;
-    const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
-    tile->Load(i / 2, [&](int row, int depth) {
-      const int gate = Operand::GateOf(p_.tiling, first_depth + depth);
-      const int unit = first_unit + row, j = own + Operand::UnitOf(p_.tiling, first_depth + depth);
-      const bool there = product_tile < product_tiles_ && gate < kGates && unit < H && j < H;
-      return there ? r[(unit * kGates + gate) * H + j] : FromCompute<T>(0);
-    });
+  // Tiles at half · 2 + which of the pair. 32 bits index one lane's R: what stays on a chip is far
+  // smaller.
+  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
+    const ResidentKernel<T> kernel = {static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H,
+                                      static_cast<int>(p_.H)};
+    const int units = p_.tiling.units(), own = rank_ / sharers_ * sharers_ * units;
+    const int depth =
+        (part_ * places_of_pair_ + place % places_of_pair_) * kChunkDepth + lane_ % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = TileOf(place / places_of_pair_, i);
+      int unit = ReceiverOf(tile) * units + TileThere(tile) * kTileRows + lane_ / 4;
+      if (tile >= product_tiles_) unit = kernel.hidden;  // nobody's
+      T row[8], further[8];
+      Operand::LoadWeights(p_.tiling, kernel, unit, own, depth, row);
+      Operand::LoadWeights(p_.tiling, kernel, unit + 8, own, depth, further);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) tiles[half * 2 + i].Set(half, row, further);
+    }
   }
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
     return tiles_ + (((place - kHeld) * 4 + i) * kResidentWarps + warp_) * 32 + lane_;
@@ -102,15 +107,13 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
 #pragma unroll
     for (int place = 0; place < kHeld; ++place) {
       if (place >= places_) break;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) LoadTile(place, i, &held_[place][i]);
+      LoadPlace(place, held_[place]);
     }
     for (int place = kHeld; place < places_; ++place) {
-      for (int i = 0; i < 4; ++i) {
-        TileA<T> tile;
-        LoadTile(place, i, &tile);
-        *TileAt(place, i) = tile;
-      }
+      TileA<T> tiles[4];
+      LoadPlace(place, tiles);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) *TileAt(place, i) = tiles[i];
     }
   }
 

@@ -3,10 +3,13 @@
 #ifndef HASTE_LIB_CUDA_RESIDENT_OPERAND_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_OPERAND_CUH_
 
+#include <stdint.h>
+
 #include <type_traits>
 
 #include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
+#include "lib/cuda/storage.cuh"
 #include "lib/resident_plan.h"
 
 namespace haste {
@@ -25,6 +28,32 @@ __device__ __forceinline__ void OperandParts(float dq, uint16_t (&part)[3]) {
     Split(dq, part);
   }
 }
+
+// from[0 … kCount - 1], 0 from `left` on. aligned: to kCount of them, and `left` is a multiple.
+template <int kCount, class T>
+__device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool aligned,
+                                              T (&to)[kCount]) {
+  if (aligned && left > 0) {
+    const Fragment<T, kCount> all = LoadFragment<kCount>(from);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = all.v[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = i < left ? from[i] : FromCompute<T>(0);
+  }
+}
+
+// Where the R of one lane lies, [H, G, H].
+template <class T>
+struct ResidentKernel {
+  const T* r;
+  int hidden;
+
+  // Whether runs of so many units begin where a load of them may.
+  __device__ __forceinline__ bool Aligned(int units) const {
+    return hidden % units == 0 && reinterpret_cast<uintptr_t>(r) % (units * sizeof(T)) == 0;
+  }
+};
 
 // A block's own gates: depth is gate · units + unit.
 template <class T, int kGates, int kTiles>
@@ -66,12 +95,14 @@ class OwnOperand {
     return words_;
   }
 
-  // Which gate's gradient a depth is, and of which of the units that the operand has.
-  static __device__ __forceinline__ int GateOf(const ResidentTiling& t, int depth) {
-    return depth >> (t.unit_tiles == 2 ? 5 : 4);
-  }
-  static __device__ __forceinline__ int UnitOf(const ResidentTiling& t, int depth) {
-    return depth & (t.unit_tiles == 2 ? 31 : 15);
+  // What of R a row of dh, `unit`, has to do with eight depths; own: the operand's first unit.
+  static __device__ __forceinline__ void LoadWeights(const ResidentTiling& t,
+                                                     const ResidentKernel<T>& kernel, int unit,
+                                                     int own, int depth, T (&to)[8]) {
+    const int units = t.units(), gate = depth / units, j = own + depth % units;
+    const int left = gate < kGates && unit < kernel.hidden ? kernel.hidden - j : 0;
+    LoadNeighbors(kernel.r + (unit * kGates + gate) * kernel.hidden + j, left, kernel.Aligned(8),
+                  to);
   }
 
  private:
@@ -87,7 +118,7 @@ template <class T, int kGates, int kTiles>
 class SharedOperand {
   static constexpr int kParts = kMmaParts<T>;
   static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
-  static constexpr int kLanes = 8 / kDepthGates;  // that share a word
+  static constexpr int kLanes = 8 / kDepthGates;  // that share a word, a unit each
   static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
 
  public:
@@ -140,11 +171,19 @@ class SharedOperand {
     return words_ + use * words_of_use_;
   }
 
-  static __device__ __forceinline__ int GateOf(const ResidentTiling&, int depth) {
-    return depth % kDepthGates;
-  }
-  static __device__ __forceinline__ int UnitOf(const ResidentTiling&, int depth) {
-    return depth / kDepthGates;
+  static __device__ __forceinline__ void LoadWeights(const ResidentTiling&,
+                                                     const ResidentKernel<T>& kernel, int unit,
+                                                     int own, int depth, T (&to)[8]) {
+    const int j = own + depth / kDepthGates;
+    const int left = unit < kernel.hidden ? kernel.hidden - j : 0;
+    const T* from = kernel.r + unit * kGates * kernel.hidden + j;
+#pragma unroll
+    for (int g = 0; g < kDepthGates; ++g) {
+      T some[kLanes];
+      LoadNeighbors(from + g * kernel.hidden, g < kGates ? left : 0, kernel.Aligned(kLanes), some);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) to[i * kDepthGates + g] = some[i];
+    }
   }
 
  private:

@@ -1,11 +1,21 @@
 """Each CUDA engine by its name, run again and again, two at once, long, and in a CUDA graph."""
 
+import itertools
+
 import pytest
 from needs import need_module, on_gpu_only
 
 torch = need_module("torch")
 
-from engine_problem import ENGINES, OF_ANY_SIZE, each_cell, each_engine, make  # noqa: E402
+from engine_problem import (  # noqa: E402
+    CELLS,
+    ENGINES,
+    OF_ANY_SIZE,
+    each_cell,
+    each_engine,
+    lanes,
+    make,
+)
 from kernel_problem import (  # noqa: E402
     LIB,
     NAN,
@@ -45,6 +55,26 @@ def test_one_launch_for_all_steps(cell, precision, size):
     first = problem.run()
     for _ in range(3):
         assert_same_bits(problem.run(), first)
+
+
+@pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
+@pytest.mark.parametrize("size", [(9, 6, 1, 640), (45, 5, 1, 777), (16, 7, 2, 700)], ids=str)
+@pytest.mark.parametrize(
+    ("cell", "precision"),
+    [*itertools.product(CELLS, ["bfloat16", "float16"]), ("elman", "float32"), ("elman", "tf32")],
+)
+def test_clusters_that_share_gradients(cell, precision, size):
+    """Sizes at which `grid` goes backward so: one pass and several, rows of units that no load may
+    begin at, with all that a step may draw and leave out."""
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    mask, reverse = make_mask("holes", *size[:2]), lanes(size)
+    problem = make(cell, "grid", precision, size, mask=mask, reverse=reverse, **options)
+    problem.check()
+    problem.check(alias=True)
+    first = problem.run()
+    for _ in range(3):
+        assert_same_bits(problem.run(), first)
+    make(cell, "grid", precision, size, initial=False, reverse=reverse).check()
 
 
 @each_cell
