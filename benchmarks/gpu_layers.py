@@ -5,6 +5,7 @@
 The same weights, return_sequences, inside tf.function, no TF32; outputs and gradients are
 compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
 with the device memory of a training step at its peak. The second is what makes Keras leave cuDNN.
+The third is large layers as they are trained: TF32 allowed, as TensorFlow does, and mixed_float16.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tensorflow as tf
 from benchmarks import cases, measure, shapes
 
 PLAIN = [shapes.GPU_LONG, (32, 100, 128, 256), (64, 100, 256, 512), (1, 100, 128, 256)]
+LARGE = [(32, 100, 256, 512), (128, 100, 256, 1024), (128, 100, 256, 2048)]
 FEATURES_AT = (32, 100, 128, 256)
 FEATURES = {
     "plain": {},
@@ -43,12 +45,12 @@ def peak_of(step):
     return tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
 
 
-def run_case(shape, seconds, **arguments):
+def run_case(shape, seconds, tolerance=None, **arguments):
     """Ours and the peer, and ({peer: seconds} of inference, the same of a training step)."""
     if arguments.get("mask"):
         arguments["mask"] = left_padded(*shape[:2])
     ours, peer, _ = cases.make_case("LSTM", *shape, **arguments)
-    tolerance = 5e-2 if "dtype" in arguments else 1e-4
+    tolerance = tolerance or (5e-2 if "dtype" in arguments else 1e-4)
     cases.check(ours[0], peer[0], f"{shape} {arguments} inference", tolerance)
     if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
         cases.check(ours[1], peer[1], f"{shape} {arguments} training", tolerance)
@@ -119,6 +121,13 @@ def main():
         print(f"{feature:20}" + columns(times), flush=True)
     if options.plot:
         plot(ratios, options.plot)
+    print("\nlarge layers      " + head)
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    for shape in LARGE:
+        for dtype in ("float32", "mixed_float16"):
+            _, _, times = run_case(shape, options.seconds, tolerance=5e-2, dtype=dtype)
+            text = "".join(f"{s:5}" for s in shape)
+            print(f"{text} {dtype:14}" + columns(times), flush=True)
 
 
 if __name__ == "__main__":

@@ -343,10 +343,10 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
   if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
     snprintf(where, sizeof where,
              "%s: groups × blocks × units %" PRId64
-             " × %d × %d, rows %d × %d, about %.0f clocks a "
+             " × %d × %d, rows %d × %d%s, about %.0f clocks a "
              "step",
              EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
-             t.rows(), plan.resident.clocks);
+             t.rows(), t.sharers > 1 ? ", clusters share gradients" : "", plan.resident.clocks);
   } else if (plan.engine == EngineKind::kTiled) {
     snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
   } else if (plan.engine == EngineKind::kBlas) {

@@ -167,6 +167,7 @@ class SharedOperand {
   __device__ __forceinline__ const uint4* Get(int use, ArrivalCounter* counter,
                                               uint32_t parity) const {
     if (threadIdx.x == 0) counter->Expect(words_of_use_ * 16);
+    __syncthreads();  // what this block's own Set was made of has been read
     counter->Wait(parity);
     return words_ + use * words_of_use_;
   }

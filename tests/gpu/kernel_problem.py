@@ -60,6 +60,7 @@ class Problem:
         dtype=torch.float32,
         mask=None,
         initial=True,
+        initial_gradients=True,
         engine="auto",
         allow_tf32=0,
         **options,
@@ -90,7 +91,9 @@ class Problem:
         self.ds = [random(n, k, h) for _ in names]
         self.parameters = ["recurrent_bias"][: len(self.extra)]
         self.names = ("y", *names, "dwx", "dR", *(f"d{p}" for p in self.parameters))
-        self.names += tuple(f"d{name}0" for name in names)
+        self.all_names = self.names + tuple(f"d{name}0" for name in names)
+        if initial_gradients:
+            self.names = self.all_names
 
     def config(self):
         return LIB.config(self.cell, self.wx, **self.ours, **self.options)
@@ -123,7 +126,12 @@ class Problem:
         out = (y, *states)
         loss = sum((a * b.double()).sum() for a, b in zip(out, (self.dy, *self.ds), strict=True))
         gradients = torch.autograd.grad(loss, wide, materialize_grads=True)
-        return dict(zip(self.names, (*(x.detach() for x in out), *gradients), strict=True))
+        return self.named(*(x.detach() for x in out), *gradients)
+
+    def named(self, *tensors):
+        """Those of all_names, by name, which are asked for."""
+        named = dict(zip(self.all_names, tensors, strict=True))
+        return {name: named[name] for name in self.names}
 
     def run(self, alias=False, poison_masked=True):
         """The same by libhaste; with `alias`, gates take wx's memory and dwx the gates'."""
@@ -158,6 +166,8 @@ class Call:
         self.s0, self.ds = there(problem.s0), there(problem.ds)
         self.y, self.dy = unset(problem.dy), problem.dy.to(ON)
         self.final, self.ds0 = ([unset(d) for d in problem.ds] for _ in range(2))
+        if problem.names != problem.all_names:
+            self.ds0 = [None for _ in self.ds0]
         self.scratch = [LIB.workspace(self.config, backward) for backward in (False, True)]
 
     def _poison(self, *tensors):
@@ -190,7 +200,7 @@ class Call:
         parts = ((entering[0], dq[..., :split, :]), (entering[-1], dq[..., split:, :]))
         dkernel = [torch.einsum("ntki,ntkgj->kigj", a.double(), b.double()) for a, b in parts]
         ours = (self.y, *self.final, dwx, torch.cat(dkernel, 2), *dextra, *self.ds0)
-        return dict(zip(problem.names, ours, strict=True))
+        return problem.named(*ours)
 
 
 def assert_near(ours, expected, dtype, name, tolerance=None):

@@ -1,7 +1,5 @@
 """Each CUDA engine by its name, run again and again, two at once, long, and in a CUDA graph."""
 
-import itertools
-
 import pytest
 from needs import need_module, on_gpu_only
 
@@ -57,24 +55,38 @@ def test_one_launch_for_all_steps(cell, precision, size):
         assert_same_bits(problem.run(), first)
 
 
+# Where `grid` goes backward in clusters: a row tile and two, a unit tile and two, one pass and
+# several, the depth in two, four and eight parts, one step, and rows of R that no wide load fits.
+SHARED = [(9, 6, 1, 640), (45, 5, 1, 777), (16, 7, 2, 700), (45, 5, 1, 240), (9, 6, 4, 600)]
+SHARED += [(16, 7, 4, 314), (12, 1, 1, 640)]
+SHARED_CASES = [
+    *((cell, "bfloat16", size) for cell in CELLS for size in SHARED),
+    *((cell, "float16", SHARED[1]) for cell in CELLS),
+    *(("elman", "float32", size) for size in SHARED[:3]),
+    *((cell, "float32", (45, 5, 1, 500)) for cell in ("lstm", "slstm")),
+]
+
+
+def make_shared(cell, precision, size, **options):
+    problem = make(cell, "grid", precision, size, **options)
+    assert "clusters share gradients" in problem.plan()
+    return problem
+
+
 @pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
-@pytest.mark.parametrize("size", [(9, 6, 1, 640), (45, 5, 1, 777), (16, 7, 2, 700)], ids=str)
-@pytest.mark.parametrize(
-    ("cell", "precision"),
-    [*itertools.product(CELLS, ["bfloat16", "float16"]), ("elman", "float32"), ("elman", "tf32")],
-)
+@pytest.mark.parametrize(("cell", "precision", "size"), SHARED_CASES, ids=str)
 def test_clusters_that_share_gradients(cell, precision, size):
-    """Sizes at which `grid` goes backward so: one pass and several, rows of units that no load may
-    begin at, with all that a step may draw and leave out."""
+    """With all that a step may draw and leave out; and with as little as can be asked for."""
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
     mask, reverse = make_mask("holes", *size[:2]), lanes(size)
-    problem = make(cell, "grid", precision, size, mask=mask, reverse=reverse, **options)
+    problem = make_shared(cell, precision, size, mask=mask, reverse=reverse, **options)
     problem.check()
     problem.check(alias=True)
     first = problem.run()
     for _ in range(3):
         assert_same_bits(problem.run(), first)
-    make(cell, "grid", precision, size, initial=False, reverse=reverse).check()
+    nothing = {"initial": False, "initial_gradients": False}
+    make_shared(cell, precision, size, reverse=reverse, **nothing).check()
 
 
 @each_cell
@@ -110,7 +122,7 @@ def test_long_sequences(engine, cell):
 def test_two_streams_at_once(engine, second):
     """Two recurrences in flight: neither waits for the other for ever, none sees its numbers."""
     problems = [
-        make("lstm", engine, "bfloat16", (16, 200, 1, 200)),
+        make("lstm", engine, "bfloat16", (16, 200, 1, 700 if engine == "grid" else 200)),
         make("gru", second, "float32", (40, 150, 2, 96), reverse=[0, 1]),
     ]
     expected = [problem.run() for problem in problems]
@@ -128,13 +140,8 @@ def test_two_streams_at_once(engine, second):
             assert_same_bits(call.results(), want)
 
 
-@on_gpu_only
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
-@each_cell
-@each_engine
-def test_cuda_graph(engine, cell, precision):
+def check_in_a_graph(problem):
     """Captured once; each replay runs on what the inputs hold then."""
-    problem = make(cell, engine, precision, (16, 30, 2, 72), reverse=[0, 1])
     problem.run()  # what an engine asks of the device once it asks here
     call, graph = Call(problem), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -148,3 +155,17 @@ def test_cuda_graph(engine, cell, precision):
         for _ in range(2):
             graph.replay()
         assert_same_bits(call.results(), problem.run())
+
+
+@on_gpu_only
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@each_cell
+@each_engine
+def test_cuda_graph(engine, cell, precision):
+    check_in_a_graph(make(cell, engine, precision, (16, 30, 2, 72), reverse=[0, 1]))
+
+
+@pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
+@each_cell
+def test_cuda_graph_of_clusters_that_share_gradients(cell):
+    check_in_a_graph(make_shared(cell, "bfloat16", (16, 30, 1, 768)))

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "lib/plan.h"
 #include "tests/lib/plan_case.h"
@@ -96,20 +97,27 @@ void Sharers() {
                 "H=%d shares without clusters", static_cast<int>(c.h));
   }
   for (int clusters = 2; clusters <= 16; ++clusters) {
-    for (int chunks : {4, 8, 16, 32}) {
-      ResidentTiling t = {};
-      t.blocks = kSharers * clusters;
-      t.unit_tiles = t.row_tiles = 1;
-      t.sharers = kSharers;
-      t.chunks = chunks;
-      const int parts = t.depth_parts();
-      EXPECT_TRUE(t.pair_warps() * parts == kResidentWarps && chunks % parts == 0,
-                  "%d clusters, %d chunks: %d warps side by side", clusters, chunks,
-                  t.pair_warps());
-      EXPECT_TRUE(t.pairs() == 1 && 2 * t.pair_warps() >= clusters, "%d clusters, %d chunks",
-                  clusters, chunks);
-      EXPECT_TRUE(t.senders() == clusters * parts, "%d clusters: %d senders", clusters,
-                  t.senders());
+    for (int unit_tiles : {1, 2}) {
+      for (int chunks : {4 * unit_tiles, 16 * unit_tiles}) {
+        ResidentTiling t = {};
+        t.blocks = kSharers * clusters;
+        t.unit_tiles = unit_tiles;
+        t.sharers = kSharers;
+        t.chunks = chunks;
+        const int tiles = clusters * unit_tiles, places = chunks / t.depth_parts();
+        std::vector<int> times(tiles * chunks);
+        for (int warp = 0; warp < kResidentWarps; ++warp) {
+          const int pair = warp % t.pair_warps(), part = warp / t.pair_warps();
+          for (int i = 0; i < 2 * t.pairs(); ++i) {
+            const int tile = pair + t.pair_warps() * i;
+            for (int c = 0; tile < tiles && c < places; ++c) {
+              ++times[tile * chunks + part * places + c];
+            }
+          }
+        }
+        EXPECT_TRUE(std::count(times.begin(), times.end(), 1) == tiles * chunks,
+                    "%d clusters, %d unit tiles, %d chunks", clusters, unit_tiles, chunks);
+      }
     }
   }
 }
