@@ -47,7 +47,7 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
   double tiles, chain;
   int chunks, held;
   if (p.backward) {
-    chunks = t.pairs() * (t.chunks / t.depth_parts());
+    chunks = t.pairs * t.pair_chunks;
     held = p.cell.held_pairs();
     tiles = chunks * 4.0;
     chain = chunks * (parts == 1 && t.row_tiles == 1 ? 1.0 : 2.0);
@@ -88,10 +88,9 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
 
 // Both, where gates' gradients are shared.
 double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
-  const int places = t.chunks / t.depth_parts();
   return kSharedClocks + (p.cell.parts() == 3 ? kSharedFloatClocks : 0) +
          (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
-         kSharedProductClocks * places * 4 * Products(p) * t.row_tiles +
+         kSharedProductClocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
          kSharedOverClocks * BackwardLayout::Over(t, p.cell) * p.cell.parts() +
          kSharedByteClocks * OperandBytes(t, p.cell);
 }
@@ -106,11 +105,12 @@ bool Fill(const ResidentProblem& p, const ResidentDevice& device, bool cluster, 
   t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));
   if (t.sharers > 1) {
     t.chunks = t.sharers * t.units() * p.cell.shared_gates() / 32;
-    if (t.pairs() > 1) return false;
   } else {
     t.chunks = static_cast<int>(p.backward ? CeilDiv(p.cell.gates * t.units(), 32)
                                            : CeilDiv(t.hidden_chunks(), t.depth_warps()));
   }
+  if (p.backward) t.Derive();
+  if (t.sharers > 1 && t.pairs > 1) return false;
   plan->shared_bytes = p.backward ? BackwardLayout(t, p.cell, cluster).bytes
                                   : ForwardLayout(t, p.cell, cluster).bytes;
   if (plan->shared_bytes > device.shared_bytes) return false;

@@ -38,25 +38,27 @@ struct ResidentTiling {
   constexpr int hidden_chunks() const { return (padded_hidden() + 31) / 32; }
   // Forward: warps that share a unit tile, each with a part of the depth.
   constexpr int depth_warps() const { return kResidentWarps / unit_tiles; }
-  // Backward: unit tiles of dh that a block has parts of, for as many blocks.
-  constexpr int product_tiles() const { return blocks / sharers * unit_tiles; }
-  // Warps side by side over pairs of these; where they are few, the others have parts of the depth.
-  constexpr int pair_warps() const {
-    int warps = kResidentWarps;
-    while (sharers > 1 && warps / 2 * 2 >= product_tiles() && chunks % (2 * depth(warps)) == 0) {
-      warps /= 2;
-    }
-    return warps;
-  }
-  constexpr int depth_parts() const { return depth(pair_warps()); }
-  constexpr int pairs() const {
-    return (product_tiles() + 2 * pair_warps() - 1) / (2 * pair_warps());
-  }
-  // Sums of a tile of dh that its block gets.
-  constexpr int senders() const { return blocks / sharers * depth_parts(); }
 
- private:
-  static constexpr int depth(int warps) { return kResidentWarps / warps; }
+  // Of backward, what follows from the above: set by Derive, since kernels should not divide.
+  int product_tiles;  // unit tiles of dh that a block has parts of, for as many blocks
+  int pair_warps;     // side by side over pairs of these; where they are few, …
+  int depth_parts;    // … the other warps have other parts of the depth,
+  int pair_chunks;    // so many chunks each
+  int pairs;          // of a warp
+  int senders;        // of sums of a tile of dh to its block
+
+  constexpr void Derive() {
+    product_tiles = blocks / sharers * unit_tiles;
+    pair_warps = kResidentWarps;
+    depth_parts = 1;
+    while (sharers > 1 && pair_warps / 2 * 2 >= product_tiles && chunks % (2 * depth_parts) == 0) {
+      pair_warps /= 2;
+      depth_parts *= 2;
+    }
+    pair_chunks = chunks / depth_parts;
+    pairs = (product_tiles + 2 * pair_warps - 1) / (2 * pair_warps);
+    senders = blocks / sharers * depth_parts;
+  }
 };
 
 // What a layout depends on beside the tiling.
@@ -89,7 +91,7 @@ constexpr int ReceivedStates(const ResidentTiling& t, int storage_bytes) {
 }
 // Bytes of a pass's sums of dh that one block receives.
 constexpr int ReceivedSums(const ResidentTiling& t) {
-  return t.senders() * t.unit_tiles * t.row_tiles * 32 * 16;
+  return t.senders * t.unit_tiles * t.row_tiles * 32 * 16;
 }
 // Bytes of the gates' gradients of a pass that a block multiplies.
 constexpr int OperandBytes(const ResidentTiling& t, const ResidentCell& cell) {
@@ -134,7 +136,7 @@ struct BackwardLayout {
 
   // Pairs of tiles × chunks of a warp that registers do not hold.
   static constexpr int Over(const ResidentTiling& t, const ResidentCell& cell) {
-    const int all = t.pairs() * (t.chunks / t.depth_parts());
+    const int all = t.pairs * t.pair_chunks;
     return all > cell.held_pairs() ? all - cell.held_pairs() : 0;
   }
 };

@@ -43,13 +43,13 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   __device__ __forceinline__ ResidentBackwardRun(const Params& p, const BackwardLayout& at)
       : Base(p, at),
         sharers_(kShared ? kSharers : 1),
-        pair_warps_(kShared ? p.tiling.pair_warps() : kResidentWarps),
-        places_of_pair_(p.tiling.chunks / p.tiling.depth_parts()),
-        places_(p.tiling.pairs() * places_of_pair_),
-        product_tiles_(p.tiling.product_tiles()),
+        pair_warps_(kShared ? p.tiling.pair_warps : kResidentWarps),
+        places_of_pair_(p.tiling.pair_chunks),
+        places_(p.tiling.pairs * p.tiling.pair_chunks),
+        product_tiles_(p.tiling.product_tiles),
         pair_(warp_ % pair_warps_),
         part_(warp_ / pair_warps_),
-        sender_(kShared ? rank_ / kSharers * p.tiling.depth_parts() + part_ : rank_),
+        sender_(kShared ? rank_ / kSharers * p.tiling.depth_parts + part_ : rank_),
         operand_(p.tiling, reinterpret_cast<uint4*>(resident_shared + at.operand),
                  {tile_ * kTileRows + lane_ % 16, column_}),
         tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
@@ -152,22 +152,25 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       SendPair(done, pass, 0, sums);
     } else {
       int chunk = 0, pair = 0;
-      const auto next = [&] {
+      const auto add = [&](const TileA<T>(&tiles)[4]) {
+        ChunkB<T> b[kTiles];
+        LoadChunk(operand, chunk, b);
+        AddChunk(tiles, b, sums);
         if (++chunk < places_of_pair_) return;
-        SendPair(done, pass, pair++, sums);
+        SendPair(done, pass, pair, sums);
         chunk = 0;
+        ++pair;
       };
 #pragma unroll
       for (int place = 0; place < kHeld; ++place) {
         if (place >= places_) break;
-        ChunkB<T> b[kTiles];
-        LoadChunk(operand, chunk, b);
-        AddChunk(held_[place], b, sums);
-        next();
+        add(held_[place]);
       }
       for (int place = kHeld; place < places_; ++place) {
-        AddChunkFromShared(operand, place, chunk, sums);
-        next();
+        TileA<T> tiles[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        add(tiles);
       }
     }
   }

@@ -32,7 +32,6 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   static constexpr int kAhead = 6;
   __device__ __forceinline__ ResidentGradients(const Params& p, const BackwardLayout& at)
       : Base(p, reinterpret_cast<float*>(resident_shared + at.states)),
-        senders_(p.tiling.senders()),
         tiles_of_block_(p.tiling.unit_tiles * kTiles),
         words_of_pass_(ReceivedSums(p.tiling) / 16),
         words_of_use_((kCluster ? 1 : p.tiling.blocks) * words_of_pass_),
@@ -164,17 +163,17 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       return kCluster ? *at : LoadRelaxed(at);
     };
     float sum[4] = {};
-    for (int first = sum_part_; first < senders_; first += kAhead * sum_parts_) {
+    for (int first = sum_part_; first < p_.tiling.senders; first += kAhead * sum_parts_) {
       uint4 words[kAhead];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int sender = first + i * sum_parts_;
-        if (sender < senders_) words[i] = load(sender);
+        if (sender < p_.tiling.senders) words[i] = load(sender);
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int sender = first + i * sum_parts_;
-        if (sender >= senders_) break;
+        if (sender >= p_.tiling.senders) break;
         if constexpr (!kCluster) {
           while (!HasTag(words[i], TagOf(done))) words[i] = load(sender);
         }
@@ -268,7 +267,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
     }
   }
 
-  const int senders_, tiles_of_block_;
+  const int tiles_of_block_;
 
  private:
   const int words_of_pass_, words_of_use_;

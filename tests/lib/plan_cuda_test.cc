@@ -104,12 +104,13 @@ void Sharers() {
         t.unit_tiles = unit_tiles;
         t.sharers = kSharers;
         t.chunks = chunks;
-        const int tiles = clusters * unit_tiles, places = chunks / t.depth_parts();
+        t.Derive();
+        const int tiles = clusters * unit_tiles, places = t.pair_chunks;
         std::vector<int> times(tiles * chunks);
         for (int warp = 0; warp < kResidentWarps; ++warp) {
-          const int pair = warp % t.pair_warps(), part = warp / t.pair_warps();
-          for (int i = 0; i < 2 * t.pairs(); ++i) {
-            const int tile = pair + t.pair_warps() * i;
+          const int pair = warp % t.pair_warps, part = warp / t.pair_warps;
+          for (int i = 0; i < 2 * t.pairs; ++i) {
+            const int tile = pair + t.pair_warps * i;
             for (int c = 0; tile < tiles && c < places; ++c) {
               ++times[tile * chunks + part * places + c];
             }
