@@ -23,7 +23,7 @@ constexpr double kGridClocks = 1250;         // from one block of the GPU to ano
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.55e-3;  // of a byte that one block waits for
 constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
-// Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 6 %
+// Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
 constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
 constexpr double kSharedFloatClocks = 295;
