@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
-ENGINES = ("auto", "cpu", "stepwise", "blas", "tiled", "cluster", "grid", "scan")
+ENGINES = ("auto", "cpu", "stepwise", "blas", "tiled", "block", "cluster", "grid", "scan")
 
 
 def size(x, axis):

@@ -21,8 +21,8 @@ mask: [N, T], cast to bool, in any pattern. A step that is not True carries the 
       zero_output_for_mask: bool; y at a masked step is 0, else what y was one step of the walk
         before (0 before the first live one).
       engine: "auto", or the name of an engine of the device: "cpu" or "scan", on a GPU "stepwise",
-        "blas", "tiled", "cluster", "grid" or "scan"; "scan" is that of cells without a dense
-        recurrent kernel. `haste_keras.explain` says which one runs and why.
+        "blas", "tiled", "block", "cluster", "grid" or "scan"; "scan" is that of cells without a
+        dense recurrent kernel. `haste_keras.explain` says which one runs and why.
       save: bool; keep what the gradient needs. Without it a gradient runs the op once more. None:
         as `training`."""
 

@@ -102,7 +102,7 @@ ResidentDevice DeviceOf(const CudaProperties& cuda) {
 // Which of the two persistent engines, and how; false: neither.
 bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const CudaProperties& cuda,
                 bool backward, Plan* plan) {
-  if (!CanBeResident(config, cell) || config.lanes > kMaxResidentLanes) return false;
+  if (!CanBeResident(config, cell) || config.lanes > kMaxOnChipLanes) return false;
   if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return false;
   ResidentProblem problem = {};
   problem.cell.gates = cell.gates;
@@ -128,6 +128,25 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
     found = true;
   }
   return found;
+}
+
+// Clocks of a step of blocks that each have all of R; 0 if it cannot be.
+double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                    const CudaProperties& cuda, bool backward, BlockPlan* plan) {
+  if (!CanBeResident(config, cell) || config.lanes > kMaxOnChipLanes) return 0;
+  if (cuda.sm_major < 8) return 0;
+  BlockProblem problem = {};
+  problem.cell.gates = cell.gates;
+  problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
+  problem.cell.saved = cell.saved;
+  problem.cell.splits_gradient = cell.splits_gradient != 0;
+  problem.batch = config.batch;
+  problem.lanes = config.lanes;
+  problem.hidden = config.hidden;
+  problem.backward = backward;
+  problem.exact = config.allow_tf32 == 0;
+  const auto shared = static_cast<int>(cuda.shared_bytes_per_block);
+  return PlanBlocks(problem, cuda.multiprocessors, shared, plan) ? plan->clocks : 0;
 }
 
 // Products of a step, and gates of each: the reset gates, whose product comes first, and the
@@ -225,6 +244,10 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
     plan->engine = kind;
     plan->reason = reason;
   };
+  if (any || Wants(config, EngineKind::kBlock)) {
+    consider(EngineKind::kBlock, PlanInBlocks(config, cell, cuda, backward, &plan->block),
+             "R stays in the registers of each block, and a step there");
+  }
   if (any || Wants(config, EngineKind::kTiled)) {
     consider(EngineKind::kTiled, PlanInTiles(config, cell, cuda, backward, plan->tiled),
              "products in tiles on tensor cores; R from shared memory and the L2 cache");
@@ -234,7 +257,8 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
              "products by cuBLAS, and a launch of the cell a step");
   }
   if (any || Wants(config, EngineKind::kStepwise)) {
-    consider(EngineKind::kStepwise, on_chip ? 0 : StepwiseClocks(config, cell),
+    consider(EngineKind::kStepwise,
+             on_chip || plan->engine == EngineKind::kBlock ? 0 : StepwiseClocks(config, cell),
              cell.normalizes || cell.reset_gates > 0
                  ? "a product and a pointwise kernel for each phase of a step"
                  : "one fused product and pointwise kernel a step");
@@ -267,6 +291,8 @@ const char* EngineName(EngineKind kind) {
       return "blas";
     case EngineKind::kTiled:
       return "tiled";
+    case EngineKind::kBlock:
+      return "block";
     case EngineKind::kCluster:
       return "cluster";
     case EngineKind::kGrid:
@@ -294,6 +320,7 @@ int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, Has
     if (CanBeBlas(config, cell)) allowed |= allow(EngineKind::kBlas);
     if (CanBeTiled(config, cell)) allowed |= allow(EngineKind::kTiled);
     if (CanBeResident(config, cell)) {
+      allowed |= allow(EngineKind::kBlock);
       allowed |= allow(EngineKind::kCluster);
       allowed |= allow(EngineKind::kGrid);
     }
@@ -347,6 +374,11 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              "step",
              EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
              t.rows(), t.sharers > 1 ? ", clusters share gradients" : "", plan.resident.clocks);
+  } else if (plan.engine == EngineKind::kBlock) {
+    snprintf(where, sizeof where,
+             "%s: blocks × rows %" PRId64 " × %d, %d warps, about %.0f clocks a step",
+             EngineName(plan.engine), plan.block.blocks, plan.block.tiling.rows,
+             plan.block.tiling.warps, plan.block.clocks);
   } else if (plan.engine == EngineKind::kTiled) {
     snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
   } else if (plan.engine == EngineKind::kBlas) {

@@ -8,11 +8,15 @@
 #include <string>
 
 #include "lib/blas_plan.h"
+#include "lib/block_plan.h"
 #include "lib/haste/c_api.h"
 #include "lib/resident_plan.h"
 #include "lib/tiled_plan.h"
 
 namespace haste {
+
+// Lanes whose directions travel in the parameters of a kernel that walks all steps.
+constexpr int kMaxOnChipLanes = 1024;
 
 struct CpuProperties {
   int threads = 1;
@@ -30,7 +34,7 @@ struct CudaProperties {
   bool has_cublas = false;
 };
 
-enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kCluster, kGrid, kScan };
+enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kBlock, kCluster, kGrid, kScan };
 
 // How the CPU engine gives work to threads.
 enum class CpuSplit {
@@ -44,6 +48,7 @@ struct Plan {
   int threads = 1;                   // kUnits: slices; else threads worth waking
   int64_t rows_per_task = 0;         // kRows
   ResidentPlan resident = {};        // kCluster, kGrid
+  BlockPlan block = {};              // kBlock
   TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step
   BlasTiling blas[kMaxPhases] = {};  // kBlas: the same
   const char* reason = "";

@@ -20,6 +20,7 @@ namespace haste {
 #define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
 #define HASTE_DECLARE_TENSOR(DTYPE, CELL)              \
   extern const Engine ResidentEngine_##CELL##_##DTYPE; \
+  extern const Engine BlockEngine_##CELL##_##DTYPE;    \
   extern const Engine TiledEngine_##CELL##_##DTYPE;
 #define HASTE_FOR_DTYPES(DECLARE, CELL) \
   DECLARE(f32, CELL) DECLARE(f64, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
@@ -41,6 +42,7 @@ namespace {
    HASTE_ENGINES(CpuEngine, CELL),      \
    HASTE_ENGINES(CudaEngine, CELL),     \
    HASTE_ENGINES(ResidentEngine, CELL), \
+   HASTE_ENGINES(BlockEngine, CELL),    \
    HASTE_ENGINES(TiledEngine, CELL),    \
    HASTE_ENGINES(BlasEngine, CELL)},
 #define HASTE_NORM_CELL_ENTRY(CELL) \
@@ -49,11 +51,19 @@ namespace {
    HASTE_ENGINES(CudaEngine, CELL), \
    {},                              \
    {},                              \
+   {},                              \
    HASTE_ENGINES(BlasEngine, CELL)},
-#define HASTE_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}},
+#define HASTE_CELL_ENTRY(CELL)      \
+  {CellInfo<CELL>(),                \
+   HASTE_ENGINES(CpuEngine, CELL),  \
+   HASTE_ENGINES(CudaEngine, CELL), \
+   {},                              \
+   {},                              \
+   {},                              \
+   {}},
 #else
-#define HASTE_CELL_ENTRY(CELL) {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}, {}},
+#define HASTE_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}, {}, {}},
 #define HASTE_MATRIX_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #define HASTE_NORM_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #endif
@@ -197,6 +207,7 @@ int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool bac
     HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
     const bool on_chip = plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid;
     *engine = (on_chip                             ? cell.resident
+               : plan.engine == EngineKind::kBlock ? cell.block
                : plan.engine == EngineKind::kTiled ? cell.tiled
                : plan.engine == EngineKind::kBlas  ? cell.blas
                                                    : cell.cuda)[config.dtype];

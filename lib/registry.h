@@ -15,6 +15,7 @@ struct CellEntry {
   const Engine* cpu[4];
   const Engine* cuda[4];      // that runs it at any size: `stepwise` or `scan`
   const Engine* resident[4];  // `cluster` and `grid`; null, or empty, where these never run it
+  const Engine* block[4];     // the same
   const Engine* tiled[4];     // the same
   const Engine* blas[4];      // null where these never run it
 };

@@ -17,8 +17,6 @@ constexpr int kResidentElements = kResidentWarps * 32;
 constexpr int kMaxCluster = 16;
 constexpr int kMaxPasses = 16;
 constexpr int kSharers = 8;  // what every GPU with clusters can do
-// Lanes whose directions travel in a kernel's parameters.
-constexpr int kMaxResidentLanes = 1024;
 
 struct ResidentTiling {
   int blocks;      // of a group

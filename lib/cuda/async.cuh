@@ -12,22 +12,25 @@ __device__ __forceinline__ void PrefetchL2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
-// 8 or 16 bytes, both sides aligned to that.
+// 4, 8 or 16 bytes, both sides aligned to that.
 template <int kBytes>
 __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
-  static_assert(kBytes == 8 || kBytes == 16, "sizes that cp.async and one register move share");
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(kBytes)
+                 : "memory");
   }
 #else
   if constexpr (kBytes == 16) {
     *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
-  } else {
+  } else if constexpr (kBytes == 8) {
     *static_cast<uint2*>(shared) = *static_cast<const uint2*>(global);
+  } else {
+    *static_cast<uint32_t*>(shared) = *static_cast<const uint32_t*>(global);
   }
 #endif
 }

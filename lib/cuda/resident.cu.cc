@@ -50,9 +50,9 @@ struct BackwardKernels {
   }
 };
 
-// Workspace; `workspace` counts what it takes.
+// What FillOnChip leaves; `workspace` counts what it takes.
 template <class Kernels>
-void Place(const Plan& plan, const HasteRnnConfig& config, bool masked, Workspace* workspace,
+void Place(const Plan& plan, const HasteRnnConfig& config, Workspace* workspace,
            typename Kernels::Params* p) {
   const ResidentTiling& t = p->tiling = plan.resident.tiling;
   p->exchange = nullptr;
@@ -60,25 +60,15 @@ void Place(const Plan& plan, const HasteRnnConfig& config, bool masked, Workspac
     p->exchange = workspace->Take<uint4>(config.lanes * t.row_groups *
                                          (Kernels::ExchangeBytes(t) / sizeof(uint4)));
   }
-  p->first_live = masked ? workspace->Take<int64_t>(2 * config.batch) : nullptr;
 }
 
 template <class Kernels>
 size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
   Workspace count(nullptr);
-  typename Kernels::Params p;
-  Place<Kernels>(plan, config, true, &count, &p);
-  return std::max<size_t>(count.used(), 1);
-}
-
-template <class Cell, class Params, class Args>
-void Fill(const HasteRnnConfig& config, const Args& args, Params* p) {
-  FillRecurrence<Cell, typename Params::Storage>(config, args, p);
-  p->args = args;
-  p->exact = config.allow_tf32 == 0;
-  for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {
-    if (config.reverse[k]) p->directions[k / 32] |= 1u << (k % 32);
-  }
+  typename Kernels::Params p = {};
+  count.Take<int64_t>(2 * config.batch);  // with a mask
+  Place<Kernels>(plan, config, &count, &p);
+  return count.used();
 }
 
 template <class Kernels>
@@ -110,9 +100,9 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
       PlanOnGpu(config, CellInfo<typename Kernels::CellType>(), Kernels::kBackward, &plan, status);
   if (planned != HASTE_OK) return planned;
   typename Kernels::Params p = {};
-  Fill<typename Kernels::CellType>(config, args, &p);
   Workspace pieces(workspace);
-  Place<Kernels>(plan, config, p.mask != nullptr, &pieces, &p);
+  FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
+  Place<Kernels>(plan, config, &pieces, &p);
   if (p.exchange != nullptr) {
     HASTE_CUDA_TRY(
         cudaMemsetAsync(p.exchange, 0xFF,
@@ -120,13 +110,8 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
                         static_cast<cudaStream_t>(executor.stream)),
         status);
   }
-  if (p.mask != nullptr) {
-    const int64_t blocks =
-        std::min<int64_t>((2 * p.N * 32 + kPrepareThreads - 1) / kPrepareThreads, 4096);
-    HASTE_CUDA_TRY(Launch(FindFirstLive, blocks, kPrepareThreads, 0, false, executor, p.N, p.T_,
-                          p.mask, const_cast<int64_t*>(p.first_live)),
-                   status);
-  }
+  const int32_t prepared = PrepareOnChip(p, executor, status);
+  if (prepared != HASTE_OK) return prepared;
   return Run<Kernels>(plan, p, executor, status);
 }
 

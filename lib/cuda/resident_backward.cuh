@@ -244,14 +244,12 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   TileA<T> held_[kHeld][4];
 };
 
-// kShared: not to be called where the code is for GPUs without clusters.
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
 __global__ void __launch_bounds__(kResidentWarps * 32, 1)
     ResidentBackward(const __grid_constant__ ResidentBackwardParams<T> p) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  if constexpr (kShared) return;
-#endif
-  ResidentBackwardRun<Cell, T, kTiles, kCluster, kShared>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster || kShared)) {
+    ResidentBackwardRun<Cell, T, kTiles, kCluster, kShared>(p).Walk();
+  }
 }
 
 }  // namespace haste

@@ -219,49 +219,19 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   __device__ __forceinline__ void Finish(int step, int pass, int buffer, const StepPlace& place,
                                          const Inputs& inputs) {
     const bool last = step == p_.T_ - 1;
-    const Foreseen& seen = inputs.seen;
     const float scale = Base::Scale(pass);
     float prev[kStates], next[kStates], before[kStates], kept[Cell::kKept] = {};
-    float y = 0;
 #pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      next[s] = prev[s] = Base::State(pass, s);
-      before[s] = s == 0 ? prev[0] * scale : prev[s];
-    }
-    if (seen.live) {
-      float x[kGates], q[kGates], share[kStates] = {};
-      GetProduct(buffer, q);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) x[g] = ToCompute(inputs.x[g]);
-      if constexpr (Cell::kRecurrentBias) {
-        const T* bias = static_cast<const T*>(p_.args.extra[kRecurrentBiasAt<Cell>]) +
-                        k_ * kGates * p_.H + unit_;
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) q[g] += ToCompute(bias[g * p_.H]);
-      }
-      if (p_.zoneout) Base::Shares(seen, share);
-      ElementForward<Cell, T>(p_, x, q, before, prev, share, kept, next);
-      y = next[0];
-    } else if (seen.repeats) {
-      y = prev[0];
-    }
+    for (int s = 0; s < kStates; ++s) prev[s] = Base::State(pass, s);
+    const float y = WalkForward<Cell, T>(
+        p_, inputs.seen, k_, unit_, inputs.x, scale, prev,
+        [&](float (&q)[kGates]) { GetProduct(buffer, q); }, before, kept, next);
     if (!last) Base::Send(step + 1, pass, next[0] * scale);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
     if (!Base::There(pass)) return;
-    static_cast<T*>(p_.args.y)[place.one] = FromCompute<T>(y);
-    if (p_.args.keep) {
-      KeepGates<Cell, 0, kGates>(p_, place, kept);
-      KeepSaved<Cell>(p_, place, before, kept);
-    }
-    if (!last) return;
-    const int64_t at = Base::ElementOf(pass).at;
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      if (p_.args.sT[s] != nullptr) {
-        static_cast<T*>(p_.args.sT[s])[at] = FromCompute<T>(next[s]);
-      }
-    }
+    StoreForward<Cell>(p_, place, y, before, kept);
+    if (last) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
   }
 
   const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth
@@ -275,7 +245,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 template <class Cell, class T, int kTiles, bool kCluster>
 __global__ void __launch_bounds__(kResidentWarps * 32, 1)
     ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
-  ResidentForwardRun<Cell, T, kTiles, kCluster>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) ResidentForwardRun<Cell, T, kTiles, kCluster>(p).Walk();
 }
 
 }  // namespace haste

@@ -209,13 +209,11 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   __device__ __forceinline__ void CarryOut(int pass) {
     const Element e = Base::ElementOf(pass);
     if (!e.exists) return;
+    float ds[kStates];
 #pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      if (p_.args.ds0[s] == nullptr) continue;
-      float ds = Base::State(pass, s);
-      if (s == 0) ds = MulAdd(GetSum(), Base::Scale(pass), ds);
-      static_cast<T*>(p_.args.ds0[s])[e.at] = FromCompute<T>(ds);
-    }
+    for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
+    ds[0] = MulAdd(GetSum(), Base::Scale(pass), ds[0]);
+    StoreStates<T>(p_.args.ds0, e.at, ds);
   }
 
   // What this thread reads of a pass that no block makes: the reserve, dy.
@@ -240,31 +238,16 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   __device__ __forceinline__ void Finish(Self& self, int done, int pass, const StepPlace& place,
                                          const Inputs& inputs, bool multiplies) {
     if (tile_ >= p_.tiling.unit_tiles) return;
-    const Foreseen& seen = inputs.seen;
     const float scale = Base::Scale(pass);
     float ds[kStates], dx[kGates] = {}, dq[kGates] = {};
 #pragma unroll
     for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
     if (done > 0) ds[0] = MulAdd(GetSum(), scale, ds[0]);
-    // y of a masked step is the y before it, so its gradient belongs to that state.
-    if (seen.live || seen.repeats) ds[0] += ToCompute(inputs.dy);
-    if (seen.live) {
-      float kept[Cell::kKept], prev[kStates], share[kStates] = {};
-      inputs.kept.Get(kept, prev);
-      if (p_.zoneout) Base::Shares(seen, share);
-      ElementBackward<Cell, T>(p_, kept, prev, share, scale, ds, dx, dq);
-    }
+    WalkBackward<Cell, T>(p_, inputs.seen, inputs.kept, inputs.dy, scale, ds, dx, dq);
     if (multiplies) self.SetOperand(done, pass, dq);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = ds[s];
-    if (!Base::There(pass)) return;
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      static_cast<T*>(p_.args.dwx)[place.gates + g * p_.H] = FromCompute<T>(dx[g]);
-      if constexpr (Cell::kSplitsGradient) {
-        static_cast<T*>(p_.args.dq)[place.gates + g * p_.H] = FromCompute<T>(dq[g]);
-      }
-    }
+    if (Base::There(pass)) StoreBackward<Cell>(p_, place, dx, dq);
   }
 
   const int tiles_of_block_;

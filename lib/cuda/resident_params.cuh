@@ -8,11 +8,10 @@
 #ifndef HASTE_LIB_CUDA_RESIDENT_PARAMS_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_PARAMS_CUH_
 
-#include "lib/cuda/async.cuh"
 #include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
-#include "lib/cuda/recurrence.cuh"
-#include "lib/cuda/stepwise_cell.cuh"
+#include "lib/cuda/on_chip.cuh"
+#include "lib/cuda/walk_element.cuh"
 #include "lib/resident_plan.h"
 
 namespace haste {
@@ -21,55 +20,9 @@ namespace haste {
 constexpr int kPrefetchSteps = 3;
 
 template <class T, class Args>
-struct ResidentParams : RecurrenceParams<T> {
-  Args args;
+struct ResidentParams : OnChipParams<T, Args> {
   ResidentTiling tiling;
-  bool exact;  // float: not as TensorFloat-32 is
-  uint32_t directions[kMaxResidentLanes / 32];
   uint4* exchange;  // of the grid, all bits set
-};
-
-// What a thread knows beforehand of a pass: one row of the batch.
-struct Foreseen {
-  bool live = false;
-  bool repeats = false;  // masked: y is the y before
-  uint32_t drawn = 0;    // bit s: Zoneout keeps state s
-};
-
-// Asks the L2 cache for what a block's units will read of a tensor [N, T, K, kParts, H] some steps
-// later: each thread for a piece of one row and part.
-template <class T, int kParts>
-class Prefetcher {
-  static constexpr int kPiece = 64 / sizeof(T);
-
- public:
-  // row, unit: the block's first. time: the first that is asked for; up: later ones come next.
-  template <class Params>
-  __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
-                                        int64_t k, int64_t unit, int64_t time, bool up)
-      : rows_left_(0) {
-    if (tensor == nullptr) return;
-    const int pieces = (p.tiling.units() + kPiece - 1) / kPiece;
-    const int part = threadIdx.x / pieces % kParts, mine = threadIdx.x / pieces / kParts;
-    unit += threadIdx.x % pieces * kPiece;
-    if (mine >= rows || unit >= p.H) return;
-    const int64_t stride = p.K * kParts * p.H;
-    rows_left_ = static_cast<int>(min(p.N - row - mine, int64_t{1} << 30));
-    from_ = static_cast<const T*>(tensor) + ((row + mine) * p.T_ + time) * stride +
-            (k * kParts + part) * p.H + unit;
-    stride_ = up ? stride : -stride;
-    pass_stride_ = rows * p.T_ * stride;
-  }
-  // first_row: of the pass, in the group.
-  __device__ __forceinline__ void Ask(int pass, int first_row) const {
-    if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
-  }
-  __device__ __forceinline__ void Advance() { from_ += stride_; }
-
- private:
-  const T* from_ = nullptr;
-  int64_t stride_ = 0, pass_stride_ = 0;
-  int rows_left_;
 };
 
 // A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
@@ -93,7 +46,7 @@ class ResidentThread {
         states_(states + threadIdx.x) {
     const int row_groups = p.tiling.row_groups;
     k_ = group_ / row_groups;
-    reverse_ = (p.directions[k_ / 32] >> (k_ % 32) & 1) != 0;
+    reverse_ = p.IsReverse(k_);
     row_ = group_ % row_groups * p.tiling.group_rows() + column_;
     unit_ = rank_ * p.tiling.units() + tile_ * kTileRows + lane_ % 16;
     has_unit_ = tile_ < p.tiling.unit_tiles && unit_ < p.H;
@@ -133,7 +86,7 @@ class ResidentThread {
     const bool up = reverse_ == backward;
     return Prefetcher<typename Params::Storage, kParts>(
         p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
-        up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
+        p_.tiling.units(), up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
   }
 
   __device__ __forceinline__ float& State(int pass, int s) const {
@@ -155,26 +108,7 @@ class ResidentThread {
   }
 
   __device__ __forceinline__ Foreseen Foresee(int step, int pass) const {
-    Foreseen seen;
-    seen.live = There(pass);
-    if (p_.mask == nullptr && !p_.zoneout) return seen;
-    const int64_t t = TimeOf(p_, reverse_, step);
-    if (seen.live && !IsLive(p_, row_ + pass * kRows, t)) {
-      seen.live = false;
-      seen.repeats = Repeats(p_, reverse_, row_ + pass * kRows, step);
-    }
-    if (!p_.zoneout || !p_.training || !seen.live) return seen;
-    float share[kStates];
-    ZoneoutShares(p_, ElementOf(pass), t, share);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
-    return seen;
-  }
-  __device__ __forceinline__ void Shares(const Foreseen& seen, float (&share)[kStates]) const {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      share[s] = p_.training ? static_cast<float>(seen.drawn >> s & 1) : p_.zoneout_rate[s];
-    }
+    return haste::Foresee<Cell>(p_, ElementOf(pass), reverse_, step);
   }
 
  protected:

@@ -7,7 +7,7 @@ from needs import need_module
 torch = need_module("torch")
 
 HOPPER = ON == "cuda" and torch.cuda.get_device_capability() == (9, 0)
-ON_CHIP = ["cluster", "grid"] if HOPPER else ["grid"] if ON == "cuda" else []
+ON_CHIP = ["block", "cluster", "grid"] if HOPPER else ["block", "grid"] if ON == "cuda" else []
 # Those that run whatever the size.
 OF_ANY_SIZE = ["blas", "stepwise"] if ON == "cuda" else ["cpu"]
 if HOPPER:
@@ -27,8 +27,15 @@ each_cell = pytest.mark.parametrize("cell", CELLS)
 each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
+def fitted(engine, size):
+    """N, T, K, H as the engine has it: a block holds R of so many units, by rows of 16 bytes."""
+    n, t, k, h = size
+    return (n, t, k, min(-(-h // 8) * 8, 64)) if engine == "block" else size
+
+
 def make(cell, engine, precision, size, **options):
-    """A Problem, which the engine must not refuse."""
+    """A Problem of that size, or the next that the engine must not refuse."""
+    size = fitted(engine, size)
     problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
     assert f"{cell} on {engine}" in problem.plan()
     return problem

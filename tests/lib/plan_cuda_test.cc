@@ -24,8 +24,8 @@ void OnChip() {
       {8, 1, 256, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
-      {16, 12, 64, HASTE_FLOAT16, false, EngineKind::kCluster, 4, 1, 1, 1},   // heads
-      {1, 1, 16, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
+      {16, 6, 128, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
+      {1, 1, 14, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
   };
   for (const auto& c : cases) {
@@ -118,6 +118,60 @@ void Sharers() {
         }
         EXPECT_TRUE(std::count(times.begin(), times.end(), 1) == tiles * chunks,
                     "%d clusters, %d unit tiles, %d chunks", clusters, unit_tiles, chunks);
+      }
+    }
+  }
+}
+
+// What goes to `block`, and how it is cut: fewer rows a block while there are multiprocessors left.
+void InBlocks() {
+  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
+  const struct {
+    const HasteCellInfo* cell;
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool backward;
+    int rows, warps, chunks;  // rows 0: another engine
+  } cases[] = {
+      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, false, 4, 8, 2},   // heads
+      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, true, 4, 8, 4},
+      {&kLstm, 1024, 1, 64, HASTE_BFLOAT16, true, 8, 8, 4},   // 4 rows would be two waves
+      {&gru, 16, 1, 96, HASTE_FLOAT16, false, 4, 12, 4},
+      {&slstm, 16, 1, 40, HASTE_FLOAT16, true, 4, 6, 4},      // two warps share a tile
+      {&elman, 16, 1, 96, HASTE_BFLOAT16, false, 4, 12, 2},
+      {&kLstm, 16, 1, 64, HASTE_FLOAT32, false, 4, 8, 2},
+      {&kLstm, 16, 1, 72, HASTE_FLOAT32, false, 0, 0, 0},     // R does not fit registers
+      {&kLstm, 16, 1, 104, HASTE_BFLOAT16, false, 0, 0, 0},
+      {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0},    // rows of no 16 bytes
+      {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0},
+  };
+  for (const auto& c : cases) {
+    const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    const Plan plan = PlanOnHopper(config, *c.cell, c.backward);
+    const std::string text = Describe(plan, config, *c.cell);
+    EXPECT_TRUE((plan.engine == EngineKind::kBlock) == (c.rows > 0), "%s", text.c_str());
+    if (c.rows == 0) continue;
+    const BlockTiling& t = plan.block.tiling;
+    EXPECT_TRUE(t.rows == c.rows && t.warps == c.warps && t.chunks == c.chunks, "%s: %d chunks",
+                text.c_str(), t.chunks);
+    EXPECT_TRUE(plan.block.blocks == c.k * ((c.n + c.rows - 1) / c.rows), "%s", text.c_str());
+  }
+  // Every unit has a warp, and every depth that a unit of theirs is put at has a place.
+  for (int gates : {1, 3, 4}) {
+    for (int bytes : {2, 4}) {
+      for (bool backward : {false, true}) {
+        const BlockCell cell = {gates, bytes, 4, gates == 3};
+        for (int64_t h = 8; h <= cell.max_hidden(); h += 16 / bytes) {
+          const BlockProblem problem = {cell, 9, 1, h, backward, true};
+          BlockPlan plan;
+          EXPECT_TRUE(PlanBlocks(problem, 132, 232448, &plan), "H=%d", static_cast<int>(h));
+          const BlockTiling& t = plan.tiling;
+          const int units = t.warps * kBlockUnits, depths = backward ? cell.slots() : 1;
+          EXPECT_TRUE(units >= h && t.warps <= cell.max_warps(), "H=%d", static_cast<int>(h));
+          EXPECT_TRUE(units * depths <= t.chunks * cell.depth_warps(backward) * 32, "H=%d",
+                      static_cast<int>(h));
+          EXPECT_TRUE(plan.shared_bytes <= 232448, "H=%d", static_cast<int>(h));
+        }
       }
     }
   }
@@ -268,6 +322,7 @@ int main() {
   haste::OnChip();
   haste::OnChipFits();
   haste::Sharers();
+  haste::InBlocks();
   haste::InTiles();
   haste::TilesFit();
   haste::ByCublas();

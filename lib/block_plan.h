@@ -1,0 +1,134 @@
+// How the CUDA engine `block` cuts a recurrence over a GPU, and what a block has where in shared
+// memory. Pure arithmetic: the kernels compute the same from the same sizes.
+#ifndef HASTE_LIB_BLOCK_PLAN_H_
+#define HASTE_LIB_BLOCK_PLAN_H_
+
+#include <stdint.h>
+
+namespace haste {
+
+constexpr int kBlockUnits = 8;      // hidden units of a warp
+constexpr int kBlockCopyWarps = 4;  // of a block: they move what a step reads and leaves
+constexpr int kBlockPiece = 16;     // bytes that are copied together
+
+// One block walks one lane and a few rows of the batch, with all of that lane's R.
+struct BlockTiling {
+  int rows;    // of the batch: 4 or 8
+  int warps;   // that have units
+  int chunks;  // the depth of a warp's product, in 32s, up to a whole number of groups
+};
+
+// What the kernels' code depends on.
+struct BlockCell {
+  int gates, storage_bytes;  // 2 or 4
+  int saved;                 // tensors of the reserve beside the gates
+  bool splits_gradient;      // of wx and of h·R
+
+  constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
+  // Gates of a unit side by side: so many rows of a tile, or depths.
+  constexpr int slots() const { return gates == 1 ? 1 : 4; }
+  // Tiles of 16 rows that a warp multiplies. Two: the gates of four units each; the whole depth is
+  // the warp's. One: sixteen units, which two warps share, each with half of the depth.
+  constexpr int tiles(bool backward) const { return backward || slots() == 1 ? 1 : 2; }
+  constexpr int depth_warps(bool backward) const { return 3 - tiles(backward); }
+  // A tile's sums in several: a product waits for the one before that adds to the same.
+  constexpr int chains(bool backward) const { return (parts() == 1 ? 4 : 2) / tiles(backward); }
+  // Chunks whose products a warp has under way together.
+  static constexpr int kGroup = 2;
+  // As many warps as leave each the registers for its part of R, of which a tile's chunk takes 8
+  // or, of a float, 24.
+  constexpr int max_warps() const { return parts() == 3 ? 8 : 12; }
+  constexpr int max_hidden() const { return max_warps() * kBlockUnits; }
+  // Chunks of a warp's product.
+  constexpr int chunks(bool backward, int64_t hidden) const {
+    const int64_t depth = (backward ? slots() : 1) * hidden;
+    const int64_t groups = 32 * depth_warps(backward) * kGroup;
+    return static_cast<int>((depth + groups - 1) / groups) * kGroup;
+  }
+};
+
+// Rows of a step of some tensors in shared memory: [tensor, row, width], the wide ones first, whose
+// width is that of all gates.
+struct BlockRows {
+  int rows, wide, narrow;    // tensors
+  int wide_row, narrow_row;  // elements, with room that keeps banks apart
+
+  constexpr BlockRows(int rows, int wide, int narrow, int64_t hidden, int gates, int storage_bytes)
+      : rows(rows),
+        wide(wide),
+        narrow(narrow),
+        wide_row(RowOf(static_cast<int>(hidden) * gates, storage_bytes)),
+        narrow_row(RowOf(static_cast<int>(hidden), storage_bytes)) {}
+
+  constexpr int wide_tensor() const { return rows * wide_row; }
+  constexpr int narrow_tensor() const { return rows * narrow_row; }
+  // Where a row of a tensor begins, and where the next step's do; elements.
+  constexpr int At(int tensor, int row) const {
+    return tensor < wide
+               ? tensor * wide_tensor() + row * wide_row
+               : wide * wide_tensor() + (tensor - wide) * narrow_tensor() + row * narrow_row;
+  }
+  constexpr int step() const { return At(wide + narrow, 0); }
+  // Of a thread that copies, at most.
+  constexpr int pieces(int64_t hidden, int gates, int storage_bytes) const {
+    const int all =
+        rows * (wide * gates + narrow) * static_cast<int>(hidden) * storage_bytes / kBlockPiece;
+    return (all + kBlockCopyWarps * 32 - 1) / (kBlockCopyWarps * 32);
+  }
+
+ private:
+  static constexpr int RowOf(int width, int storage_bytes) {
+    const int align = 16 / storage_bytes;
+    return (width + align - 1) / align * align + align;
+  }
+};
+
+// What a step reads beside the states, and what it leaves.
+constexpr BlockRows BlockReads(int rows, const BlockCell& c, bool backward, int64_t hidden) {
+  return {rows, 1, backward ? c.saved + 1 : 0, hidden, c.gates, c.storage_bytes};
+}
+constexpr BlockRows BlockWrites(int rows, const BlockCell& c, bool backward, int64_t hidden) {
+  return {rows,
+          backward && c.splits_gradient ? 2 : 1,
+          backward ? 0 : c.saved + 1,
+          hidden,
+          c.gates,
+          c.storage_bytes};
+}
+
+// Begins of what is in shared memory, in bytes.
+struct BlockLayout {
+  static constexpr int kWordBytes = 512;                 // 16 of a warp's lanes each
+  static constexpr int kReadSteps = 5, kWriteSteps = 2;  // under way
+  // The operand is first; then parts of sums for the warp that shares the tile, and rows.
+  int sums, reads, writes, bytes;
+
+  constexpr BlockLayout(const BlockTiling& t, const BlockCell& c, bool backward, int64_t hidden)
+      : sums(2 * t.chunks * c.depth_warps(backward) * c.parts() * kWordBytes),
+        reads(sums + (c.depth_warps(backward) - 1) * t.warps * (t.rows / 4) * 32 * 4),
+        writes(reads +
+               kReadSteps * BlockReads(t.rows, c, backward, hidden).step() * c.storage_bytes),
+        bytes(writes +
+              kWriteSteps * BlockWrites(t.rows, c, backward, hidden).step() * c.storage_bytes) {}
+};
+
+struct BlockProblem {
+  BlockCell cell;
+  int64_t batch, lanes, hidden;
+  bool backward;
+  bool exact;  // of floats: not as TensorFloat-32 is
+};
+
+struct BlockPlan {
+  BlockTiling tiling;
+  int64_t blocks;
+  int shared_bytes;
+  double clocks;  // estimated, of a step, of all rows
+};
+
+// False where a block cannot hold R.
+bool PlanBlocks(const BlockProblem&, int multiprocessors, int shared_bytes, BlockPlan*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_BLOCK_PLAN_H_

@@ -1,0 +1,109 @@
+// The engine `block`: a launch of blocks that each walk all steps alone, with a lane's R on the
+// chip. Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+#include <cstdint>
+#include <initializer_list>
+
+#include "lib/cuda/block_backward.cuh"
+#include "lib/cuda/block_forward.cuh"
+#include "lib/cuda/walk_setup.cuh"
+
+namespace haste {
+namespace {
+
+// Bits that are set in the address of a tensor that is copied by rows.
+uintptr_t AddressBits(std::initializer_list<const void*> tensors) {
+  uintptr_t bits = 0;
+  for (const void* tensor : tensors) bits |= reinterpret_cast<uintptr_t>(tensor);
+  return bits;
+}
+uintptr_t AddressBits(const HasteRnnForwardArgs& a) { return AddressBits({a.wx, a.y, a.gates}); }
+uintptr_t AddressBits(const HasteRnnBackwardArgs& a) {
+  return AddressBits({a.gates, a.dy, a.dwx, a.dq});
+}
+
+template <class Cell, class T>
+struct ForwardKernels {
+  using CellType = Cell;
+  using Storage = T;
+  using Params = BlockForwardParams<T>;
+  static constexpr bool kBackward = false;
+  static auto Of(int rows) {
+    return rows == 4 ? BlockForward<Cell, T, 4> : BlockForward<Cell, T, 8>;
+  }
+};
+template <class Cell, class T>
+struct BackwardKernels {
+  using CellType = Cell;
+  using Storage = T;
+  using Params = BlockBackwardParams<T>;
+  static constexpr bool kBackward = true;
+  static auto Of(int rows) {
+    return rows == 4 ? BlockBackward<Cell, T, 4> : BlockBackward<Cell, T, 8>;
+  }
+};
+
+template <class Kernels, class Args>
+int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
+             const HasteExecutor& executor, HasteStatus* status) {
+  Plan plan;
+  int32_t code =
+      PlanOnGpu(config, CellInfo<typename Kernels::CellType>(), Kernels::kBackward, &plan, status);
+  if (code != HASTE_OK) return code;
+  typename Kernels::Params p = {};
+  Workspace pieces(workspace);
+  FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
+  p.tiling = plan.block.tiling;
+  p.row_groups = static_cast<int>(plan.block.blocks / config.lanes);
+  uintptr_t bits = AddressBits(args);
+  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
+    bits |= AddressBits({args.saved[i]});
+  }
+  p.piece = bits % kBlockPiece == 0 ? kBlockPiece : sizeof(typename Kernels::Storage);
+  code = PrepareOnChip(p, executor, status);
+  if (code != HASTE_OK) return code;
+  const auto kernel = Kernels::Of(p.tiling.rows);
+  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+  LaunchShape shape;
+  shape.blocks = plan.block.blocks;
+  shape.threads = (p.tiling.warps + kBlockCopyWarps) * 32;
+  shape.shared_bytes = plan.block.shared_bytes;
+  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
+  return HASTE_OK;
+}
+
+// A template, so that nothing is compiled where PlanRecurrence never comes.
+template <class Cell, class T>
+struct Block {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool, const HasteExecutor&) {
+    Workspace count(nullptr);
+    count.Take<int64_t>(2 * config.batch);  // with a mask
+    return count.used();
+  }
+  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Call<ForwardKernels<Cell, T>>(config, args, workspace, executor, status);
+  }
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+  }
+
+  static constexpr Engine Table() {
+    if constexpr (Cell::kResetGates == 0 && sizeof(T) <= 4) {
+      return {WorkspaceBytes, Forward, Backward};
+    } else {
+      return {};
+    }
+  }
+};
+
+}  // namespace
+
+#define HASTE_PASTE(cell, dtype) BlockEngine_##cell##_##dtype
+#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
+
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = Block<HASTE_CELL, HASTE_T>::Table();
+
+}  // namespace haste

@@ -1,0 +1,369 @@
+// What both directions of the engine `block` share: which thread has which elements, R in
+// registers, and a step's product.
+//
+// A block walks one lane and a few rows of the batch alone, so nothing of a step crosses
+// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. A
+// warp has eight hidden units and, where their gates make tiles, the whole depth of their product:
+// tensor cores leave the sums where the cell needs them, in the registers of the threads that have
+// the elements. What a step reads and leaves other warps move, beside it.
+#ifndef HASTE_LIB_CUDA_BLOCK_WALK_CUH_
+#define HASTE_LIB_CUDA_BLOCK_WALK_CUH_
+
+#include "lib/block_plan.h"
+#include "lib/cuda/block_traffic.cuh"
+#include "lib/cuda/mma.cuh"
+#include "lib/cuda/on_chip.cuh"
+#include "lib/cuda/walk_element.cuh"
+
+namespace haste {
+
+template <class T, class Args>
+struct BlockParams : OnChipParams<T, Args> {
+  BlockTiling tiling;
+  int row_groups;  // of a lane
+  int piece;       // bytes that are copied together: kBlockPiece, or an element's
+};
+
+extern __shared__ __align__(16) unsigned char block_shared[];
+
+template <class Cell, class T>
+constexpr BlockCell BlockSizesOf() {
+  return {Cell::kGates, sizeof(T), SavedTensors<Cell>(), Cell::kSplitsGradient};
+}
+template <class Cell, class T>
+constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps() + kBlockCopyWarps) * 32;
+
+// kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
+// half as many elements.
+template <class Cell, class Params, int kRows, bool kBackward>
+class BlockWalk {
+ protected:
+  using T = typename Params::Storage;
+  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  static constexpr int kParts = BlockSizesOf<Cell, T>().parts();
+  static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
+  static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
+  static constexpr int kGroup = BlockCell::kGroup;
+  static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_hidden();
+  static constexpr int kChunks = BlockSizesOf<Cell, T>().chunks(kBackward, kMostUnits);
+  static constexpr int kElements = kRows / 4;
+  static constexpr int kValues = kTiles == 2 ? 4 : 1;  // of the product, of an element
+  // Depths that a unit takes of what is multiplied.
+  static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
+  static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward);
+
+  __device__ __forceinline__ explicit BlockWalk(const Params& p)
+      : p_(p),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        k_(blockIdx.x / p.row_groups),
+        first_row_(blockIdx.x % p.row_groups * kRows),
+        reverse_(p.IsReverse(k_)),
+        at_(p.tiling, BlockSizesOf<Cell, T>(), kBackward, p.H),
+        words_of_use_(kParts * kSharing * p.tiling.chunks * 32),
+        operand_(reinterpret_cast<uint4*>(block_shared)),
+        sums_(reinterpret_cast<float*>(block_shared + at_.sums)) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      exists_[e] = Once(ElementOf(e).exists);
+      const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
+      puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
+    }
+  }
+
+  // x, which the compiler would otherwise compute again at every step.
+  static __device__ __forceinline__ int Once(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
+
+  // --- Elements of this thread
+
+  __device__ __forceinline__ int UnitOf(int e) const {
+    if (kTiles == 1) return warp_ * kBlockUnits + lane_ / 4;
+    return warp_ * kBlockUnits + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
+  }
+  __device__ __forceinline__ int RowOf(int e) const {
+    if (kRows == 4) return lane_ % 4;
+    return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
+  }
+  __device__ __forceinline__ Element ElementOf(int e) const {
+    Element element;
+    element.n = first_row_ + RowOf(e);
+    element.k = k_;
+    element.j = UnitOf(e);
+    element.exists = element.n < p_.N && element.j < p_.H;
+    element.at = (element.n * p_.K + k_) * p_.H + element.j;
+    return element;
+  }
+  // from: [N, K, H] each, or null.
+  __device__ __forceinline__ void LoadStates(const void* const* from) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const Element element = ElementOf(e);
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        const T* all = static_cast<const T*>(from[s]);
+        state_[e][s] = all == nullptr || !element.exists ? 0.0f : ToCompute(all[element.at]);
+      }
+      scale_[e] = element.exists ? DropScale(p_, element) : 1.0f;
+    }
+  }
+
+  __device__ __forceinline__ Foreseen ForeseeElement(int e, int step) const {
+    if (p_.mask == nullptr && !p_.zoneout) {
+      Foreseen seen;
+      seen.live = exists_[e] != 0;
+      return seen;
+    }
+    return Foresee<Cell>(p_, ElementOf(e), reverse_, step);
+  }
+
+  // --- Rows of a step
+
+  __device__ __forceinline__ BlockRows Reads() const {
+    return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, p_.H);
+  }
+  __device__ __forceinline__ BlockRows Writes() const {
+    return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, p_.H);
+  }
+  // Where they are: goes round over those that are under way, from step to step of the walk.
+  struct Ring {
+    T *first, *last, *now;
+    int step;
+
+    __device__ __forceinline__ Ring(int begin, int steps, int step)
+        : first(reinterpret_cast<T*>(block_shared + begin)),
+          last(first + (steps - 1) * step),
+          now(first),
+          step(step) {}
+    __device__ __forceinline__ void Advance() { now = now == last ? first : now + step; }
+  };
+  __device__ __forceinline__ Ring ReadRing() const {
+    return {at_.reads, BlockLayout::kReadSteps, Reads().step()};
+  }
+  __device__ __forceinline__ Ring WriteRing() const {
+    return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
+  }
+
+  // Is this one of the warps that do nothing but copy?
+  __device__ __forceinline__ bool copies() const { return warp_ >= p_.tiling.warps; }
+  // What they do, beside the others: what a step reads is asked for kReadSteps - 1 steps ahead, and
+  // what it leaves is written while the next is made.
+  template <int kRead, int kWritten>
+  __device__ __forceinline__ void Copy(void* const (&read)[kRead],
+                                       void* const (&written)[kWritten]) const {
+    constexpr int kAhead = BlockLayout::kReadSteps - 1;
+    constexpr int kMostRead = BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
+                                  .pieces(kMostUnits, kGates, sizeof(T));
+    constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
+                                     .pieces(kMostUnits, kGates, sizeof(T));
+    const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
+    BlockTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
+                                                    reverse_ != kBackward);
+    BlockTraffic<T, kGates, kWritten, kMostWritten> writes(p_, Writes(), written, thread,
+                                                           first_row_, k_, reverse_ != kBackward);
+    Ring reading = ReadRing(), writing = WriteRing();
+    const auto read_next = [&](int step) {
+      if (step < p_.T_) reads.Read(reading.now);
+      CommitCopies();
+      reading.Advance();
+    };
+    for (int step = 0; step < kAhead; ++step) read_next(step);
+    EndClear();
+    WaitCopies(kAhead - 2);
+    EndStep();
+    for (int step = 0; step < p_.T_; ++step) {
+      WaitCopies(kAhead - 2);  // all but so many: the next step's are there
+      EndStep();
+      writes.Write(writing.now);
+      writing.Advance();
+      read_next(step + kAhead);
+    }
+  }
+
+  // --- What is multiplied: [use, part, chunk, lane] of 16 bytes
+
+  // Behind the last unit, and in empty columns, nothing is ever written.
+  __device__ __forceinline__ void ClearOperand() {
+    for (int i = threadIdx.x; i < 2 * words_of_use_; i += p_.tiling.warps * 32) {
+      operand_[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+  // Barriers of all warps.
+  __device__ __forceinline__ void EndClear() const { __syncthreads(); }
+  __device__ __forceinline__ void EndStep() const { __syncthreads(); }
+
+  // The depths of element e.
+  __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
+    uint16_t part[kDepths][3];
+#pragma unroll
+    for (int d = 0; d < kDepths; ++d) {
+      if constexpr (kParts == 1) {
+        part[d][0] = FromCompute<T>(v[d]).bits;
+      } else {
+        Split(v[d], part[d]);
+      }
+    }
+    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
+#pragma unroll
+    for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
+      if constexpr (kDepths == 4) {
+        *reinterpret_cast<uint2*>(to) =
+            make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
+                       part[2][s] | static_cast<uint32_t>(part[3][s]) << 16);
+      } else {
+        *to = part[0][s];
+      }
+    }
+  }
+
+  // --- R
+
+  __device__ __forceinline__ void LoadTiles() {
+    const int H = static_cast<int>(p_.H);
+    const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
+    const int first_unit = warp_ / kSharing * kSharing * kBlockUnits;
+    const int first_chunk = warp_ % kSharing * p_.tiling.chunks;
+    const auto load = [&](int chunk, int i, TileA<T>* tile) {
+      tile->Load(i % 2, [&](int row, int depth) {
+        depth += (first_chunk + chunk) * kChunkDepth;
+        int from, gate, to;  // of R [H, G, H]
+        if constexpr (kBackward) {
+          from = first_unit + row;
+          gate = depth % kDepths;
+          to = depth / kDepths;
+        } else {
+          from = depth;
+          gate = kTiles == 2 ? row / 4 : 0;
+          to = first_unit + (kTiles == 2 ? i / 2 * 4 + row % 4 : row);
+        }
+        const bool there = from < H && gate < kGates && to < H;
+        return there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0);
+      });
+    };
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (c >= p_.tiling.chunks) break;
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &tiles_[c][i]);
+    }
+  }
+
+  // --- A step's product, of what Put has left for a use
+
+  using Sums = TileC<T>[kTiles][kChains];
+
+  // values: of each element its unit's product; forward of every gate.
+  __device__ __forceinline__ void Multiply(int use, float (&values)[kElements][kValues]) const {
+    const int chunks = p_.tiling.chunks;
+    const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
+    Sums sums;
+    ChunkB<T> b[2][kGroup];
+    LoadGroup(from, 0, b[0]);
+#pragma unroll
+    for (int c = 0; c < kChunks; c += kGroup) {
+      if (c >= chunks) break;
+      // The next one, or none: then this one again.
+      if (c + kGroup < kChunks) {
+        LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) AddChunk(tiles_[c + i], b[c / kGroup % 2][i], i, sums);
+    }
+    Collect(sums, values);
+  }
+
+ private:
+  __device__ __forceinline__ void LoadGroup(const uint4* from, int first,
+                                            ChunkB<T> (&b)[kGroup]) const {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) {
+        const uint4 v = from[words_of_use_ / kParts * s + (first + i) * 32];
+        b[i].part[s][0] = v.x;
+        b[i].part[s][1] = v.y;
+        b[i].part[s][2] = v.z;
+        b[i].part[s][3] = v.w;
+      }
+    }
+  }
+  __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[2 * kTiles], const ChunkB<T>& b,
+                                           int chunk, Sums& sums) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half, p_.exact);
+      }
+    }
+  }
+  static __device__ __forceinline__ float Sum(const Sums& sums, int tile, int i) {
+    float sum = sums[tile][0].Get(i);
+#pragma unroll
+    for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
+    return sum;
+  }
+  // Two tiles: a lane has of each gates p and p + 2, p = lane / 16, of one unit, in two columns;
+  // its neighbour 16 lanes further has the others. They share them out: with 8 rows each takes a
+  // column of every tile, with 4 a tile, of which one column is empty.
+  __device__ __forceinline__ void Collect(const Sums& sums,
+                                          float (&values)[kElements][kValues]) const {
+    const bool high = kTiles == 2 ? lane_ >= 16 : warp_ % 2 != 0;
+    if constexpr (kTiles == 2) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        float mine[2], theirs[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float low_one = Sum(sums, kRows == 8 ? e : 0, 2 * i);
+          const float high_one = Sum(sums, kRows == 8 ? e : 1, kRows == 8 ? 2 * i + 1 : 2 * i);
+          mine[i] = high ? high_one : low_one;
+          theirs[i] = __shfl_xor_sync(0xFFFFFFFFu, high ? low_one : high_one, 16);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          values[e][2 * i] = high ? theirs[i] : mine[i];
+          values[e][2 * i + 1] = high ? mine[i] : theirs[i];
+        }
+      }
+    } else {
+      // One tile: two warps have a part of every sum, and each needs eight of the units.
+      float* shared = sums_ + warp_ * kElements * 32 + lane_;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const float low_one = Sum(sums, 0, e), high_one = Sum(sums, 0, 2 + e);
+        values[e][0] = high ? high_one : low_one;
+        shared[e * 32] = high ? low_one : high_one;
+      }
+      SyncPair();
+      const float* theirs = shared + (high ? -kElements : kElements) * 32;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) values[e][0] += theirs[e * 32];
+    }
+  }
+  __device__ __forceinline__ void SyncPair() const {
+    asm volatile("bar.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
+  }
+
+ protected:
+  const Params& p_;
+  const int warp_, lane_;
+  const int k_, first_row_;
+  const bool reverse_;
+  float state_[kElements][kStates], scale_[kElements];
+  int exists_[kElements];
+
+ private:
+  const BlockLayout at_;
+  const int words_of_use_;
+  uint4* const operand_;
+  float* const sums_;
+  int puts_[kElements];  // where an element's depths go, in 16 bits
+  TileA<T> tiles_[kChunks][2 * kTiles];
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_BLOCK_WALK_CUH_

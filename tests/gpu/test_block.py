@@ -1,0 +1,109 @@
+"""What is the engine `block`'s own: every width of a block, rows that begin anywhere in memory."""
+
+import pytest
+from needs import need_module
+
+torch = need_module("torch")
+
+from engine_problem import ON_CHIP, PRECISIONS, each_cell, each_precision, lanes, make  # noqa: E402
+from kernel_problem import (  # noqa: E402
+    LIB,
+    Call,
+    Problem,
+    assert_same_bits,
+    make_mask,
+    unset,
+    zoneouts,
+)
+
+pytestmark = pytest.mark.skipif("block" not in ON_CHIP, reason="needs compute capability 8.0")
+
+
+@pytest.mark.parametrize("hidden", range(8, 97, 8))
+@pytest.mark.parametrize("precision", ["bfloat16", "float16", "float32"])
+@each_cell
+def test_every_width(cell, precision, hidden):
+    """Blocks of 4 rows and, where these are too many for the GPU, of 8."""
+    if precision == "float32" and hidden > 64:
+        problem = Problem(cell, 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
+        with pytest.raises(RuntimeError, match=f"engine: .*block.* {hidden} hidden"):
+            problem.plan()
+        return
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    for n, k in ((13, 2), (1100, 1)):
+        mask = make_mask("holes", n, 4)
+        problem = Problem(
+            cell,
+            n,
+            4,
+            k,
+            hidden,
+            engine="block",
+            mask=mask,
+            reverse=lanes((n, 4, k, hidden)),
+            **PRECISIONS[precision],
+            **options,
+        )
+        assert ("× 4," if n == 13 else "× 8,") in problem.plan()
+        problem.check()
+
+
+def test_rows_of_no_16_bytes_are_refused():
+    for hidden, precision in ((4, "bfloat16"), (30, "float16"), (33, "bfloat16"), (6, "float32")):
+        problem = Problem("lstm", 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
+        with pytest.raises(RuntimeError, match="engine: .*block"):
+            problem.plan()
+
+
+def moved(tensor):
+    """A copy that begins one element further than memory is aligned to."""
+    memory = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    memory[1:] = tensor.flatten()
+    return memory[1:].view(tensor.shape)
+
+
+@each_precision
+@each_cell
+def test_tensors_that_begin_anywhere(cell, precision):
+    """The same bits, whichever tensor is not aligned."""
+    problem = make(cell, "block", precision, (6, 9, 2, 40), reverse=[0, 1])
+    expected = problem.run()
+    names = ["wx", "y", "dy"]
+    for name in [*names, "gates", "saved", "dwx", "dq"]:
+        call = Call(problem)
+        if name in names:
+            setattr(call, name, moved(getattr(call, name)))
+        elif name == "saved":
+            call.saved[-1] = call.given["saved"][-1] = moved(call.saved[-1])
+        elif name == "gates":
+            call.given["gates"] = moved(call.given["gates"])
+        elif call.gradients[name] is not None:
+            call.gradients[name] = moved(call.gradients[name])
+        call.forward()
+        call.backward()
+        assert_same_bits(call.results(), expected)
+
+
+@each_cell
+def test_no_gradient_of_the_outputs(cell):
+    """dy NULL is a dy of zeros."""
+    problem = make(cell, "block", "bfloat16", (9, 7, 2, 48), reverse=[1, 0])
+    problem.dy.zero_()
+    expected = problem.run()
+    call = Call(problem)
+    call.forward()
+    given = {"dy": None, "dsT": call.ds, "ds0": call.ds0, **call.gradients}
+    LIB.backward(call.config, call.kernel, workspace=call.scratch[1], **given, **call.given)
+    assert_same_bits(call.results(), expected)
+
+
+@each_cell
+def test_nothing_is_written_behind_the_last_row(cell):
+    """13 rows are three blocks of 4 and one row: memory after it stays as it was."""
+    problem = make(cell, "block", "bfloat16", (13, 6, 1, 24))
+    call = Call(problem)
+    room = unset(torch.empty(16, *call.y.shape[1:], dtype=call.y.dtype))
+    call.y = room[:13]
+    call.forward()
+    assert room[:13].isfinite().all()
+    assert room[13:].isnan().all()
