@@ -7,50 +7,63 @@
 namespace haste {
 namespace {
 
-// Clock cycles, fitted on an H200 to steps of 32, 64 and 96 units of five cells
-// (docs/performance.md).
-constexpr double kForwardClocks = 476, kBackwardClocks = 375;  // of a step: latencies, a barrier
-constexpr double kProductClocks = 4.4;                         // of a tensor core, for 16 × 8 × 16
-constexpr double kLatencyClocks = 25;      // from one product to the next that adds to it
-constexpr double kForwardGateClocks = 44;  // of a scheduler, for a gate of a warp's elements
-constexpr double kBackwardGateClocks = 64;
+// Clock cycles, fitted on an H200 to steps of 32 to 512 units of five cells (docs/performance.md).
+constexpr double kForwardClocks = 452, kBackwardClocks = 400;  // of a step: latencies, a barrier
+constexpr double kProductClocks = 4.4;  // of a tensor core, for 16 × 8 × 16
+constexpr double kLatencyClocks = 25;   // from one product to the next that adds to it
+// Of a scheduler, for a gate of a warp's elements.
+constexpr double kForwardGateClocks = 50, kBackwardGateClocks = 55;
+constexpr double kClusterClocks = 20;  // from one block of a cluster to another
+constexpr double kClusterBlockClocks = 40;
+constexpr double kClusterByteClocks = 0.04;  // of a byte that arrives
+constexpr double kOverClocks = 18;           // of a tile's chunk from shared memory
 
 double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   const BlockCell& cell = p.cell;
-  const int parts = cell.parts() == 1 ? 1 : p.exact ? 6 : 3;
-  const double products = 2.0 * t.chunks * cell.tiles(p.backward) * parts;
+  const int parts = cell.parts() == 1 ? 1 : p.exact ? 6 : 3, tiles = cell.tiles(p.backward);
+  const double products = 2.0 * t.chunks * tiles * parts;
   const double chain = 2.0 * t.chunks / cell.chains(p.backward) * std::max(parts - 1, 1);
-  const double elements = t.rows / 4;
+  const double gates = cell.gates * (t.rows / 4);
   const double warps = std::max(1.0, t.warps / 4.0);  // of a scheduler
-  const double gates =
-      cell.gates * elements * (p.backward ? kBackwardGateClocks : kForwardGateClocks);
-  return (p.backward ? kBackwardClocks : kForwardClocks) + chain * kLatencyClocks +
-         warps * (products * kProductClocks + gates);
+  double clocks =
+      chain * kLatencyClocks + warps * products * kProductClocks +
+      (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
+                  : kForwardClocks + warps * gates * kForwardGateClocks);
+  if (t.blocks > 1) {
+    const double bytes = 2.0 * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
+    clocks += kClusterClocks + t.blocks * kClusterBlockClocks + bytes * kClusterByteClocks +
+              BlockLayout::Over(t, cell, p.backward) * tiles * kOverClocks;
+  }
+  return clocks;
 }
 
 }  // namespace
 
-bool PlanBlocks(const BlockProblem& p, int multiprocessors, int shared_bytes, BlockPlan* best) {
+bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, BlockPlan* best) {
   best->clocks = 0;
   const BlockCell& cell = p.cell;
-  if (p.batch > INT32_MAX / 2 || multiprocessors < 1) return false;
+  if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return false;
   if (p.hidden * cell.storage_bytes % kBlockPiece != 0) return false;
-  const int sharing = cell.depth_warps(p.backward);
-  const int64_t warps = CeilDiv(p.hidden, kBlockUnits * sharing) * sharing;
-  if (warps > cell.max_warps()) return false;
+  const bool cluster = p.hidden > cell.max_hidden(false);
+  if (p.hidden > cell.max_hidden(cluster) || (cluster && !cell.clusters())) return false;
   BlockTiling t = {};
-  t.warps = static_cast<int>(warps);
-  t.chunks = cell.chunks(p.backward, p.hidden);
+  t.blocks = cluster ? static_cast<int>(CeilDiv(p.hidden, kClusterUnits)) : 1;
+  const int sharing = cell.depth_warps(p.backward);
+  t.warps = cluster ? kClusterWarps
+                    : static_cast<int>(CeilDiv(p.hidden, kBlockUnits * sharing)) * sharing;
+  t.chunks = cell.chunks(p.backward, cluster ? t.blocks * kClusterUnits : p.hidden);
+  const int at_once = cluster ? device.clusters[t.blocks] : device.multiprocessors;
+  if (at_once == 0) return false;
   for (const int rows : {8, 4}) {
     t.rows = rows;
     const BlockLayout layout(t, cell, p.backward, p.hidden);
-    if (layout.bytes > shared_bytes) continue;
+    if (layout.bytes > device.shared_bytes) continue;
+    const int64_t groups = p.lanes * CeilDiv(p.batch, rows);
     BlockPlan plan = {};
     plan.tiling = t;
-    plan.blocks = p.lanes * CeilDiv(p.batch, rows);
+    plan.blocks = groups * t.blocks;
     plan.shared_bytes = layout.bytes;
-    const int64_t waves = CeilDiv(plan.blocks, multiprocessors);
-    plan.clocks = static_cast<double>(waves) * StepClocks(p, plan.tiling);
+    plan.clocks = static_cast<double>(CeilDiv(groups, at_once)) * StepClocks(p, t);
     if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
   }
   return best->clocks > 0;

@@ -11,11 +11,22 @@ constexpr int kBlockUnits = 8;      // hidden units of a warp
 constexpr int kBlockCopyWarps = 4;  // of a block: they move what a step reads and leaves
 constexpr int kBlockPiece = 16;     // bytes that are copied together
 
-// One block walks one lane and a few rows of the batch, with all of that lane's R.
+constexpr int kClusterWarps = 4;    // with units, of a block of a cluster
+constexpr int kClusterUnits = kClusterWarps * kBlockUnits;
+constexpr int kMaxBlockCluster = 16;
+
+// One block walks one lane and a few rows of the batch, with all of that lane's R. Or so does a
+// cluster of blocks, each with R of some of the units.
 struct BlockTiling {
+  int blocks;  // of a cluster; 1: no cluster
   int rows;    // of the batch: 4 or 8
-  int warps;   // that have units
+  int warps;   // that have units, of a block
   int chunks;  // the depth of a warp's product, in 32s, up to a whole number of groups
+
+  // Units of a block.
+  constexpr int units(int64_t hidden) const {
+    return blocks > 1 ? kClusterUnits : static_cast<int>(hidden);
+  }
 };
 
 // What the kernels' code depends on.
@@ -37,8 +48,20 @@ struct BlockCell {
   static constexpr int kGroup = 2;
   // As many warps as leave each the registers for its part of R, of which a tile's chunk takes 8
   // or, of a float, 24.
-  constexpr int max_warps() const { return parts() == 3 ? 8 : 12; }
-  constexpr int max_hidden() const { return max_warps() * kBlockUnits; }
+  constexpr int max_warps(bool cluster) const {
+    return cluster ? kClusterWarps : parts() == 3 ? 8 : 12;
+  }
+  constexpr int max_hidden(bool cluster) const {
+    return cluster ? kMaxBlockCluster * kClusterUnits : max_warps(false) * kBlockUnits;
+  }
+  // Chunks of R that a warp keeps in registers; the others are in shared memory.
+  constexpr int held_chunks(bool backward, bool cluster) const {
+    const int all = chunks(backward, max_hidden(cluster));
+    const int most = cluster ? 16 / tiles(backward) : all;
+    return all < most ? all : most;
+  }
+  // Floats would take three times the registers.
+  constexpr bool clusters() const { return parts() == 1; }
   // Chunks of a warp's product.
   constexpr int chunks(bool backward, int64_t hidden) const {
     const int64_t depth = (backward ? slots() : 1) * hidden;
@@ -100,16 +123,25 @@ constexpr BlockRows BlockWrites(int rows, const BlockCell& c, bool backward, int
 struct BlockLayout {
   static constexpr int kWordBytes = 512;                 // 16 of a warp's lanes each
   static constexpr int kReadSteps = 5, kWriteSteps = 2;  // under way
-  // The operand is first; then parts of sums for the warp that shares the tile, and rows.
-  int sums, reads, writes, bytes;
+  // The operand is first; then what counts its arrival, parts of sums for the warp that shares the
+  // tile, rows, and what of R registers do not hold.
+  int counters, sums, reads, writes, tiles, bytes;
 
   constexpr BlockLayout(const BlockTiling& t, const BlockCell& c, bool backward, int64_t hidden)
-      : sums(2 * t.chunks * c.depth_warps(backward) * c.parts() * kWordBytes),
+      : counters(2 * t.chunks * c.depth_warps(backward) * c.parts() * kWordBytes),
+        sums(counters + 2 * 8),
         reads(sums + (c.depth_warps(backward) - 1) * t.warps * (t.rows / 4) * 32 * 4),
         writes(reads +
-               kReadSteps * BlockReads(t.rows, c, backward, hidden).step() * c.storage_bytes),
-        bytes(writes +
-              kWriteSteps * BlockWrites(t.rows, c, backward, hidden).step() * c.storage_bytes) {}
+               kReadSteps * BlockReads(t.rows, c, backward, t.units(hidden)).step() * c.storage_bytes),
+        tiles(writes +
+              kWriteSteps * BlockWrites(t.rows, c, backward, t.units(hidden)).step() * c.storage_bytes),
+        bytes(tiles + Over(t, c, backward) * 2 * c.tiles(backward) * c.parts() * t.warps *
+                          kWordBytes) {}
+
+  static constexpr int Over(const BlockTiling& t, const BlockCell& c, bool backward) {
+    const int held = c.held_chunks(backward, t.blocks > 1);
+    return t.chunks > held ? t.chunks - held : 0;
+  }
 };
 
 struct BlockProblem {
@@ -119,15 +151,21 @@ struct BlockProblem {
   bool exact;  // of floats: not as TensorFloat-32 is
 };
 
+struct BlockDevice {
+  int multiprocessors;
+  int shared_bytes;                        // that a block may use
+  int clusters[kMaxBlockCluster + 1];  // of so many blocks that are resident at once; 0: none
+};
+
 struct BlockPlan {
   BlockTiling tiling;
-  int64_t blocks;
+  int64_t blocks;  // of all clusters
   int shared_bytes;
   double clocks;  // estimated, of a step, of all rows
 };
 
-// False where a block cannot hold R.
-bool PlanBlocks(const BlockProblem&, int multiprocessors, int shared_bytes, BlockPlan*);
+// False where neither a block nor a cluster can hold R.
+bool PlanBlocks(const BlockProblem&, const BlockDevice&, BlockPlan*);
 
 }  // namespace haste
 

@@ -145,8 +145,11 @@ double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.hidden = config.hidden;
   problem.backward = backward;
   problem.exact = config.allow_tf32 == 0;
-  const auto shared = static_cast<int>(cuda.shared_bytes_per_block);
-  return PlanBlocks(problem, cuda.multiprocessors, shared, plan) ? plan->clocks : 0;
+  BlockDevice device = {};
+  device.multiprocessors = cuda.multiprocessors;
+  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
+  std::copy_n(cuda.clusters, kMaxBlockCluster + 1, device.clusters);
+  return PlanBlocks(problem, device, plan) ? plan->clocks : 0;
 }
 
 // Products of a step, and gates of each: the reset gates, whose product comes first, and the
@@ -376,9 +379,10 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              t.rows(), t.sharers > 1 ? ", clusters share gradients" : "", plan.resident.clocks);
   } else if (plan.engine == EngineKind::kBlock) {
     snprintf(where, sizeof where,
-             "%s: blocks × rows %" PRId64 " × %d, %d warps, about %.0f clocks a step",
-             EngineName(plan.engine), plan.block.blocks, plan.block.tiling.rows,
-             plan.block.tiling.warps, plan.block.clocks);
+             "%s: groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",
+             EngineName(plan.engine), plan.block.blocks / plan.block.tiling.blocks,
+             plan.block.tiling.blocks, plan.block.tiling.rows, plan.block.tiling.warps,
+             plan.block.clocks);
   } else if (plan.engine == EngineKind::kTiled) {
     snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
   } else if (plan.engine == EngineKind::kBlas) {

@@ -27,8 +27,17 @@ struct ForwardKernels {
   using Storage = T;
   using Params = BlockForwardParams<T>;
   static constexpr bool kBackward = false;
-  static auto Of(int rows) {
-    return rows == 4 ? BlockForward<Cell, T, 4> : BlockForward<Cell, T, 8>;
+  static auto Of(const BlockTiling& t) {
+    if constexpr (BlockSizesOf<Cell, T>().clusters()) {
+      if (t.blocks > 1) return OfRows<true>(t);
+    }
+    return OfRows<false>(t);
+  }
+
+ private:
+  template <bool kCluster>
+  static auto OfRows(const BlockTiling& t) {
+    return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster> : BlockForward<Cell, T, 8, kCluster>;
   }
 };
 template <class Cell, class T>
@@ -37,8 +46,17 @@ struct BackwardKernels {
   using Storage = T;
   using Params = BlockBackwardParams<T>;
   static constexpr bool kBackward = true;
-  static auto Of(int rows) {
-    return rows == 4 ? BlockBackward<Cell, T, 4> : BlockBackward<Cell, T, 8>;
+  static auto Of(const BlockTiling& t) {
+    if constexpr (BlockSizesOf<Cell, T>().clusters()) {
+      if (t.blocks > 1) return OfRows<true>(t);
+    }
+    return OfRows<false>(t);
+  }
+
+ private:
+  template <bool kCluster>
+  static auto OfRows(const BlockTiling& t) {
+    return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster> : BlockBackward<Cell, T, 8, kCluster>;
   }
 };
 
@@ -53,7 +71,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   p.tiling = plan.block.tiling;
-  p.row_groups = static_cast<int>(plan.block.blocks / config.lanes);
+  p.row_groups = static_cast<int>(plan.block.blocks / p.tiling.blocks / config.lanes);
   uintptr_t bits = AddressBits(args);
   for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
     bits |= AddressBits({args.saved[i]});
@@ -61,12 +79,17 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   p.piece = bits % kBlockPiece == 0 ? kBlockPiece : sizeof(typename Kernels::Storage);
   code = PrepareOnChip(p, executor, status);
   if (code != HASTE_OK) return code;
-  const auto kernel = Kernels::Of(p.tiling.rows);
+  const auto kernel = Kernels::Of(p.tiling);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+  if (p.tiling.blocks > 8) {  // what every GPU that has clusters can do
+    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                   status);
+  }
   LaunchShape shape;
   shape.blocks = plan.block.blocks;
   shape.threads = (p.tiling.warps + kBlockCopyWarps) * 32;
   shape.shared_bytes = plan.block.shared_bytes;
+  shape.cluster = p.tiling.blocks;
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
 }

@@ -10,9 +10,9 @@ namespace haste {
 template <class T>
 using BlockBackwardParams = BlockParams<T, HasteRnnBackwardArgs>;
 
-template <class Cell, class T, int kRows>
-class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, true> {
-  using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, true>;
+template <class Cell, class T, int kRows, bool kCluster>
+class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true> {
+  using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true>;
   using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::state_;
   using Base::kDepths, Base::kElements, Base::kGates, Base::kStates;
   static constexpr int kSaved = SavedTensors<Cell>();
@@ -57,34 +57,40 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, true> {
         dy[e] = p_.args.dy == nullptr ? FromCompute<T>(0) : *row.args.y;
       }
       if (done > 0) AddProduct(done - 1);
+      float dx[kElements][kGates] = {}, dq[kElements][kGates] = {};
+      WalkBackward<Cell, T, kElements>(p_, seen, kept, dy, scale_, state_, dx, dq);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        float dx[kGates] = {}, dq[kGates] = {}, depths[kDepths] = {};
-        WalkBackward<Cell, T>(p_, seen[e], kept[e], dy[e], scale_[e], state_[e], dx, dq);
+        float depths[kDepths] = {};
 #pragma unroll
-        for (int g = 0; g < kGates; ++g) depths[g] = dq[g];
+        for (int g = 0; g < kGates; ++g) depths[g] = dq[e][g];
         Base::Put(done & 1, e, depths);
-        if (exists_[e]) {
-          StoreBackward<Cell>(RowAt(places[e], reading.now, writing.now), StepPlace(0, 0, 0, 0), dx,
-                              dq);
-        }
+      }
+      if (wants_initial || done + 1 < steps) Base::Send(done & 1);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        if (!exists_[e]) continue;
+        StoreBackward<Cell>(RowAt(places[e], reading.now, writing.now), StepPlace(0, 0, 0, 0),
+                            dx[e], dq[e]);
       }
       Base::EndStep();
       reading.Advance();
       writing.Advance();
     }
-    if (!wants_initial) return;
-    AddProduct(steps - 1);
+    if (wants_initial) {
+      AddProduct(steps - 1);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (exists_[e]) StoreStates<T>(p_.args.ds0, Base::ElementOf(e).at, state_[e]);
+      for (int e = 0; e < kElements; ++e) {
+        if (exists_[e]) StoreStates<T>(p_.args.ds0, Base::ElementOf(e).at, state_[e]);
+      }
     }
+    Base::EndWalk();
   }
 
  private:
   __device__ __forceinline__ void AddProduct(int done) {
     float dh[kElements][1];
-    Base::Multiply(done & 1, dh);
+    Base::Multiply(done, dh);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       state_[e][0] = MulAdd(dh[e][0], scale_[e], state_[e][0]);
@@ -98,7 +104,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, true> {
 
     Places() = default;
     __device__ __forceinline__ Places(const BlockBackwardRun& run, int e) {
-      const int row = run.RowOf(e), unit = run.UnitOf(e);
+      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
       gates = Base::Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
       saved = Base::Once(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
       dwx = Base::Once(run.Writes().At(0, row) + unit);
@@ -107,7 +113,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, true> {
   // y: dy.
   __device__ __forceinline__ BlockRow<T> RowAt(const Places& at, T* read, T* written) const {
     BlockRow<T> row;
-    row.H = static_cast<int>(p_.H);
+    row.H = Base::units();
     row.args.gates = read + at.gates;
 #pragma unroll
     for (int i = 0; i < kSaved; ++i) {
@@ -120,10 +126,10 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, true> {
   }
 };
 
-template <class Cell, class T, int kRows>
-__global__ void __launch_bounds__(kMaxBlockThreads<Cell, T>, 1)
+template <class Cell, class T, int kRows, bool kCluster>
+__global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockBackward(const __grid_constant__ BlockBackwardParams<T> p) {
-  if constexpr (HasOnChipCode(false)) BlockBackwardRun<Cell, T, kRows>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) BlockBackwardRun<Cell, T, kRows, kCluster>(p).Walk();
 }
 
 }  // namespace haste

@@ -9,9 +9,9 @@ namespace haste {
 template <class T>
 using BlockForwardParams = BlockParams<T, HasteRnnForwardArgs>;
 
-template <class Cell, class T, int kRows>
-class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
-  using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, false>;
+template <class Cell, class T, int kRows, bool kCluster>
+class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false> {
+  using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false>;
   using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::state_;
   using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
   static constexpr int kSaved = SavedTensors<Cell>();
@@ -34,10 +34,15 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
     Base::EndClear();
 #pragma unroll
     for (int e = 0; e < kElements; ++e) Base::Put(0, e, {state_[e][0] * scale_[e]});
+    Base::Send(0);
     Base::EndStep();
     Places places[kElements];
+    int units[kElements];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
+    for (int e = 0; e < kElements; ++e) {
+      places[e] = Places(*this, e);
+      units[e] = Base::UnitOf(e);
+    }
     const int steps = static_cast<int>(p_.T_);
     auto reading = Base::ReadRing();
     auto writing = Base::WriteRing();
@@ -49,26 +54,34 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
         seen[e] = Base::ForeseeElement(e, step);
 #pragma unroll
         for (int g = 0; g < kGates; ++g)
-          x[e][g] = reading.now[places[e].x + g * static_cast<int>(p_.H)];
+          x[e][g] = reading.now[places[e].x + g * Base::units()];
       }
-      float q[kElements][kValues];
-      Base::Multiply(step & 1, q);
+      float before[kElements][kStates], kept[kElements][Cell::kKept] = {};
+      float next[kElements][kStates], y[kElements];
+      float products[kElements][kValues];
+      Base::Multiply(step, products);
+      WalkForward<Cell, T, kElements>(
+          p_, seen, k_, units, x, scale_, state_,
+          [&](float (&q)[kElements][kGates]) {
+#pragma unroll
+            for (int e = 0; e < kElements; ++e) {
+#pragma unroll
+              for (int g = 0; g < kGates; ++g) q[e][g] = products[e][g];
+            }
+          },
+          before, kept, next, y);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        float before[kStates], kept[Cell::kKept] = {}, next[kStates];
-        const float y = WalkForward<Cell, T>(
-            p_, seen[e], k_, Base::UnitOf(e), x[e], scale_[e], state_[e],
-            [&](float (&product)[kGates]) {
+        Base::Put((step + 1) & 1, e, {next[e][0] * scale_[e]});
 #pragma unroll
-              for (int g = 0; g < kGates; ++g) product[g] = q[e][g];
-            },
-            before, kept, next);
+        for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
+      }
+      if (step + 1 < steps) Base::Send((step + 1) & 1);
 #pragma unroll
-        for (int s = 0; s < kStates; ++s) state_[e][s] = next[s];
-        Base::Put((step + 1) & 1, e, {next[0] * scale_[e]});
-        if (exists_[e]) {
-          StoreForward<Cell>(RowAt(places[e], writing.now), StepPlace(0, 0, 0, 0), y, before, kept);
-        }
+      for (int e = 0; e < kElements; ++e) {
+        if (!exists_[e]) continue;
+        StoreForward<Cell>(RowAt(places[e], writing.now), StepPlace(0, 0, 0, 0), y[e], before[e],
+                           kept[e]);
       }
       Base::EndStep();
       reading.Advance();
@@ -78,6 +91,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
     for (int e = 0; e < kElements; ++e) {
       if (exists_[e]) StoreStates<T>(p_.args.sT, Base::ElementOf(e).at, state_[e]);
     }
+    Base::EndWalk();
   }
 
  private:
@@ -87,7 +101,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
 
     Places() = default;
     __device__ __forceinline__ Places(const BlockForwardRun& run, int e) {
-      const int row = run.RowOf(e), unit = run.UnitOf(e);
+      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
       x = Base::Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
       gates = Base::Once(run.Writes().At(0, row) + unit);
       y = Base::Once(run.Writes().At(1, row) + unit);
@@ -95,7 +109,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
   };
   __device__ __forceinline__ BlockRow<T> RowAt(const Places& at, T* written) const {
     BlockRow<T> row;
-    row.H = static_cast<int>(p_.H);
+    row.H = Base::units();
     row.args.gates = written + at.gates;
     row.args.y = written + at.y;
 #pragma unroll
@@ -107,10 +121,10 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, false> {
   }
 };
 
-template <class Cell, class T, int kRows>
-__global__ void __launch_bounds__(kMaxBlockThreads<Cell, T>, 1)
+template <class Cell, class T, int kRows, bool kCluster>
+__global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockForward(const __grid_constant__ BlockForwardParams<T> p) {
-  if constexpr (HasOnChipCode(false)) BlockForwardRun<Cell, T, kRows>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) BlockForwardRun<Cell, T, kRows, kCluster>(p).Walk();
 }
 
 }  // namespace haste

@@ -17,18 +17,26 @@ template <class T, int kGates, int kTensors, int kMost>
 class BlockTraffic {
  public:
   // tensors: null where there is none. thread: of those that copy. from_end: the walk begins there.
+  // unit, units: the block's first, and how many it has room for.
   template <class Params>
   __device__ __forceinline__ BlockTraffic(const Params& p, const BlockRows& rows,
                                           void* const (&tensors)[kTensors], int thread,
-                                          int64_t first_row, int64_t k, bool from_end)
-      : rows_(rows), thread_(thread), hidden_(static_cast<int>(p.H)), piece_(p.piece) {
+                                          int64_t first_row, int64_t k, int unit, int units,
+                                          bool from_end)
+      : rows_(rows),
+        thread_(thread),
+        hidden_(static_cast<int>(p.H)),
+        room_(units),
+        run_(min(units, hidden_ - unit) * static_cast<int>(sizeof(T)) / p.piece),
+        piece_(p.piece) {
     const int64_t place = (first_row * p.T_ + (from_end ? p.T_ - 1 : 0)) * p.K + k;
 #pragma unroll
     for (int i = 0; i < kTensors; ++i) {
       first_[i] = tensors[i] == nullptr
                       ? nullptr
-                      : reinterpret_cast<char*>(static_cast<T*>(tensors[i]) + place * Width(i));
-      if (first_[i] != nullptr) of_row_ += PiecesOf(i);
+                      : reinterpret_cast<char*>(static_cast<T*>(tensors[i]) +
+                                                place * RunsOf(i) * hidden_ + unit);
+      if (first_[i] != nullptr) of_row_ += RunsOf(i) * run_;
     }
     const int64_t there = p.N - first_row;
     count_ = static_cast<int>(there < rows.rows ? there : rows.rows) * of_row_;
@@ -70,12 +78,8 @@ class BlockTraffic {
     bool wide;
   };
 
-  __device__ __forceinline__ int Width(int i) const {
-    return i < rows_.wide ? kGates * hidden_ : hidden_;
-  }
-  __device__ __forceinline__ int PiecesOf(int i) const {
-    return Width(i) * static_cast<int>(sizeof(T)) / piece_;
-  }
+  // The block's units of a tensor's row lie together, of a wide one those of each gate.
+  __device__ __forceinline__ int RunsOf(int i) const { return i < rows_.wide ? kGates : 1; }
   // Of the first step.
   __device__ __forceinline__ Piece Make(int i) const {
     Piece piece = {};
@@ -85,12 +89,14 @@ class BlockTraffic {
 #pragma unroll
     for (int t = 0; t < kTensors; ++t) {
       if (first_[t] == nullptr) continue;
-      if (rest >= 0 && rest < PiecesOf(t)) {
+      if (rest >= 0 && rest < RunsOf(t) * run_) {
+        constexpr int kBytes = sizeof(T);
+        const int run = rest / run_, at = rest % run_ * piece_;
         piece.wide = t < rows_.wide;
-        piece.at = first_[t] + row * (piece.wide ? kGates : 1) * row_stride_ + rest * piece_;
-        piece.to = rows_.At(t, row) * static_cast<int>(sizeof(T)) + rest * piece_;
+        piece.at = first_[t] + row * RunsOf(t) * row_stride_ + run * hidden_ * kBytes + at;
+        piece.to = (rows_.At(t, row) + run * room_) * kBytes + at;
       }
-      rest -= PiecesOf(t);
+      rest -= RunsOf(t) * run_;
     }
     return piece;
   }
@@ -114,7 +120,9 @@ class BlockTraffic {
   }
 
   const BlockRows rows_;
-  const int thread_, hidden_, piece_;
+  const int thread_, hidden_;
+  const int room_, run_;  // units of the block; pieces of them that lie together
+  const int piece_;
   char* first_[kTensors];  // this block's first row, at the walk's first step
   int of_row_ = 0, count_, done_ = 0;
   int64_t row_stride_, stride_;  // bytes, of a tensor that is not wide

@@ -2,7 +2,8 @@
 // registers, and a step's product.
 //
 // A block walks one lane and a few rows of the batch alone, so nothing of a step crosses
-// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. A
+// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. Where
+// R is too large for that, a few blocks of a cluster push it to each other, 16 bytes at a time. A
 // warp has eight hidden units and, where their gates make tiles, the whole depth of their product:
 // tensor cores leave the sums where the cell needs them, in the registers of the threads that have
 // the elements. What a step reads and leaves other warps move, beside it.
@@ -11,6 +12,7 @@
 
 #include "lib/block_plan.h"
 #include "lib/cuda/block_traffic.cuh"
+#include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
 #include "lib/cuda/on_chip.cuh"
 #include "lib/cuda/walk_element.cuh"
@@ -20,7 +22,7 @@ namespace haste {
 template <class T, class Args>
 struct BlockParams : OnChipParams<T, Args> {
   BlockTiling tiling;
-  int row_groups;  // of a lane
+  int row_groups;  // of a lane: blocks, or clusters
   int piece;       // bytes that are copied together: kBlockPiece, or an element's
 };
 
@@ -30,12 +32,13 @@ template <class Cell, class T>
 constexpr BlockCell BlockSizesOf() {
   return {Cell::kGates, sizeof(T), SavedTensors<Cell>(), Cell::kSplitsGradient};
 }
-template <class Cell, class T>
-constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps() + kBlockCopyWarps) * 32;
+template <class Cell, class T, bool kCluster>
+constexpr int kMaxBlockThreads =
+    (BlockSizesOf<Cell, T>().max_warps(kCluster) + kBlockCopyWarps) * 32;
 
 // kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
 // half as many elements.
-template <class Cell, class Params, int kRows, bool kBackward>
+template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
 class BlockWalk {
  protected:
   using T = typename Params::Storage;
@@ -44,31 +47,43 @@ class BlockWalk {
   static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
   static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
   static constexpr int kGroup = BlockCell::kGroup;
-  static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_hidden();
-  static constexpr int kChunks = BlockSizesOf<Cell, T>().chunks(kBackward, kMostUnits);
+  static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_warps(kCluster) * kBlockUnits;
+  static constexpr int kHeld = BlockSizesOf<Cell, T>().held_chunks(kBackward, kCluster);
+  static constexpr bool kHoldsAll =
+      BlockSizesOf<Cell, T>().chunks(kBackward, BlockSizesOf<Cell, T>().max_hidden(kCluster)) ==
+      kHeld;
+  static_assert(kHeld % kGroup == 0, "groups are held whole");
   static constexpr int kElements = kRows / 4;
   static constexpr int kValues = kTiles == 2 ? 4 : 1;  // of the product, of an element
   // Depths that a unit takes of what is multiplied.
   static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
+  static constexpr int kWords = kRows * kDepths;  // of 16 bytes, that a warp puts
   static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward);
 
   __device__ __forceinline__ explicit BlockWalk(const Params& p)
       : p_(p),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
-        k_(blockIdx.x / p.row_groups),
-        first_row_(blockIdx.x % p.row_groups * kRows),
+        rank_(kCluster ? blockIdx.x % p.tiling.blocks : 0),
+        group_(kCluster ? blockIdx.x / p.tiling.blocks : blockIdx.x),
+        k_(group_ / p.row_groups),
+        first_row_(group_ % p.row_groups * kRows),
         reverse_(p.IsReverse(k_)),
         at_(p.tiling, BlockSizesOf<Cell, T>(), kBackward, p.H),
         words_of_use_(kParts * kSharing * p.tiling.chunks * 32),
         operand_(reinterpret_cast<uint4*>(block_shared)),
-        sums_(reinterpret_cast<float*>(block_shared + at_.sums)) {
+        counters_(reinterpret_cast<ArrivalCounter*>(block_shared + at_.counters)),
+        sums_(reinterpret_cast<float*>(block_shared + at_.sums)),
+        tiles_(reinterpret_cast<TileA<T>*>(block_shared + at_.tiles)) {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       exists_[e] = Once(ElementOf(e).exists);
       const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
       puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
     }
+    const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
+    sends_ = Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 +
+                  depth % kChunkDepth / 8);
   }
 
   // x, which the compiler would otherwise compute again at every step.
@@ -79,9 +94,16 @@ class BlockWalk {
 
   // --- Elements of this thread
 
+  // Of the block, of this warp.
+  __device__ __forceinline__ int BlockUnit() const { return rank_ * kClusterUnits; }
+  __device__ __forceinline__ int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
+  // Room for units in the rows of a step.
+  __device__ __forceinline__ int units() const {
+    return kCluster ? kClusterUnits : static_cast<int>(p_.H);
+  }
   __device__ __forceinline__ int UnitOf(int e) const {
-    if (kTiles == 1) return warp_ * kBlockUnits + lane_ / 4;
-    return warp_ * kBlockUnits + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
+    if (kTiles == 1) return FirstUnit() + lane_ / 4;
+    return FirstUnit() + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
   }
   __device__ __forceinline__ int RowOf(int e) const {
     if (kRows == 4) return lane_ % 4;
@@ -122,10 +144,10 @@ class BlockWalk {
   // --- Rows of a step
 
   __device__ __forceinline__ BlockRows Reads() const {
-    return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, p_.H);
+    return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
   __device__ __forceinline__ BlockRows Writes() const {
-    return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, p_.H);
+    return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
   // Where they are: goes round over those that are under way, from step to step of the walk.
   struct Ring {
@@ -159,10 +181,10 @@ class BlockWalk {
     constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
                                      .pieces(kMostUnits, kGates, sizeof(T));
     const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
-    BlockTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
-                                                    reverse_ != kBackward);
-    BlockTraffic<T, kGates, kWritten, kMostWritten> writes(p_, Writes(), written, thread,
-                                                           first_row_, k_, reverse_ != kBackward);
+    BlockTraffic<T, kGates, kRead, kMostRead> reads(
+        p_, Reads(), read, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
+    BlockTraffic<T, kGates, kWritten, kMostWritten> writes(
+        p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
     Ring reading = ReadRing(), writing = WriteRing();
     const auto read_next = [&](int step) {
       if (step < p_.T_) reads.Read(reading.now);
@@ -180,6 +202,7 @@ class BlockWalk {
       writing.Advance();
       read_next(step + kAhead);
     }
+    EndWalk();
   }
 
   // --- What is multiplied: [use, part, chunk, lane] of 16 bytes
@@ -190,9 +213,22 @@ class BlockWalk {
       operand_[i] = make_uint4(0, 0, 0, 0);
     }
   }
-  // Barriers of all warps.
-  __device__ __forceinline__ void EndClear() const { __syncthreads(); }
+  // Barriers of all warps; kCluster: of all blocks, before the first sends and after the last.
+  __device__ __forceinline__ void EndClear() const {
+    if constexpr (kCluster) {
+      if (threadIdx.x == 0) {
+        counters_[0].Init();
+        counters_[1].Init();
+      }
+      ClusterSync();
+    } else {
+      __syncthreads();
+    }
+  }
   __device__ __forceinline__ void EndStep() const { __syncthreads(); }
+  __device__ __forceinline__ void EndWalk() const {
+    if constexpr (kCluster) ClusterSync();
+  }
 
   // The depths of element e.
   __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
@@ -218,12 +254,37 @@ class BlockWalk {
     }
   }
 
+  // kCluster: what the warp has put, to the other blocks. Two uses are enough: nobody sends before
+  // it has what all that read its last words but one have made of them.
+  __device__ __forceinline__ void Send(int use) const {
+    if constexpr (kCluster) {
+      __syncwarp();
+      uint4* word = operand_ + use * words_of_use_ + sends_;
+      const uint4 v = *word;
+      const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
+      for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
+        const int rank = i < rank_ ? i : i + 1;
+        Push(AddressIn(to, rank), v, AddressIn(counter, rank));
+      }
+    }
+  }
+  // What the other blocks have sent; count: of the uses before it.
+  __device__ __forceinline__ void Receive(int count) const {
+    if constexpr (kCluster) {
+      ArrivalCounter* counter = counters_ + count % 2;
+      if (threadIdx.x == 0) {
+        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kWords * 16);
+      }
+      counter->Wait(count >> 1 & 1);
+    }
+  }
+
   // --- R
 
   __device__ __forceinline__ void LoadTiles() {
     const int H = static_cast<int>(p_.H);
     const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
-    const int first_unit = warp_ / kSharing * kSharing * kBlockUnits;
+    const int first_unit = BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
     const int first_chunk = warp_ % kSharing * p_.tiling.chunks;
     const auto load = [&](int chunk, int i, TileA<T>* tile) {
       tile->Load(i % 2, [&](int row, int depth) {
@@ -243,33 +304,54 @@ class BlockWalk {
       });
     };
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
+    for (int c = 0; c < kHeld; ++c) {
       if (c >= p_.tiling.chunks) break;
 #pragma unroll
-      for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &tiles_[c][i]);
+      for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &held_[c][i]);
     }
+    for (int c = kHeld; !kHoldsAll && c < p_.tiling.chunks; ++c) {
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        TileA<T> tile;
+        load(c, i, &tile);
+        *TileAt(c, i) = tile;
+      }
+    }
+  }
+  __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
+    return tiles_ + (((chunk - kHeld) * 2 * kTiles + i) * p_.tiling.warps + warp_) * 32 + lane_;
   }
 
   // --- A step's product, of what Put has left for a use
 
   using Sums = TileC<T>[kTiles][kChains];
 
-  // values: of each element its unit's product; forward of every gate.
-  __device__ __forceinline__ void Multiply(int use, float (&values)[kElements][kValues]) const {
-    const int chunks = p_.tiling.chunks;
+  // count: of the uses before. values: of each element its unit's product; forward of every gate.
+  __device__ __forceinline__ void Multiply(int count, float (&values)[kElements][kValues]) const {
+    Receive(count);
+    const int use = count % 2, chunks = p_.tiling.chunks;
     const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
     Sums sums;
     ChunkB<T> b[2][kGroup];
     LoadGroup(from, 0, b[0]);
 #pragma unroll
-    for (int c = 0; c < kChunks; c += kGroup) {
+    for (int c = 0; c < kHeld; c += kGroup) {
       if (c >= chunks) break;
       // The next one, or none: then this one again.
-      if (c + kGroup < kChunks) {
+      if (c + kGroup < kHeld) {
         LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
       }
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i) AddChunk(tiles_[c + i], b[c / kGroup % 2][i], i, sums);
+      for (int i = 0; i < kGroup; ++i) AddChunk(held_[c + i], b[c / kGroup % 2][i], i, sums);
+    }
+    for (int c = kHeld; !kHoldsAll && c < chunks; c += kGroup) {
+      TileA<T> tiles[kGroup][2 * kTiles];
+      LoadGroup(from, c, b[0]);
+#pragma unroll
+      for (int i = 0; i < kGroup * 2 * kTiles; ++i) {
+        tiles[i / (2 * kTiles)][i % (2 * kTiles)] = *TileAt(c + i / (2 * kTiles), i % (2 * kTiles));
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) AddChunk(tiles[i], b[0][i], i, sums);
     }
     Collect(sums, values);
   }
@@ -350,6 +432,7 @@ class BlockWalk {
  protected:
   const Params& p_;
   const int warp_, lane_;
+  const int rank_, group_;  // of the block in its cluster, and which cluster that is
   const int k_, first_row_;
   const bool reverse_;
   float state_[kElements][kStates], scale_[kElements];
@@ -359,9 +442,12 @@ class BlockWalk {
   const BlockLayout at_;
   const int words_of_use_;
   uint4* const operand_;
+  ArrivalCounter* const counters_;
   float* const sums_;
   int puts_[kElements];  // where an element's depths go, in 16 bits
-  TileA<T> tiles_[kChunks][2 * kTiles];
+  int sends_;            // this lane's word of what its warp puts
+  TileA<T>* const tiles_;
+  TileA<T> held_[kHeld][2 * kTiles];
 };
 
 }  // namespace haste

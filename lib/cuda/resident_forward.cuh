@@ -220,17 +220,18 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
                                          const Inputs& inputs) {
     const bool last = step == p_.T_ - 1;
     const float scale = Base::Scale(pass);
-    float prev[kStates], next[kStates], before[kStates], kept[Cell::kKept] = {};
+    float prev[kStates], next[kStates], before[kStates], kept[Cell::kKept] = {}, y[1];
 #pragma unroll
     for (int s = 0; s < kStates; ++s) prev[s] = Base::State(pass, s);
-    const float y = WalkForward<Cell, T>(
-        p_, inputs.seen, k_, unit_, inputs.x, scale, prev,
-        [&](float (&q)[kGates]) { GetProduct(buffer, q); }, before, kept, next);
+    WalkForward<Cell, T, 1>(
+        p_, {inputs.seen}, k_, {unit_}, OfOne(inputs.x), {scale}, OfOne(prev),
+        [&](float (&q)[1][kGates]) { GetProduct(buffer, q[0]); }, OfOne(before), OfOne(kept),
+        OfOne(next), y);
     if (!last) Base::Send(step + 1, pass, next[0] * scale);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
     if (!Base::There(pass)) return;
-    StoreForward<Cell>(p_, place, y, before, kept);
+    StoreForward<Cell>(p_, place, y[0], before, kept);
     if (last) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
   }
 

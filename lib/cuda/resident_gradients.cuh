@@ -243,7 +243,8 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
 #pragma unroll
     for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
     if (done > 0) ds[0] = MulAdd(GetSum(), scale, ds[0]);
-    WalkBackward<Cell, T>(p_, inputs.seen, inputs.kept, inputs.dy, scale, ds, dx, dq);
+    WalkBackward<Cell, T, 1>(p_, {inputs.seen}, {inputs.kept}, {inputs.dy}, {scale}, OfOne(ds),
+                             OfOne(dx), OfOne(dq));
     if (multiplies) self.SetOperand(done, pass, dq);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = ds[s];

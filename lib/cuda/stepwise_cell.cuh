@@ -186,15 +186,14 @@ __device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&
   }
 }
 
-// A live step of one element: the cell, then Zoneout. before: prev, with h as it entered the
-// product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's, kOperand and gates of
-// kResetGates set.
+// The cell of one element, forward and backward, in its scalar.
 template <class Cell, class T>
-__device__ __forceinline__ void ElementForward(
-    const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
-    const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
-    const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
-    Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
+__device__ __forceinline__ void CellForward(const Activations& act,
+                                            const Compute<T> (&x)[Cell::kGates],
+                                            const Compute<T> (&q)[Cell::kGates],
+                                            const Compute<T> (&before)[Cell::kStates],
+                                            Compute<T> (&kept)[Cell::kKept],
+                                            Compute<T> (&next)[Cell::kStates]) {
   using V = CellScalar<T>;
   V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
   V leaving[Cell::kStates];
@@ -202,16 +201,104 @@ __device__ __forceinline__ void ElementForward(
   Recast(q, product);
   Recast(before, entering);
   Recast(kept, keeps);
-  WithActivations<Cell>(p.act, [&](const Activations& act) {
-    Cell::Forward(act, in, product, entering, keeps, leaving);
-  });
+  Cell::Forward(act, in, product, entering, keeps, leaving);
   Recast(keeps, kept);
   Recast(leaving, next);
-  if (p.zoneout) MixZoneout(share, prev, next);
+}
+template <class Cell, class T>
+__device__ __forceinline__ void CellGradients(const Activations& act,
+                                              const Compute<T> (&kept)[Cell::kKept],
+                                              const Compute<T> (&prev)[Cell::kStates],
+                                              const Compute<T> (&ds)[Cell::kStates],
+                                              Compute<T> (&dx)[Cell::kGates],
+                                              Compute<T> (&dq)[Cell::kGates],
+                                              Compute<T> (&before)[Cell::kStates]) {
+  using V = CellScalar<T>;
+  V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
+  V din[Cell::kGates], dproduct[Cell::kGates];
+  Recast(kept, keeps);
+  Recast(prev, entered);
+  Recast(ds, dleft);
+  CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
+  Recast(din, dx);
+  Recast(dproduct, dq);
+  Recast(dentered, before);
 }
 
-// Its gradients. ds: of the states that leave the step, turned into those that enter it, without
+// A live step of some of a thread's elements, side by side: the cell, then Zoneout. before: prev,
+// with h as it entered the product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's,
+// kOperand and gates of kResetGates set.
+template <class Cell, class T, int kCount>
+__device__ __forceinline__ void ElementsForward(
+    const RecurrenceParams<T>& p, const Compute<T> (&x)[kCount][Cell::kGates],
+    const Compute<T> (&q)[kCount][Cell::kGates], const Compute<T> (&before)[kCount][Cell::kStates],
+    const Compute<T> (&prev)[kCount][Cell::kStates],
+    const Compute<T> (&share)[kCount][Cell::kStates], Compute<T> (&kept)[kCount][Cell::kKept],
+    Compute<T> (&next)[kCount][Cell::kStates]) {
+  WithActivations<Cell>(p.act, [&](const Activations& act) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      CellForward<Cell, T>(act, x[e], q[e], before[e], kept[e], next[e]);
+    }
+  });
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
+  }
+}
+
+// Their gradients. ds: of the states that leave the step, turned into those that enter it, without
 // what the product with Rᵀ adds. scale: what dropout multiplied h with.
+template <class Cell, class T, int kCount>
+__device__ __forceinline__ void ElementsBackward(
+    const RecurrenceParams<T>& p, const Compute<T> (&kept)[kCount][Cell::kKept],
+    const Compute<T> (&prev)[kCount][Cell::kStates],
+    const Compute<T> (&share)[kCount][Cell::kStates], const Compute<T> (&scale)[kCount],
+    Compute<T> (&ds)[kCount][Cell::kStates], Compute<T> (&dx)[kCount][Cell::kGates],
+    Compute<T> (&dq)[kCount][Cell::kGates]) {
+  using C = Compute<T>;
+  C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (!p.zoneout) continue;
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      // What went past the cell comes back past it.
+      past[e][s] = share[e][s] == C(0) ? C(0) : ds[e][s] * share[e][s];
+      ds[e][s] = share[e][s] == C(1) ? C(0) : ds[e][s] - past[e][s];
+    }
+  }
+  WithActivations<Cell>(p.act, [&](const Activations& act) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      CellGradients<Cell, T>(act, kept[e], prev[e], ds[e], dx[e], dq[e], before[e]);
+    }
+  });
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
+    }
+  }
+}
+
+// An array as one of an array of them.
+template <class V, int kSize>
+__device__ __forceinline__ V (&OfOne(V (&array)[kSize]))[1][kSize] {
+  return reinterpret_cast<V(&)[1][kSize]>(array);
+}
+
+// The same of one element.
+template <class Cell, class T>
+__device__ __forceinline__ void ElementForward(
+    const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
+    const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
+    const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
+    Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
+  ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(before), OfOne(prev), OfOne(share),
+                              OfOne(kept), OfOne(next));
+}
 template <class Cell, class T>
 __device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
                                                 const Compute<T> (&kept)[Cell::kKept],
@@ -220,32 +307,8 @@ __device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
                                                 Compute<T> scale, Compute<T> (&ds)[Cell::kStates],
                                                 Compute<T> (&dx)[Cell::kGates],
                                                 Compute<T> (&dq)[Cell::kGates]) {
-  using C = Compute<T>;
-  C past[Cell::kStates] = {}, before[Cell::kStates];
-  if (p.zoneout) {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      // What went past the cell comes back past it.
-      past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
-      ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
-    }
-  }
-  using V = CellScalar<T>;
-  V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
-  V din[Cell::kGates], dproduct[Cell::kGates];
-  Recast(kept, keeps);
-  Recast(prev, entered);
-  Recast(ds, dleft);
-  WithActivations<Cell>(p.act, [&](const Activations& act) {
-    CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
-  });
-  Recast(din, dx);
-  Recast(dproduct, dq);
-  Recast(dentered, before);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
-    ds[s] = MulAdd(before[s], s == 0 ? scale : C(1), past[s]);
-  }
+  ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
+                               OfOne(dx), OfOne(dq));
 }
 
 }  // namespace haste

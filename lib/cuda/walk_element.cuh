@@ -42,34 +42,55 @@ __device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const Fo
   }
 }
 
-// A step forward. x: of wx; get(q): h·R, asked for if the step is live; scale: what dropout
-// multiplies h with. Of the results `before` are the states as they enter the cell. Returns y.
-template <class Cell, class T, class Get, class Params>
-__device__ __forceinline__ float WalkForward(const Params& p, const Foreseen& seen, int64_t k,
-                                             int64_t unit, const T (&x_stored)[Cell::kGates],
-                                             float scale, const float (&prev)[Cell::kStates],
-                                             const Get& get, float (&before)[Cell::kStates],
-                                             float (&kept)[Cell::kKept],
-                                             float (&next)[Cell::kStates]) {
+// A step forward of some of a thread's elements, side by side. stored: of wx; get(q): h·R, asked for
+// if one of them is live; scale: what dropout multiplies h with. Of the results `before` are the
+// states as they enter the cell.
+template <class Cell, class T, int kCount, class Get, class Params>
+__device__ __forceinline__ void WalkForward(
+    const Params& p, const Foreseen (&seen)[kCount], int64_t k, const int (&unit)[kCount],
+    const T (&stored)[kCount][Cell::kGates], const float (&scale)[kCount],
+    const float (&prev)[kCount][Cell::kStates], const Get& get,
+    float (&before)[kCount][Cell::kStates], float (&kept)[kCount][Cell::kKept],
+    float (&next)[kCount][Cell::kStates], float (&y)[kCount]) {
+  float x[kCount][Cell::kGates], q[kCount][Cell::kGates], share[kCount][Cell::kStates] = {};
 #pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
-    next[s] = prev[s];
-    before[s] = s == 0 ? prev[0] * scale : prev[s];
+  for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      next[e][s] = prev[e][s];
+      before[e][s] = s == 0 ? prev[e][0] * scale[e] : prev[e][s];
+    }
+    y[e] = seen[e].repeats ? prev[e][0] : 0.0f;
   }
-  if (!seen.live) return seen.repeats ? prev[0] : 0.0f;
-  float x[Cell::kGates], q[Cell::kGates], share[Cell::kStates] = {};
+  // One alone is left out; of several each is computed, and then taken if it is live.
+  if (kCount == 1 && !seen[0].live) return;
   get(q);
 #pragma unroll
-  for (int g = 0; g < Cell::kGates; ++g) x[g] = ToCompute(x_stored[g]);
-  if constexpr (Cell::kRecurrentBias) {
-    const T* bias =
-        static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) + k * Cell::kGates * p.H + unit;
+  for (int e = 0; e < kCount; ++e) {
 #pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) q[g] += ToCompute(bias[g * p.H]);
+    for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
+    if constexpr (Cell::kRecurrentBias) {
+      const T* bias = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
+                      k * Cell::kGates * p.H + unit[e];
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) {
+        if (kCount == 1 || seen[e].live) q[e][g] += ToCompute(bias[g * p.H]);
+      }
+    }
+    if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
-  if (p.zoneout) GetShares(p, seen, share);
-  ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
-  return next[0];
+  ElementsForward<Cell, T, kCount>(p, x, q, before, prev, share, kept, next);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (kCount == 1 || seen[e].live) {
+      y[e] = next[e][0];
+    } else {
+#pragma unroll
+      for (int s = 0; s < Cell::kStates; ++s) next[e][s] = prev[e][s];
+#pragma unroll
+      for (int i = 0; i < Cell::kKept; ++i) kept[e][i] = 0.0f;
+    }
+  }
 }
 
 // What a step forward leaves of an element. Params: those of the kernel, or what says in their
@@ -96,20 +117,37 @@ __device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
   }
 }
 
-// A step backward. ds: gradients of the states that leave it, without those of the output; turned
-// into those of the states that enter it, without what the product adds.
-template <class Cell, class T, class Kept>
-__device__ __forceinline__ void WalkBackward(const RecurrenceParams<T>& p, const Foreseen& seen,
-                                             const Kept& reserve, T dy, float scale,
-                                             float (&ds)[Cell::kStates], float (&dx)[Cell::kGates],
-                                             float (&dq)[Cell::kGates]) {
-  // y of a masked step is the y before it, so its gradient belongs to that state.
-  if (seen.live || seen.repeats) ds[0] += ToCompute(dy);
-  if (!seen.live) return;
-  float kept[Cell::kKept], prev[Cell::kStates], share[Cell::kStates] = {};
-  reserve.Get(kept, prev);
-  if (p.zoneout) GetShares(p, seen, share);
-  ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
+// A step backward, of the same. ds: gradients of the states that leave it, without those of the
+// output; turned into those of the states that enter it, without what the product adds.
+template <class Cell, class T, int kCount, class Kept>
+__device__ __forceinline__ void WalkBackward(
+    const RecurrenceParams<T>& p, const Foreseen (&seen)[kCount], const Kept (&reserve)[kCount],
+    const T (&dy)[kCount], const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
+    float (&dx)[kCount][Cell::kGates], float (&dq)[kCount][Cell::kGates]) {
+  float kept[kCount][Cell::kKept], prev[kCount][Cell::kStates];
+  float share[kCount][Cell::kStates] = {}, left[kCount][Cell::kStates];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    // y of a masked step is the y before it, so its gradient belongs to that state.
+    if (seen[e].live || seen[e].repeats) ds[e][0] += ToCompute(dy[e]);
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) left[e][s] = ds[e][s];
+  }
+  if (kCount == 1 && !seen[0].live) return;
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    reserve[e].Get(kept[e], prev[e]);
+    if (p.zoneout) GetShares(p, seen[e], share[e]);
+  }
+  ElementsBackward<Cell, T, kCount>(p, kept, prev, share, scale, ds, dx, dq);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (kCount == 1 || seen[e].live) continue;
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
+  }
 }
 
 // What a step backward leaves of an element.

@@ -27,15 +27,18 @@ each_cell = pytest.mark.parametrize("cell", CELLS)
 each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
-def fitted(engine, size):
+def fitted(engine, precision, size):
     """N, T, K, H as the engine has it: a block holds R of so many units, by rows of 16 bytes."""
+    if engine != "block":
+        return size
+    most = 512 if HOPPER else 96
     n, t, k, h = size
-    return (n, t, k, min(-(-h // 8) * 8, 64)) if engine == "block" else size
+    return n, t, k, min(-(-h // 8) * 8, 64 if PRECISIONS[precision]["dtype"].itemsize == 4 else most)
 
 
 def make(cell, engine, precision, size, **options):
     """A Problem of that size, or the next that the engine must not refuse."""
-    size = fitted(engine, size)
+    size = fitted(engine, precision, size)
     problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
     assert f"{cell} on {engine}" in problem.plan()
     return problem

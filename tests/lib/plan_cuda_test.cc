@@ -20,11 +20,11 @@ void OnChip() {
     EngineKind engine;
     int blocks, unit_tiles, row_tiles, passes;
   } cases[] = {
-      {8, 1, 256, HASTE_BFLOAT16, false, EngineKind::kCluster, 16, 1, 1, 1},
-      {8, 1, 256, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
+      {8, 1, 250, HASTE_BFLOAT16, false, EngineKind::kCluster, 16, 1, 1, 1},
+      {8, 1, 250, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
-      {16, 6, 128, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
+      {16, 6, 126, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
       {1, 1, 14, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
   };
@@ -123,7 +123,8 @@ void Sharers() {
   }
 }
 
-// What goes to `block`, and how it is cut: fewer rows a block while there are multiprocessors left.
+// What goes to `block`, and how it is cut: fewer rows a block while there are multiprocessors left,
+// clusters where R is too large for one.
 void InBlocks() {
   const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
   const struct {
@@ -131,46 +132,70 @@ void InBlocks() {
     int64_t n, k, h;
     HasteDtype dtype;
     bool backward;
-    int rows, warps, chunks;  // rows 0: another engine
+    int blocks, rows, warps, chunks;  // blocks 0: another engine
   } cases[] = {
-      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, false, 4, 8, 2},   // heads
-      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, true, 4, 8, 4},
-      {&kLstm, 1024, 1, 64, HASTE_BFLOAT16, true, 8, 8, 4},   // 4 rows would be two waves
-      {&gru, 16, 1, 96, HASTE_FLOAT16, false, 4, 12, 4},
-      {&slstm, 16, 1, 40, HASTE_FLOAT16, true, 4, 6, 4},      // two warps share a tile
-      {&elman, 16, 1, 96, HASTE_BFLOAT16, false, 4, 12, 2},
-      {&kLstm, 16, 1, 64, HASTE_FLOAT32, false, 4, 8, 2},
-      {&kLstm, 16, 1, 72, HASTE_FLOAT32, false, 0, 0, 0},     // R does not fit registers
-      {&kLstm, 16, 1, 104, HASTE_BFLOAT16, false, 0, 0, 0},
-      {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0},    // rows of no 16 bytes
-      {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0},
+      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, false, 1, 4, 8, 2},  // heads
+      {&kLstm, 16, 12, 64, HASTE_BFLOAT16, true, 1, 4, 8, 4},
+      {&kLstm, 1024, 1, 64, HASTE_BFLOAT16, true, 1, 8, 8, 4},  // 4 rows would be two waves
+      {&gru, 16, 1, 96, HASTE_FLOAT16, false, 1, 4, 12, 4},
+      {&slstm, 16, 1, 40, HASTE_FLOAT16, true, 1, 4, 6, 4},  // two warps share a tile
+      {&elman, 16, 1, 96, HASTE_BFLOAT16, false, 1, 4, 12, 2},
+      {&kLstm, 16, 1, 64, HASTE_FLOAT32, false, 1, 4, 8, 2},
+      {&kLstm, 8, 1, 256, HASTE_BFLOAT16, false, 8, 4, 4, 8},
+      {&kLstm, 8, 1, 256, HASTE_BFLOAT16, true, 8, 4, 4, 16},
+      {&gru, 64, 1, 256, HASTE_FLOAT16, true, 8, 8, 4, 16},
+      {&kLstm, 16, 1, 104, HASTE_BFLOAT16, false, 4, 4, 4, 4},
+      {&kLstm, 16, 1, 512, HASTE_BFLOAT16, true, 16, 4, 4, 32},  // half of R in shared memory
+      {&kLstm, 32, 1, 512, HASTE_BFLOAT16, false, 0, 0, 0, 0},   // clusters of 16 are few
+      {&kLstm, 16, 1, 520, HASTE_BFLOAT16, false, 0, 0, 0, 0},
+      {&kLstm, 16, 1, 72, HASTE_FLOAT32, false, 0, 0, 0, 0},   // R does not fit registers
+      {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0, 0},  // rows of no 16 bytes
+      {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0, 0},
   };
   for (const auto& c : cases) {
     const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
     const Plan plan = PlanOnHopper(config, *c.cell, c.backward);
     const std::string text = Describe(plan, config, *c.cell);
-    EXPECT_TRUE((plan.engine == EngineKind::kBlock) == (c.rows > 0), "%s", text.c_str());
-    if (c.rows == 0) continue;
+    EXPECT_TRUE((plan.engine == EngineKind::kBlock) == (c.blocks > 0), "%s", text.c_str());
+    if (c.blocks == 0) continue;
     const BlockTiling& t = plan.block.tiling;
-    EXPECT_TRUE(t.rows == c.rows && t.warps == c.warps && t.chunks == c.chunks, "%s: %d chunks",
-                text.c_str(), t.chunks);
-    EXPECT_TRUE(plan.block.blocks == c.k * ((c.n + c.rows - 1) / c.rows), "%s", text.c_str());
+    EXPECT_TRUE(
+        t.blocks == c.blocks && t.rows == c.rows && t.warps == c.warps && t.chunks == c.chunks,
+        "%s: %d chunks", text.c_str(), t.chunks);
+    EXPECT_TRUE(plan.block.blocks == c.blocks * c.k * ((c.n + c.rows - 1) / c.rows), "%s",
+                text.c_str());
   }
-  // Every unit has a warp, and every depth that a unit of theirs is put at has a place.
+  // Ampere has no clusters.
+  CudaProperties ampere = Hopper();
+  ampere.sm_major = 8;
+  std::fill(std::begin(ampere.clusters), std::end(ampere.clusters), 0);
+  for (int64_t h : {96, 104}) {
+    const HasteRnnConfig config = CudaSizes(16, 1, h, HASTE_BFLOAT16);
+    EXPECT_TRUE((PlanOnGpu(config, kLstm, ampere, false).engine == EngineKind::kBlock) == (h == 96),
+                "H=%d", static_cast<int>(h));
+  }
+}
+
+// Every unit has a warp, every depth that a unit is put at a place, and all of that fits a block.
+void BlocksFit() {
+  BlockDevice device = {132, 232448, {}};
+  std::fill(std::begin(device.clusters), std::end(device.clusters), 7);
   for (int gates : {1, 3, 4}) {
     for (int bytes : {2, 4}) {
+      const BlockCell cell = {gates, bytes, 5, gates == 3};
       for (bool backward : {false, true}) {
-        const BlockCell cell = {gates, bytes, 4, gates == 3};
-        for (int64_t h = 8; h <= cell.max_hidden(); h += 16 / bytes) {
-          const BlockProblem problem = {cell, 9, 1, h, backward, true};
+        for (int64_t h = 8; h <= cell.max_hidden(cell.clusters()); h += 8) {
           BlockPlan plan;
-          EXPECT_TRUE(PlanBlocks(problem, 132, 232448, &plan), "H=%d", static_cast<int>(h));
+          EXPECT_TRUE(PlanBlocks({cell, 9, 1, h, backward, true}, device, &plan), "H=%d",
+                      static_cast<int>(h));
           const BlockTiling& t = plan.tiling;
-          const int units = t.warps * kBlockUnits, depths = backward ? cell.slots() : 1;
-          EXPECT_TRUE(units >= h && t.warps <= cell.max_warps(), "H=%d", static_cast<int>(h));
+          const int units = t.blocks * t.warps * kBlockUnits, depths = backward ? cell.slots() : 1;
+          EXPECT_TRUE(units >= h && t.warps <= cell.max_warps(t.blocks > 1), "H=%d",
+                      static_cast<int>(h));
+          EXPECT_TRUE((t.blocks - 1) * t.units(h) < h, "H=%d", static_cast<int>(h));
           EXPECT_TRUE(units * depths <= t.chunks * cell.depth_warps(backward) * 32, "H=%d",
                       static_cast<int>(h));
-          EXPECT_TRUE(plan.shared_bytes <= 232448, "H=%d", static_cast<int>(h));
+          EXPECT_TRUE(plan.shared_bytes <= device.shared_bytes, "H=%d", static_cast<int>(h));
         }
       }
     }
@@ -323,6 +348,7 @@ int main() {
   haste::OnChipFits();
   haste::Sharers();
   haste::InBlocks();
+  haste::BlocksFit();
   haste::InTiles();
   haste::TilesFit();
   haste::ByCublas();
