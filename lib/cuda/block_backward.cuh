@@ -105,9 +105,9 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     Places() = default;
     __device__ __forceinline__ Places(const BlockBackwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      gates = Base::Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
-      saved = Base::Once(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
-      dwx = Base::Once(run.Writes().At(0, row) + unit);
+      gates = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      saved = Once(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
+      dwx = Once(run.Writes().At(0, row) + unit);
     }
   };
   // y: dy.

@@ -102,9 +102,9 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     Places() = default;
     __device__ __forceinline__ Places(const BlockForwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      x = Base::Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
-      gates = Base::Once(run.Writes().At(0, row) + unit);
-      y = Base::Once(run.Writes().At(1, row) + unit);
+      x = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      gates = Once(run.Writes().At(0, row) + unit);
+      y = Once(run.Writes().At(1, row) + unit);
     }
   };
   __device__ __forceinline__ BlockRow<T> RowAt(const Places& at, T* written) const {

@@ -86,12 +86,6 @@ class BlockWalk {
                   depth % kChunkDepth / 8);
   }
 
-  // x, which the compiler would otherwise compute again at every step.
-  static __device__ __forceinline__ int Once(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-  }
-
   // --- Elements of this thread
 
   // Of the block, of this warp.
@@ -232,16 +226,18 @@ class BlockWalk {
 
   // The depths of element e.
   __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
+    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
+    if constexpr (kParts == 1) {
+      if constexpr (kDepths == 4) {
+        *reinterpret_cast<uint2*>(to) = make_uint2(PackTwo<T>(v[0], v[1]), PackTwo<T>(v[2], v[3]));
+      } else {
+        *to = static_cast<uint16_t>(PackTwo<T>(v[0], 0.0f));
+      }
+      return;
+    }
     uint16_t part[kDepths][3];
 #pragma unroll
-    for (int d = 0; d < kDepths; ++d) {
-      if constexpr (kParts == 1) {
-        part[d][0] = FromCompute<T>(v[d]).bits;
-      } else {
-        Split(v[d], part[d]);
-      }
-    }
-    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
+    for (int d = 0; d < kDepths; ++d) Split(v[d], part[d]);
 #pragma unroll
     for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
       if constexpr (kDepths == 4) {

@@ -66,10 +66,18 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       : Base(p, at),
         product_tile_(warp_ % p.tiling.unit_tiles),
         product_part_(warp_ / p.tiling.unit_tiles),
-        sums_of_warp_(at.sums_of_warp),
         two_buffers_(at.sum_buffers == 2),
+        buffer_(Once(two_buffers_ ? kResidentWarps * at.sums_of_warp : 0)),
+        got_(Once(tile_ * at.sums_of_warp + SizesOf<Cell, T>().sum_at(column_, lane_ % 16))),
+        got_stride_(Once(p.tiling.unit_tiles * at.sums_of_warp)),
         sums_(reinterpret_cast<Sums*>(resident_shared + at.sums)),
-        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane_ % 4 * 2 + i % 2, unit = lane_ / 4 + i / 2 * 8;
+      put_[i] = Once(warp_ * at.sums_of_warp + SizesOf<Cell, T>().sum_at(row, unit));
+    }
+  }
 
   // --- R
 
@@ -157,12 +165,11 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       AddChunk(b, tiles, sums, 0);
     }
     if (!two_buffers_) __syncthreads();  // the sums before have been read
-    Sums* to = SumsOf(buffer, warp_);
+    Sums* to = sums_ + buffer * buffer_;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = n * kTileColumns + lane_ % 4 * 2 + i % 2, unit = lane_ / 4 + i / 2 * 8;
         Sums sum = {};
 #pragma unroll
         for (int g = 0; g < kGates; ++g) {
@@ -170,13 +177,9 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 #pragma unroll
           for (int c = 1; c < kChains; ++c) sum.v[g] += sums[g][n][c].Get(i);
         }
-        to[SizesOf<Cell, T>().sum_at(row, unit)] = sum;
+        to[put_[i] + n * kTileColumns * SizesOf<Cell, T>().row_stride()] = sum;
       }
     }
-  }
-
-  __device__ __forceinline__ Sums* SumsOf(int buffer, int warp) const {
-    return sums_ + ((two_buffers_ ? buffer * kResidentWarps : 0) + warp) * sums_of_warp_;
   }
 
   __device__ __forceinline__ void AddChunk(const ChunkB<T> (&b)[kTiles],
@@ -197,8 +200,8 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
   __device__ __forceinline__ void GetProduct(int buffer, float (&q)[kGates]) const {
-    const int tiles = p_.tiling.unit_tiles, stride = tiles * sums_of_warp_;
-    const Sums* from = SumsOf(buffer, tile_) + SizesOf<Cell, T>().sum_at(column_, lane_ % 16);
+    const int tiles = p_.tiling.unit_tiles;
+    const Sums* from = sums_ + buffer * buffer_ + got_;
     constexpr int kBatch = 4;  // asked for side by side
 #pragma unroll
     for (int g = 0; g < kGates; ++g) q[g] = 0;
@@ -207,7 +210,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       if (first * tiles >= kResidentWarps) break;
       Sums part[kBatch];
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) part[i] = from[(first + i) * stride];
+      for (int i = 0; i < kBatch; ++i) part[i] = from[(first + i) * got_stride_];
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
         q[g] += (part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g]);
@@ -236,8 +239,10 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   }
 
   const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth
-  const int sums_of_warp_;
   const bool two_buffers_;
+  const int buffer_;            // from one buffer of sums to the other
+  int put_[4];                  // where this lane's sums go, in a buffer
+  const int got_, got_stride_;  // where its element's are: of the first part, and to the next
   Sums* const sums_;
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][2 * kGates];

@@ -42,7 +42,9 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         words_of_pass_(ReceivedStates(p.tiling, sizeof(T)) / 16),
         counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
         receive_(reinterpret_cast<uint4*>(resident_shared + at.receive)),
-        send_to_(SendTo()) {}
+        words_(p.exchange + static_cast<int64_t>(group_) * kSlots * p.tiling.passes * words_of_pass_),
+        send_to_(SendTo()),
+        mine_(reinterpret_cast<uint32_t*>(words_ + send_to_) + lane_ % kElements / kLanes) {}
 
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
 
@@ -64,7 +66,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         counter->Wait(step >> 1 & 1);
       }
     }
-    return (kCluster ? receive_ : p_.exchange) + SlotOf(step, pass);
+    return (kCluster ? receive_ : words_) + UseOf(step, pass);
   }
 
   // This lane's word of row tile n of a chunk.
@@ -121,8 +123,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     if (tile_ >= p_.tiling.unit_tiles) return;
     uint32_t mine;
     if constexpr (kWords == 1) {
-      mine = FromCompute<T>(h).bits;
-      mine |= __shfl_down_sync(0xFFFFFFFFu, mine, 1) << 16;  // of even lanes a pair
+      mine = PackTwo<T>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
     } else {
       mine = h == h ? __float_as_uint(h) : 0x7FC00000u;  // NaN, but not kAbsent
     }
@@ -133,7 +134,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       word.y = __shfl_sync(0xFFFFFFFFu, mine, first + kLanes);
       word.z = __shfl_sync(0xFFFFFFFFu, mine, first + 2 * kLanes);
       word.w = __shfl_sync(0xFFFFFFFFu, mine, first + 3 * kLanes);
-      const int at = SlotOf(step, pass) + send_to_;
+      const int at = UseOf(step, pass) + send_to_;
       if (alone()) {
         if (lane_ < kWordsOfWarp) receive_[at] = word;
         return;
@@ -145,15 +146,14 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         Push(AddressIn(here, rank), word, AddressIn(counter, rank));
       }
     } else if (lane_ % kLanes == 0) {
-      uint4* to = p_.exchange + SlotOf(step, pass) + send_to_;
-      StoreRelaxed(reinterpret_cast<uint32_t*>(to) + lane_ % kElements / kLanes, mine);
+      StoreRelaxed(mine_ + UseOf(step, pass) * 4, mine);
     }
   }
   // Grid: this block's words of the h before, for their next use. By one warp, whose next barrier
   // puts this before all that is sent from the next step on.
   __device__ __forceinline__ void Clear(int step, int pass) {
     // All blocks have sent their h of this step, so all have read that of the step before.
-    uint4* from = p_.exchange + SlotOf(step - 1, pass);
+    uint4* from = words_ + UseOf(step - 1, pass);
     const int eighths = 2 * p_.tiling.unit_tiles;  // of a chunk, of this block
     for (int i = lane_; i < eighths * Base::kRows * kWords; i += 32) {
       const int word = i % kWords, row = i / kWords % Base::kRows;
@@ -171,14 +171,10 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   // Words that have not arrived are asked for again all together, or one after the other. Measured:
   // together is a quarter faster for Elman's network in float32, else up to a tenth slower.
   static constexpr bool kTogether = kWords == 2 && kAhead > 1;
-  // Of words on their way: kCluster: in this block's memory; else in that of all groups.
-  using Index = std::conditional_t<kCluster, int, int64_t>;
-
-  // [slot, pass, row tile, chunk, word, lane] of 16 bytes.
-  __device__ __forceinline__ Index SlotOf(int step, int pass) const {
-    const int use = (step & (kSlots - 1)) * p_.tiling.passes + pass;
-    if (kCluster) return use * words_of_pass_;
-    return (static_cast<Index>(group_) * kSlots * p_.tiling.passes + use) * words_of_pass_;
+  // [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's memory (kCluster) or the
+  // group's.
+  __device__ __forceinline__ int UseOf(int step, int pass) const {
+    return ((step & (kSlots - 1)) * p_.tiling.passes + pass) * words_of_pass_;
   }
   // Of one lane's words of a chunk, within a slot.
   __device__ __forceinline__ int WordAt(int tile, int chunk, int word, int lane) const {
@@ -221,7 +217,9 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   const int words_of_pass_;
   ArrivalCounter* const counters_;
   uint4* const receive_;
+  uint4* const words_;  // of the group, in global memory
   const int send_to_;
+  uint32_t* const mine_;  // where in the first use this lane's go
 };
 
 }  // namespace haste

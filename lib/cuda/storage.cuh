@@ -6,6 +6,8 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "lib/dtypes.h"
 
 namespace haste {
@@ -30,6 +32,26 @@ __device__ __forceinline__ Half FromCompute<Half>(float x) {
 template <>
 __device__ __forceinline__ Bfloat16 FromCompute<Bfloat16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+// Two neighbours in 32 bits, the first lowest.
+template <class T>
+__device__ __forceinline__ uint32_t PackTwo(float low, float high) {
+  uint32_t packed;
+  if constexpr (std::is_same_v<T, Half>) {
+    const __half2 both = __floats2half2_rn(low, high);
+    memcpy(&packed, &both, sizeof packed);
+  } else {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    memcpy(&packed, &both, sizeof packed);
+  }
+  return packed;
+}
+
+// x, which the compiler would otherwise compute again at every use.
+__device__ __forceinline__ int Once(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 // Widest access, up to 16 bytes, that divides `bytes`.
