@@ -9,8 +9,8 @@ namespace {
 
 // Clock cycles, fitted on an H200 to steps of 32 to 512 units of five cells (docs/performance.md).
 constexpr double kForwardClocks = 452, kBackwardClocks = 400;  // of a step: latencies, a barrier
-constexpr double kProductClocks = 4.4;  // of a tensor core, for 16 × 8 × 16
-constexpr double kLatencyClocks = 25;   // from one product to the next that adds to it
+constexpr double kProductClocks = 4.4;                         // of a tensor core, for 16 × 8 × 16
+constexpr double kLatencyClocks = 25;  // from one product to the next that adds to it
 // Of a scheduler, for a gate of a warp's elements.
 constexpr double kForwardGateClocks = 50, kBackwardGateClocks = 55;
 constexpr double kClusterClocks = 20;  // from one block of a cluster to another
@@ -25,10 +25,9 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   const double chain = 2.0 * t.chunks / cell.chains(p.backward) * std::max(parts - 1, 1);
   const double gates = cell.gates * (t.rows / 4);
   const double warps = std::max(1.0, t.warps / 4.0);  // of a scheduler
-  double clocks =
-      chain * kLatencyClocks + warps * products * kProductClocks +
-      (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
-                  : kForwardClocks + warps * gates * kForwardGateClocks);
+  double clocks = chain * kLatencyClocks + warps * products * kProductClocks +
+                  (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
+                              : kForwardClocks + warps * gates * kForwardGateClocks);
   if (t.blocks > 1) {
     const double bytes = 2.0 * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
     clocks += kClusterClocks + t.blocks * kClusterBlockClocks + bytes * kClusterByteClocks +
@@ -62,6 +61,7 @@ bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, BlockPlan* bes
     BlockPlan plan = {};
     plan.tiling = t;
     plan.blocks = groups * t.blocks;
+    if (plan.blocks > INT32_MAX) continue;
     plan.shared_bytes = layout.bytes;
     plan.clocks = static_cast<double>(CeilDiv(groups, at_once)) * StepClocks(p, t);
     if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;

@@ -11,7 +11,7 @@ constexpr int kBlockUnits = 8;      // hidden units of a warp
 constexpr int kBlockCopyWarps = 4;  // of a block: they move what a step reads and leaves
 constexpr int kBlockPiece = 16;     // bytes that are copied together
 
-constexpr int kClusterWarps = 4;    // with units, of a block of a cluster
+constexpr int kClusterWarps = 4;  // with units, of a block of a cluster
 constexpr int kClusterUnits = kClusterWarps * kBlockUnits;
 constexpr int kMaxBlockCluster = 16;
 
@@ -131,12 +131,12 @@ struct BlockLayout {
       : counters(2 * t.chunks * c.depth_warps(backward) * c.parts() * kWordBytes),
         sums(counters + 2 * 8),
         reads(sums + (c.depth_warps(backward) - 1) * t.warps * (t.rows / 4) * 32 * 4),
-        writes(reads +
-               kReadSteps * BlockReads(t.rows, c, backward, t.units(hidden)).step() * c.storage_bytes),
-        tiles(writes +
-              kWriteSteps * BlockWrites(t.rows, c, backward, t.units(hidden)).step() * c.storage_bytes),
-        bytes(tiles + Over(t, c, backward) * 2 * c.tiles(backward) * c.parts() * t.warps *
-                          kWordBytes) {}
+        writes(reads + kReadSteps * BlockReads(t.rows, c, backward, t.units(hidden)).step() *
+                           c.storage_bytes),
+        tiles(writes + kWriteSteps * BlockWrites(t.rows, c, backward, t.units(hidden)).step() *
+                           c.storage_bytes),
+        bytes(tiles +
+              Over(t, c, backward) * 2 * c.tiles(backward) * c.parts() * t.warps * kWordBytes) {}
 
   static constexpr int Over(const BlockTiling& t, const BlockCell& c, bool backward) {
     const int held = c.held_chunks(backward, t.blocks > 1);
@@ -153,7 +153,7 @@ struct BlockProblem {
 
 struct BlockDevice {
   int multiprocessors;
-  int shared_bytes;                        // that a block may use
+  int shared_bytes;                    // that a block may use
   int clusters[kMaxBlockCluster + 1];  // of so many blocks that are resident at once; 0: none
 };
 

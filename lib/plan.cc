@@ -117,6 +117,7 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   bool found = false;
   for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
     if (!WantsAny(config) && !Wants(config, kind)) continue;
+    if (kind == EngineKind::kCluster && cuda.clusters[2] == 0) continue;  // not even of one block
     ResidentPlan resident;
     if (!PlanResident(problem, device, kind == EngineKind::kCluster, &resident)) continue;
     if (found && resident.clocks >= plan->resident.clocks) continue;

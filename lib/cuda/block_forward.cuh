@@ -53,8 +53,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       for (int e = 0; e < kElements; ++e) {
         seen[e] = Base::ForeseeElement(e, step);
 #pragma unroll
-        for (int g = 0; g < kGates; ++g)
-          x[e][g] = reading.now[places[e].x + g * Base::units()];
+        for (int g = 0; g < kGates; ++g) x[e][g] = reading.now[places[e].x + g * Base::units()];
       }
       float before[kElements][kStates], kept[kElements][Cell::kKept] = {};
       float next[kElements][kStates], y[kElements];

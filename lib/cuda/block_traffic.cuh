@@ -124,7 +124,8 @@ class BlockTraffic {
   const int room_, run_;  // units of the block; pieces of them that lie together
   const int piece_;
   char* first_[kTensors];  // this block's first row, at the walk's first step
-  int of_row_ = 0, count_, done_ = 0;
+  int of_row_ = 0, count_;
+  int64_t done_ = 0;             // steps
   int64_t row_stride_, stride_;  // bytes, of a tensor that is not wide
   Piece mine_[kMost];
 };

@@ -82,8 +82,8 @@ class BlockWalk {
       puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
     }
     const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
-    sends_ = Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 +
-                  depth % kChunkDepth / 8);
+    sends_ =
+        Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 + depth % kChunkDepth / 8);
   }
 
   // --- Elements of this thread
@@ -175,8 +175,8 @@ class BlockWalk {
     constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
                                      .pieces(kMostUnits, kGates, sizeof(T));
     const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
-    BlockTraffic<T, kGates, kRead, kMostRead> reads(
-        p_, Reads(), read, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
+    BlockTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
+                                                    BlockUnit(), units(), reverse_ != kBackward);
     BlockTraffic<T, kGates, kWritten, kMostWritten> writes(
         p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
     Ring reading = ReadRing(), writing = WriteRing();
@@ -216,10 +216,13 @@ class BlockWalk {
       }
       ClusterSync();
     } else {
-      __syncthreads();
+      EndStep();
     }
   }
-  __device__ __forceinline__ void EndStep() const { __syncthreads(); }
+  // Not __syncthreads: warps that copy and those that multiply come here from different places.
+  __device__ __forceinline__ void EndStep() const {
+    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kBlockCopyWarps) * 32) : "memory");
+  }
   __device__ __forceinline__ void EndWalk() const {
     if constexpr (kCluster) ClusterSync();
   }
@@ -422,7 +425,7 @@ class BlockWalk {
     }
   }
   __device__ __forceinline__ void SyncPair() const {
-    asm volatile("bar.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
+    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
   }
 
  protected:

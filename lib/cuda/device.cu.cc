@@ -14,12 +14,14 @@ namespace {
 // Its image is there exactly where those of the engines are: all are compiled alike.
 __global__ void Probe() {}
 
-// Thread-block clusters that are resident at once, of blocks that have a multiprocessor each. None
-// where the code was made for GPUs that have none.
-cudaError_t CountClusters(int shared_bytes, int (&clusters)[kMaxCluster + 1]) {
+// For which compute capability the code was made that runs here; and thread-block clusters that are
+// resident at once, of blocks that have a multiprocessor each. None where that code has none.
+cudaError_t Inspect(int shared_bytes, int* code, int (&clusters)[kMaxCluster + 1]) {
   cudaFuncAttributes attributes;
   cudaError_t error = cudaFuncGetAttributes(&attributes, Probe);
-  if (error != cudaSuccess || attributes.ptxVersion < 90) return error;
+  if (error != cudaSuccess) return error;
+  *code = attributes.ptxVersion;
+  if (*code < 90) return error;
   error = cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error != cudaSuccess) return error;
   error = cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
@@ -41,11 +43,12 @@ cudaError_t CountClusters(int shared_bytes, int (&clusters)[kMaxCluster + 1]) {
 
 // The driver takes tens of microseconds for each: once a device and process.
 constexpr int kMaxDevices = 64;
-struct CountedClusters {
+struct Inspected {
   std::once_flag once;
   cudaError_t error = cudaSuccess;
+  int code = 0;
   int clusters[kMaxCluster + 1] = {};
-} counted[kMaxDevices];
+} inspected[kMaxDevices];
 
 int32_t DriverTooOld(HasteStatus* status) {
   int driver = 0;
@@ -98,10 +101,14 @@ int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
   HASTE_CUDA_TRY(get(cudaDevAttrL2CacheSize, &l2), status);
   properties->shared_bytes_per_block = shared;
   properties->l2_bytes = l2;
-  if (properties->sm_major >= 9 && device < kMaxDevices) {
-    CountedClusters& entry = counted[device];
-    std::call_once(entry.once, [&] { entry.error = CountClusters(shared, entry.clusters); });
+  if (properties->sm_major >= 8 && device < kMaxDevices) {
+    Inspected& entry = inspected[device];
+    std::call_once(entry.once, [&] { entry.error = Inspect(shared, &entry.code, entry.clusters); });
     HASTE_CUDA_TRY(entry.error, status);
+    if (entry.code < 80) {  // then no better than the GPUs that it was made for
+      properties->sm_major = entry.code / 10;
+      properties->sm_minor = entry.code % 10;
+    }
     std::copy(std::begin(entry.clusters), std::end(entry.clusters), properties->clusters);
   }
   return HASTE_OK;

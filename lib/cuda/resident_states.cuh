@@ -42,7 +42,8 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         words_of_pass_(ReceivedStates(p.tiling, sizeof(T)) / 16),
         counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
         receive_(reinterpret_cast<uint4*>(resident_shared + at.receive)),
-        words_(p.exchange + static_cast<int64_t>(group_) * kSlots * p.tiling.passes * words_of_pass_),
+        words_(p.exchange +
+               static_cast<int64_t>(group_) * kSlots * p.tiling.passes * words_of_pass_),
         send_to_(SendTo()),
         mine_(reinterpret_cast<uint32_t*>(words_ + send_to_) + lane_ % kElements / kLanes) {}
 

@@ -229,12 +229,14 @@ __device__ __forceinline__ void CellGradients(const Activations& act,
 // with h as it entered the product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's,
 // kOperand and gates of kResetGates set.
 template <class Cell, class T, int kCount>
-__device__ __forceinline__ void ElementsForward(
-    const RecurrenceParams<T>& p, const Compute<T> (&x)[kCount][Cell::kGates],
-    const Compute<T> (&q)[kCount][Cell::kGates], const Compute<T> (&before)[kCount][Cell::kStates],
-    const Compute<T> (&prev)[kCount][Cell::kStates],
-    const Compute<T> (&share)[kCount][Cell::kStates], Compute<T> (&kept)[kCount][Cell::kKept],
-    Compute<T> (&next)[kCount][Cell::kStates]) {
+__device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
+                                                const Compute<T> (&x)[kCount][Cell::kGates],
+                                                const Compute<T> (&q)[kCount][Cell::kGates],
+                                                const Compute<T> (&before)[kCount][Cell::kStates],
+                                                const Compute<T> (&prev)[kCount][Cell::kStates],
+                                                const Compute<T> (&share)[kCount][Cell::kStates],
+                                                Compute<T> (&kept)[kCount][Cell::kKept],
+                                                Compute<T> (&next)[kCount][Cell::kStates]) {
   WithActivations<Cell>(p.act, [&](const Activations& act) {
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
@@ -250,12 +252,14 @@ __device__ __forceinline__ void ElementsForward(
 // Their gradients. ds: of the states that leave the step, turned into those that enter it, without
 // what the product with Rᵀ adds. scale: what dropout multiplied h with.
 template <class Cell, class T, int kCount>
-__device__ __forceinline__ void ElementsBackward(
-    const RecurrenceParams<T>& p, const Compute<T> (&kept)[kCount][Cell::kKept],
-    const Compute<T> (&prev)[kCount][Cell::kStates],
-    const Compute<T> (&share)[kCount][Cell::kStates], const Compute<T> (&scale)[kCount],
-    Compute<T> (&ds)[kCount][Cell::kStates], Compute<T> (&dx)[kCount][Cell::kGates],
-    Compute<T> (&dq)[kCount][Cell::kGates]) {
+__device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
+                                                 const Compute<T> (&kept)[kCount][Cell::kKept],
+                                                 const Compute<T> (&prev)[kCount][Cell::kStates],
+                                                 const Compute<T> (&share)[kCount][Cell::kStates],
+                                                 const Compute<T> (&scale)[kCount],
+                                                 Compute<T> (&ds)[kCount][Cell::kStates],
+                                                 Compute<T> (&dx)[kCount][Cell::kGates],
+                                                 Compute<T> (&dq)[kCount][Cell::kGates]) {
   using C = Compute<T>;
   C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
 #pragma unroll

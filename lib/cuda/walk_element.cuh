@@ -42,9 +42,9 @@ __device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const Fo
   }
 }
 
-// A step forward of some of a thread's elements, side by side. stored: of wx; get(q): h·R, asked for
-// if one of them is live; scale: what dropout multiplies h with. Of the results `before` are the
-// states as they enter the cell.
+// A step forward of some of a thread's elements, side by side. stored: of wx; get(q): h·R, asked
+// for if one of them is live; scale: what dropout multiplies h with. Of the results `before` are
+// the states as they enter the cell.
 template <class Cell, class T, int kCount, class Get, class Params>
 __device__ __forceinline__ void WalkForward(
     const Params& p, const Foreseen (&seen)[kCount], int64_t k, const int (&unit)[kCount],

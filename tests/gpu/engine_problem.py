@@ -7,7 +7,8 @@ from needs import need_module
 torch = need_module("torch")
 
 HOPPER = ON == "cuda" and torch.cuda.get_device_capability() == (9, 0)
-ON_CHIP = ["block", "cluster", "grid"] if HOPPER else ["block", "grid"] if ON == "cuda" else []
+AMPERE = ON == "cuda" and torch.cuda.get_device_capability() >= (8, 0)
+ON_CHIP = ["block", "cluster", "grid"] if HOPPER else ["block", "grid"] if AMPERE else []
 # Those that run whatever the size.
 OF_ANY_SIZE = ["blas", "stepwise"] if ON == "cuda" else ["cpu"]
 if HOPPER:
@@ -31,9 +32,9 @@ def fitted(engine, precision, size):
     """N, T, K, H as the engine has it: a block holds R of so many units, by rows of 16 bytes."""
     if engine != "block":
         return size
-    most = 512 if HOPPER else 96
+    is_float = PRECISIONS[precision]["dtype"] == torch.float32
     n, t, k, h = size
-    return n, t, k, min(-(-h // 8) * 8, 64 if PRECISIONS[precision]["dtype"].itemsize == 4 else most)
+    return n, t, k, min(-(-h // 8) * 8, 64 if is_float else 512 if HOPPER else 96)
 
 
 def make(cell, engine, precision, size, **options):

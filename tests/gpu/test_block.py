@@ -5,7 +5,7 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import ON_CHIP, PRECISIONS, each_cell, each_precision, lanes, make  # noqa: E402
+from engine_problem import ON_CHIP, PRECISIONS, each_cell, lanes, make  # noqa: E402
 from kernel_problem import (  # noqa: E402
     LIB,
     Call,
@@ -17,6 +17,11 @@ from kernel_problem import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.skipif("block" not in ON_CHIP, reason="needs compute capability 8.0")
+# A block alone, and, where there are any, a cluster; 4 rows and 8.
+SIZES = [(6, 9, 2, 40), (1050, 3, 1, 24)]
+if "cluster" in ON_CHIP:
+    SIZES += [(6, 9, 2, 136), (140, 4, 1, 168)]
+each_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
 # One block; clusters of 4 to 16, the last block with few units; R in shared memory too.
@@ -32,7 +37,7 @@ def test_every_width(cell, precision, hidden):
     """With 4 rows a block and, where these are too many for the GPU, with 8."""
     if precision == "float32" and hidden > 64:
         problem = Problem(cell, 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
-        with pytest.raises(RuntimeError, match=f"engine: .*block.* {hidden} hidden"):
+        with pytest.raises(RuntimeError, match=rf"engine: .*block.* {hidden} hidden"):
             problem.plan()
         return
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
@@ -50,14 +55,14 @@ def test_every_width(cell, precision, hidden):
             **PRECISIONS[precision],
             **options,
         )
-        assert ("× 4," if n == 5 else "× 8,") in problem.plan()
+        assert problem.plan().count("× 4," if n == 5 else "× 8,") == 2
         problem.check()
 
 
 def test_rows_of_no_16_bytes_are_refused():
     for hidden, precision in ((4, "bfloat16"), (30, "float16"), (33, "bfloat16"), (6, "float32")):
         problem = Problem("lstm", 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
-        with pytest.raises(RuntimeError, match="engine: .*block"):
+        with pytest.raises(RuntimeError, match=r"engine: .*block"):
             problem.plan()
 
 
@@ -68,16 +73,12 @@ def moved(tensor):
     return memory[1:].view(tensor.shape)
 
 
-@each_precision
+@each_size
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @each_cell
-def test_tensors_that_begin_anywhere(cell, precision):
+def test_tensors_that_begin_anywhere(cell, precision, size):
     """The same bits, whichever tensor is not aligned."""
-    for hidden in (40, 136):
-        problem = make(cell, "block", precision, (6, 9, 2, hidden), reverse=[0, 1])
-        check_tensors_that_begin_anywhere(problem)
-
-
-def check_tensors_that_begin_anywhere(problem):
+    problem = make(cell, "block", precision, size, reverse=lanes(size))
     expected = problem.run()
     names = ["wx", "y", "dy"]
     for name in [*names, "gates", "saved", "dwx", "dq"]:
@@ -95,10 +96,11 @@ def check_tensors_that_begin_anywhere(problem):
         assert_same_bits(call.results(), expected)
 
 
+@each_size
 @each_cell
-def test_no_gradient_of_the_outputs(cell):
+def test_no_gradient_of_the_outputs(cell, size):
     """dy NULL is a dy of zeros."""
-    problem = make(cell, "block", "bfloat16", (9, 7, 2, 48), reverse=[1, 0])
+    problem = make(cell, "block", "bfloat16", size, reverse=lanes(size))
     problem.dy.zero_()
     expected = problem.run()
     call = Call(problem)
@@ -106,6 +108,37 @@ def test_no_gradient_of_the_outputs(cell):
     given = {"dy": None, "dsT": call.ds, "ds0": call.ds0, **call.gradients}
     LIB.backward(call.config, call.kernel, workspace=call.scratch[1], **given, **call.given)
     assert_same_bits(call.results(), expected)
+
+
+@each_size
+@each_cell
+def test_as_little_as_can_be_asked_for(cell, size):
+    """No initial states, and no gradients of them: the last step sends nothing."""
+    options = {"initial": False, "initial_gradients": False, "reverse": lanes(size)}
+    make(cell, "block", "bfloat16", size, **options).check()
+    make(cell, "block", "bfloat16", (size[0], 1, *size[2:]), **options).check()
+
+
+@each_size
+@pytest.mark.parametrize("zero_output", [0, 1])
+@pytest.mark.parametrize("pattern", ["right", "left", "none live"])
+@each_cell
+def test_masks_and_aliases(cell, pattern, zero_output, size):
+    options = {"mask": make_mask(pattern, *size[:2]), "zero_output_for_mask": zero_output}
+    make(cell, "block", "bfloat16", size, reverse=lanes(size), **options).check(alias=True)
+
+
+@each_size
+@each_cell
+def test_nan_stays_in_its_row(cell, size):
+    problem = make(cell, "block", "bfloat16", size)
+    clean = problem.run()
+    problem.wx[2, 1] = float("nan")
+    spoiled = problem.run()
+    rows = [row for row in range(size[0]) if row != 2]
+    for name in ("y", "dwx"):
+        assert torch.equal(spoiled[name][rows], clean[name][rows]), name
+    assert spoiled["y"][2, 1:].isnan().all()
 
 
 @each_cell

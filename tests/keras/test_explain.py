@@ -50,11 +50,19 @@ def test_without_a_gpu_an_h200_is_asked_about(device):
 
 def test_the_dtype_asked_about_is_planned_for():
     """No engine that keeps R on the chip has float64, whatever the layer computes in."""
-    layer = haste_keras.LSTM(256)
+    layer = haste_keras.LSTM(768)
     (double,) = explain(layer, (16, 50, 12), device="H200", dtype="float64")
     (half,) = explain(layer, (16, 50, 12), device="H200", dtype="bfloat16")
     assert "on stepwise" in double
-    assert re.search("on (cluster|grid)", half)
+    assert "on grid" in half
+
+
+def test_small_layers_stay_in_blocks():
+    for units, device, blocks in ((64, "H200", 1), (64, "A100", 1), (256, "H200", 8)):
+        (line,) = explain(
+            haste_keras.LSTM(units), (16, 50, 12), device=device, dtype="bfloat16", training=True
+        )
+        assert line.count(f"lstm on block: groups × blocks × rows 4 × {blocks} × 4, ") == 2
 
 
 def test_large_layers_are_cublas_s():

@@ -174,6 +174,19 @@ void InBlocks() {
     EXPECT_TRUE((PlanOnGpu(config, kLstm, ampere, false).engine == EngineKind::kBlock) == (h == 96),
                 "H=%d", static_cast<int>(h));
   }
+  // `cluster` has no code where there are none, not even for a block alone.
+  for (int64_t h : {14, 30, 32}) {
+    for (int64_t n : {1, 1000}) {
+      HasteRnnConfig config = CudaSizes(n, 1, h, HASTE_FLOAT32);
+      EXPECT_TRUE(PlanOnGpu(config, kLstm, ampere, true).engine != EngineKind::kCluster, "H=%d",
+                  static_cast<int>(h));
+      config.engine = "cluster";
+      Plan plan;
+      HasteStatus status = {};
+      EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, ampere, &plan, &status) != HASTE_OK, "H=%d",
+                  static_cast<int>(h));
+    }
+  }
 }
 
 // Every unit has a warp, every depth that a unit is put at a place, and all of that fits a block.
