@@ -236,19 +236,19 @@ class BlockWalk {
       } else {
         *to = static_cast<uint16_t>(PackTwo<T>(v[0], 0.0f));
       }
-      return;
-    }
-    uint16_t part[kDepths][3];
+    } else {
+      uint16_t part[kDepths][3];
 #pragma unroll
-    for (int d = 0; d < kDepths; ++d) Split(v[d], part[d]);
+      for (int d = 0; d < kDepths; ++d) Split(v[d], part[d]);
 #pragma unroll
-    for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
-      if constexpr (kDepths == 4) {
-        *reinterpret_cast<uint2*>(to) =
-            make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
-                       part[2][s] | static_cast<uint32_t>(part[3][s]) << 16);
-      } else {
-        *to = part[0][s];
+      for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
+        if constexpr (kDepths == 4) {
+          *reinterpret_cast<uint2*>(to) =
+              make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
+                         part[2][s] | static_cast<uint32_t>(part[3][s]) << 16);
+        } else {
+          *to = part[0][s];
+        }
       }
     }
   }

@@ -142,11 +142,13 @@ __device__ __forceinline__ void WalkBackward(
   ElementsBackward<Cell, T, kCount>(p, kept, prev, share, scale, ds, dx, dq);
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
-    if (kCount == 1 || seen[e].live) continue;
+    if constexpr (kCount > 1) {
+      if (seen[e].live) continue;
 #pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
+      for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
 #pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
+      for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
+    }
   }
 }
 
