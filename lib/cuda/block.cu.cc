@@ -1,7 +1,6 @@
 // The engine `block`: a launch of blocks that each walk all steps alone, with a lane's R on the
 // chip. Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
 #include <cstdint>
-#include <initializer_list>
 
 #include "lib/cuda/block_backward.cuh"
 #include "lib/cuda/block_forward.cuh"
@@ -10,15 +9,10 @@
 namespace haste {
 namespace {
 
-// Bits that are set in the address of a tensor that is copied by rows.
-uintptr_t AddressBits(std::initializer_list<const void*> tensors) {
-  uintptr_t bits = 0;
-  for (const void* tensor : tensors) bits |= reinterpret_cast<uintptr_t>(tensor);
-  return bits;
-}
-uintptr_t AddressBits(const HasteRnnForwardArgs& a) { return AddressBits({a.wx, a.y, a.gates}); }
-uintptr_t AddressBits(const HasteRnnBackwardArgs& a) {
-  return AddressBits({a.gates, a.dy, a.dwx, a.dq});
+// Bits that are set in the addresses of tensors that are copied by rows.
+template <class... Tensors>
+uintptr_t AddressBits(Tensors*... tensors) {
+  return (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
 }
 
 template <class Cell, class T>
@@ -26,6 +20,7 @@ struct ForwardKernels {
   using CellType = Cell;
   using Storage = T;
   using Params = BlockForwardParams<T>;
+  static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
   static constexpr bool kBackward = false;
   static auto Of(const BlockTiling& t) {
     if constexpr (BlockSizesOf<Cell, T>().clusters()) {
@@ -45,6 +40,9 @@ struct BackwardKernels {
   using CellType = Cell;
   using Storage = T;
   using Params = BlockBackwardParams<T>;
+  static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
+    return AddressBits(a.gates, a.dy, a.dwx, a.dq);
+  }
   static constexpr bool kBackward = true;
   static auto Of(const BlockTiling& t) {
     if constexpr (BlockSizesOf<Cell, T>().clusters()) {
@@ -72,9 +70,9 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   p.tiling = plan.block.tiling;
   p.row_groups = static_cast<int>(plan.block.blocks / p.tiling.blocks / config.lanes);
-  uintptr_t bits = AddressBits(args);
+  uintptr_t bits = Kernels::Bits(args);
   for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
-    bits |= AddressBits({args.saved[i]});
+    bits |= AddressBits(args.saved[i]);
   }
   p.piece = bits % kBlockPiece == 0 ? kBlockPiece : sizeof(typename Kernels::Storage);
   code = PrepareOnChip(p, executor, status);
