@@ -5,11 +5,11 @@
 
 #include <stdint.h>
 
+#include "lib/step_rows.h"
+
 namespace haste {
 
-constexpr int kBlockUnits = 8;      // hidden units of a warp
-constexpr int kBlockCopyWarps = 4;  // of a block: they move what a step reads and leaves
-constexpr int kBlockPiece = 16;     // bytes that are copied together
+constexpr int kBlockUnits = 8;  // hidden units of a warp
 
 constexpr int kClusterWarps = 4;  // with units, of a block of a cluster
 constexpr int kClusterUnits = kClusterWarps * kBlockUnits;
@@ -70,53 +70,18 @@ struct BlockCell {
   }
 };
 
-// Rows of a step of some tensors in shared memory: [tensor, row, width], the wide ones first, whose
-// width is that of all gates.
-struct BlockRows {
-  int rows, wide, narrow;    // tensors
-  int wide_row, narrow_row;  // elements, with room that keeps banks apart
-
-  constexpr BlockRows(int rows, int wide, int narrow, int64_t hidden, int gates, int storage_bytes)
-      : rows(rows),
-        wide(wide),
-        narrow(narrow),
-        wide_row(RowOf(static_cast<int>(hidden) * gates, storage_bytes)),
-        narrow_row(RowOf(static_cast<int>(hidden), storage_bytes)) {}
-
-  constexpr int wide_tensor() const { return rows * wide_row; }
-  constexpr int narrow_tensor() const { return rows * narrow_row; }
-  // Where a row of a tensor begins, and where the next step's do; elements.
-  constexpr int At(int tensor, int row) const {
-    return tensor < wide
-               ? tensor * wide_tensor() + row * wide_row
-               : wide * wide_tensor() + (tensor - wide) * narrow_tensor() + row * narrow_row;
-  }
-  constexpr int step() const { return At(wide + narrow, 0); }
-  // Of a thread that copies, at most.
-  constexpr int pieces(int64_t hidden, int gates, int storage_bytes) const {
-    const int all =
-        rows * (wide * gates + narrow) * static_cast<int>(hidden) * storage_bytes / kBlockPiece;
-    return (all + kBlockCopyWarps * 32 - 1) / (kBlockCopyWarps * 32);
-  }
-
- private:
-  static constexpr int RowOf(int width, int storage_bytes) {
-    const int align = 16 / storage_bytes;
-    return (width + align - 1) / align * align + align;
-  }
-};
-
 // What a step reads beside the states, and what it leaves.
-constexpr BlockRows BlockReads(int rows, const BlockCell& c, bool backward, int64_t hidden) {
-  return {rows, 1, backward ? c.saved + 1 : 0, hidden, c.gates, c.storage_bytes};
+constexpr StepRows BlockReads(int rows, const BlockCell& c, bool backward, int64_t hidden) {
+  return {rows, 1, backward ? c.saved + 1 : 0, hidden, c.gates, c.storage_bytes, true};
 }
-constexpr BlockRows BlockWrites(int rows, const BlockCell& c, bool backward, int64_t hidden) {
+constexpr StepRows BlockWrites(int rows, const BlockCell& c, bool backward, int64_t hidden) {
   return {rows,
           backward && c.splits_gradient ? 2 : 1,
           backward ? 0 : c.saved + 1,
           hidden,
           c.gates,
-          c.storage_bytes};
+          c.storage_bytes,
+          true};
 }
 
 // Begins of what is in shared memory, in bytes.

@@ -108,6 +108,8 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   problem.cell.gates = cell.gates;
   problem.cell.states = cell.states;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
+  problem.cell.saved = cell.saved;
+  problem.cell.forward_tiles = cuda.sm_major == 9 ? kResidentTiles : kFewerResidentTiles;
   problem.batch = config.batch;
   problem.lanes = config.lanes;
   problem.hidden = config.hidden;

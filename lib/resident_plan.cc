@@ -19,9 +19,11 @@ constexpr double kAloneClocks = 150;    // a block that waits for itself alone
 constexpr double kClusterClocks = 600;  // from one block of a cluster to another
 constexpr double kClusterBlockClocks = 16;
 constexpr double kClusterByteClocks = 0.05;  // of a byte that arrives
-constexpr double kGridClocks = 1250;         // from one block of the GPU to another
+constexpr double kGridClocks = 660;          // from one block of the GPU to another
+// More, where warps cannot give registers to others: a guess, there was no such GPU.
+constexpr double kCrowdedClocks = 1200;
 constexpr double kGridSumsClocks = 1800;
-constexpr double kPollClocks = 0.55e-3;  // of a byte that one block waits for
+constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
 constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
 // Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
@@ -31,11 +33,14 @@ constexpr double kSharedRowTileClocks = 455, kSharedUnitTileClocks = 275;  // a 
 constexpr double kSharedProductClocks = 8.6;  // of a warp, for 16 × 8 × 16
 constexpr double kSharedOverClocks = 152;     // of four tiles of R from shared memory
 constexpr double kSharedByteClocks = 0.063;   // of the gradients
+// Forward, rows that are copied element by element.
+constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
 constexpr double kL2Share = 0.6, kL2Penalty = 1.5;
 // A second tile gives all warps elements, where one gives them to half of the warps.
 constexpr double kSecondRowTileClocks = 1000;
-constexpr double kSecondUnitTileClusterClocks = 275, kSecondUnitTileGridClocks = 1400;
+constexpr double kSecondUnitTileClusterClocks = 275;
+constexpr double kSecondUnitTileGridClocks = 750, kSecondUnitTileGridSumsClocks = 1400;
 
 // Products of tiles that one product of numbers is.
 int Products(const ResidentProblem& p) { return p.cell.parts() == 1 ? 1 : p.exact ? 6 : 3; }
@@ -75,15 +80,20 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
   if (t.blocks == 1) return kAloneClocks;
   const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.storage_bytes);
   const double second = t.unit_tiles - 1;
+  const bool odd = !p.backward && p.hidden * p.cell.storage_bytes % kPieceBytes != 0;
   if (cluster) {
-    return kClusterClocks + kClusterBlockClocks * t.blocks + kClusterByteClocks * received +
-           second * kSecondUnitTileClusterClocks;
+    return (odd ? kOddClusterClocks : 0) + kClusterClocks + kClusterBlockClocks * t.blocks +
+           kClusterByteClocks * received + second * kSecondUnitTileClusterClocks;
   }
-  const double clocks = second * kSecondUnitTileGridClocks;
-  if (!p.backward) return clocks + kGridClocks + received * t.blocks * kPollClocks;
+  if (!p.backward) {
+    const bool crowded = p.cell.forward_tiles < kResidentTiles;
+    return kGridClocks + received * t.blocks * kPollClocks + second * kSecondUnitTileGridClocks +
+           (crowded ? kCrowdedClocks : 0) + (odd ? kOddGridClocks : 0);
+  }
   const double sums = received * t.blocks * t.row_groups * p.lanes;
   const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
-  return clocks + kGridSumsClocks + sums * kSumClocks * (outgrows ? kL2Penalty : 1);
+  return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
+         sums * kSumClocks * (outgrows ? kL2Penalty : 1);
 }
 
 // Both, where gates' gradients are shared.

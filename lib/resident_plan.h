@@ -6,11 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/step_rows.h"
+
 namespace haste {
 
 constexpr int kResidentWarps = 8;  // of a block
 // What a warp keeps of R in registers, in tiles of 16 × 16 × 16 bits: four registers of a thread.
-constexpr int kResidentTiles = 32;
+// Forward fewer where warps cannot give theirs to others (lib/cuda/resident_forward.cuh).
+constexpr int kResidentTiles = 32, kFewerResidentTiles = 24;
 constexpr int kTileBytes = 512;
 // Elements of a pass that a block has: one a thread.
 constexpr int kResidentElements = kResidentWarps * 32;
@@ -63,6 +66,8 @@ struct ResidentTiling {
 struct ResidentCell {
   int gates, states;
   int storage_bytes;  // 2 or 4
+  int saved;          // tensors of the reserve beside the gates
+  int forward_tiles;  // of R, in a warp's registers
 
   // Of an operand of the tensor cores: a float is the sum of three (lib/cuda/mma.cuh).
   constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
@@ -77,7 +82,7 @@ struct ResidentCell {
     return row * row_stride() + (width() == 4 ? unit ^ (row / 2 * 2 & 7) : unit);
   }
   // Forward: chunks that a warp keeps in registers. Backward: pairs of unit tiles × a chunk.
-  constexpr int held_chunks() const { return kResidentTiles / (2 * gates * parts()); }
+  constexpr int held_chunks() const { return forward_tiles / (2 * gates * parts()); }
   constexpr int held_pairs() const { return kResidentTiles / (4 * parts()); }
 };
 
@@ -101,11 +106,19 @@ constexpr int StateBytes(const ResidentTiling& t, int states) {
   return t.passes * (states + 1) * kResidentElements * 4;
 }
 
+// Rows of the batch that a pass reads forward, and leaves.
+constexpr StepRows ResidentReads(const ResidentTiling& t, const ResidentCell& c) {
+  return {t.rows(), 1, 0, t.units(), c.gates, c.storage_bytes, false};
+}
+constexpr StepRows ResidentWrites(const ResidentTiling& t, const ResidentCell& c) {
+  return {t.rows(), 1, c.saved + 1, t.units(), c.gates, c.storage_bytes, false};
+}
+
 // Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
 struct ForwardLayout {
   int sums_of_warp;  // elements
   int sum_buffers;   // 1 where R needs the room
-  int counters, receive, sums, states, tiles, bytes;
+  int counters, receive, sums, states, seen, reads, writes, tiles, bytes;
 
   constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
       : sums_of_warp(t.rows() * cell.row_stride()),
@@ -114,7 +127,10 @@ struct ForwardLayout {
         receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.storage_bytes) : 0)),
         states(AlignUp16(sums + sum_buffers * kResidentWarps * sums_of_warp * cell.width() * 4)),
-        tiles(states + StateBytes(t, cell.states)),
+        seen(states + StateBytes(t, cell.states)),
+        reads(seen + 2 * kResidentElements),
+        writes(reads + 2 * ResidentReads(t, cell).step() * cell.storage_bytes),
+        tiles(writes + 2 * ResidentWrites(t, cell).step() * cell.storage_bytes),
         bytes(tiles + (t.chunks > cell.held_chunks() ? t.chunks - cell.held_chunks() : 0) * 2 *
                           cell.gates * cell.parts() * kResidentWarps * kTileBytes) {}
 };

@@ -55,6 +55,20 @@ __device__ __forceinline__ void WaitCopies(int pending) {
 #endif
 }
 
+// Registers of a thread, by all of a warpgroup (sm_90a): given back, or taken of those given back.
+template <int kRegisters>
+__device__ __forceinline__ void FewerRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+template <int kRegisters>
+__device__ __forceinline__ void MoreRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
 // From here on, all that earlier kernels of the stream have written is visible.
 __device__ __forceinline__ void WaitForPreviousKernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

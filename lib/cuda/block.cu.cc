@@ -9,12 +9,6 @@
 namespace haste {
 namespace {
 
-// Bits that are set in the addresses of tensors that are copied by rows.
-template <class... Tensors>
-uintptr_t AddressBits(Tensors*... tensors) {
-  return (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
-}
-
 template <class Cell, class T>
 struct ForwardKernels {
   using CellType = Cell;
@@ -74,7 +68,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
     bits |= AddressBits(args.saved[i]);
   }
-  p.piece = bits % kBlockPiece == 0 ? kBlockPiece : sizeof(typename Kernels::Storage);
+  p.piece = bits % kPieceBytes == 0 ? kPieceBytes : sizeof(typename Kernels::Storage);
   code = PrepareOnChip(p, executor, status);
   if (code != HASTE_OK) return code;
   const auto kernel = Kernels::Of(p.tiling);
@@ -85,7 +79,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   }
   LaunchShape shape;
   shape.blocks = plan.block.blocks;
-  shape.threads = (p.tiling.warps + kBlockCopyWarps) * 32;
+  shape.threads = (p.tiling.warps + kCopyWarps) * 32;
   shape.shared_bytes = plan.block.shared_bytes;
   shape.cluster = p.tiling.blocks;
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);

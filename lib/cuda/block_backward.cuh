@@ -52,7 +52,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         seen[e] = Base::ForeseeElement(e, steps - 1 - done);
-        const BlockRow<T> row = RowAt(places[e], reading.now, writing.now);
+        const StepRow<T> row = RowAt(places[e], reading.now, writing.now);
         kept[e].Load(row, StepPlace(0, 0, 0, 0));
         dy[e] = p_.args.dy == nullptr ? FromCompute<T>(0) : *row.args.y;
       }
@@ -111,8 +111,8 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     }
   };
   // y: dy.
-  __device__ __forceinline__ BlockRow<T> RowAt(const Places& at, T* read, T* written) const {
-    BlockRow<T> row;
+  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* read, T* written) const {
+    StepRow<T> row;
     row.H = Base::units();
     row.args.gates = read + at.gates;
 #pragma unroll

@@ -106,8 +106,8 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       y = Once(run.Writes().At(1, row) + unit);
     }
   };
-  __device__ __forceinline__ BlockRow<T> RowAt(const Places& at, T* written) const {
-    BlockRow<T> row;
+  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* written) const {
+    StepRow<T> row;
     row.H = Base::units();
     row.args.gates = written + at.gates;
     row.args.y = written + at.y;

@@ -11,10 +11,10 @@
 #define HASTE_LIB_CUDA_BLOCK_WALK_CUH_
 
 #include "lib/block_plan.h"
-#include "lib/cuda/block_traffic.cuh"
 #include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
 #include "lib/cuda/on_chip.cuh"
+#include "lib/cuda/step_traffic.cuh"
 #include "lib/cuda/walk_element.cuh"
 
 namespace haste {
@@ -23,7 +23,7 @@ template <class T, class Args>
 struct BlockParams : OnChipParams<T, Args> {
   BlockTiling tiling;
   int row_groups;  // of a lane: blocks, or clusters
-  int piece;       // bytes that are copied together: kBlockPiece, or an element's
+  int piece;       // bytes that are copied together: kPieceBytes, or an element's
 };
 
 extern __shared__ __align__(16) unsigned char block_shared[];
@@ -33,8 +33,7 @@ constexpr BlockCell BlockSizesOf() {
   return {Cell::kGates, sizeof(T), SavedTensors<Cell>(), Cell::kSplitsGradient};
 }
 template <class Cell, class T, bool kCluster>
-constexpr int kMaxBlockThreads =
-    (BlockSizesOf<Cell, T>().max_warps(kCluster) + kBlockCopyWarps) * 32;
+constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
 
 // kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
 // half as many elements.
@@ -137,10 +136,10 @@ class BlockWalk {
 
   // --- Rows of a step
 
-  __device__ __forceinline__ BlockRows Reads() const {
+  __device__ __forceinline__ StepRows Reads() const {
     return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
-  __device__ __forceinline__ BlockRows Writes() const {
+  __device__ __forceinline__ StepRows Writes() const {
     return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
   // Where they are: goes round over those that are under way, from step to step of the walk.
@@ -175,9 +174,9 @@ class BlockWalk {
     constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
                                      .pieces(kMostUnits, kGates, sizeof(T));
     const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
-    BlockTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
-                                                    BlockUnit(), units(), reverse_ != kBackward);
-    BlockTraffic<T, kGates, kWritten, kMostWritten> writes(
+    StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
+                                                   BlockUnit(), units(), reverse_ != kBackward);
+    StepTraffic<T, kGates, kWritten, kMostWritten> writes(
         p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
     Ring reading = ReadRing(), writing = WriteRing();
     const auto read_next = [&](int step) {
@@ -221,7 +220,7 @@ class BlockWalk {
   }
   // Not __syncthreads: warps that copy and those that multiply come here from different places.
   __device__ __forceinline__ void EndStep() const {
-    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kBlockCopyWarps) * 32) : "memory");
+    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kCopyWarps) * 32) : "memory");
   }
   __device__ __forceinline__ void EndWalk() const {
     if constexpr (kCluster) ClusterSync();

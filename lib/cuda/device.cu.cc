@@ -105,7 +105,7 @@ int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
     Inspected& entry = inspected[device];
     std::call_once(entry.once, [&] { entry.error = Inspect(shared, &entry.code, entry.clusters); });
     HASTE_CUDA_TRY(entry.error, status);
-    if (entry.code < 80) {  // then no better than the GPUs that it was made for
+    if (entry.code < 90) {  // then no better than the GPUs that it was made for
       properties->sm_major = entry.code / 10;
       properties->sm_minor = entry.code % 10;
     }

@@ -134,6 +134,17 @@ __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
 
+// What this thread has written is visible to who sees what it, or a thread behind its next barrier,
+// writes from here on.
+__device__ __forceinline__ void FenceRelease() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 13
+  // Unlike __threadfence, leaves the first-level cache as it is.
+  asm volatile("fence.release.gpu;" ::: "memory");
+#else
+  __threadfence();
+#endif
+}
+
 // Counts a block that has ended a step. By all its threads; what they wrote before is visible to
 // who sees the count.
 __device__ __forceinline__ void CountArrival(uint32_t* counter) {

@@ -100,20 +100,24 @@ __device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, co
                       static_cast<uint32_t>(e.k * p.H + e.j), p.dropout_rate);
 }
 
+// share[s]: 1 where Zoneout keeps state s, else 0.
+template <int kStates, class T>
+__device__ __forceinline__ void DrawZoneout(const RecurrenceParams<T>& p, const Element& e,
+                                            int64_t t, PhiloxKey key,
+                                            Compute<T> (&share)[kStates]) {
+  uint32_t word[4];
+  Philox(key, static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
+         static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) share[s] = Draw(word[s], p.zoneout_rate[s]) ? 1 : 0;
+}
 // share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
 template <int kStates, class T>
 __device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
                                               int64_t t, Compute<T> (&share)[kStates]) {
-  uint32_t word[4];
-  if (p.training) {
-    Philox(MakePhiloxKey(p.seed), static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
-           static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
-  }
+  if (p.training) return DrawZoneout(p, e, t, MakePhiloxKey(p.seed), share);
 #pragma unroll
-  for (int s = 0; s < kStates; ++s) {
-    const float rate = p.zoneout_rate[s];
-    share[s] = p.training ? (Draw(word[s], rate) ? 1 : 0) : rate;
-  }
+  for (int s = 0; s < kStates; ++s) share[s] = p.zoneout_rate[s];
 }
 
 }  // namespace haste

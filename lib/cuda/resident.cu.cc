@@ -19,6 +19,7 @@ struct ForwardKernels {
   using Params = ResidentForwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = false;
+  static constexpr int kThreads = kResidentForwardThreads;
   static Kernel Of(const ResidentTiling& t, bool cluster) {
     const bool one = t.row_tiles == 1;
     if (cluster) return one ? ResidentForward<Cell, T, 1, true> : ResidentForward<Cell, T, 2, true>;
@@ -34,6 +35,7 @@ struct BackwardKernels {
   using Params = ResidentBackwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
+  static constexpr int kThreads = kResidentWarps * 32;
   static Kernel Of(const ResidentTiling& t, bool cluster) {
     if (cluster) return OfTiles<true, false>(t);
     return t.sharers > 1 ? OfTiles<false, true>(t) : OfTiles<false, false>(t);
@@ -80,7 +82,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
-  shape.threads = kResidentWarps * 32;
+  shape.threads = Kernels::kThreads;
   shape.shared_bytes = plan.resident.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
@@ -90,6 +92,17 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   }
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
+}
+
+// Bytes that are copied together.
+template <class Kernels>
+int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
+  constexpr int kElement = sizeof(typename Kernels::Params::Storage);
+  uintptr_t bits = config.hidden * kElement | AddressBits(args.wx, args.y, args.gates);
+  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
+    bits |= AddressBits(args.saved[i]);
+  }
+  return bits % kPieceBytes == 0 ? kPieceBytes : kElement;
 }
 
 template <class Kernels, class Args>
@@ -110,6 +123,7 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
                         static_cast<cudaStream_t>(executor.stream)),
         status);
   }
+  if constexpr (!Kernels::kBackward) p.piece = PieceOf<Kernels>(config, args);
   const int32_t prepared = PrepareOnChip(p, executor, status);
   if (prepared != HASTE_OK) return prepared;
   return Run<Kernels>(plan, p, executor, status);

@@ -2,10 +2,13 @@
 // with its units' columns of R, and makes the next h of its units.
 //
 // A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
-// memory. One barrier a pass where these are double-buffered: all else is a thread's own.
+// memory. One barrier a pass where these are double-buffered: all else is a thread's own. What
+// everybody waits for comes first: h is sent before anything of its step is kept, and what does not
+// depend on h other warps see to (ResidentService).
 #ifndef HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 
+#include "lib/cuda/resident_service.cuh"
 #include "lib/cuda/resident_states.cuh"
 
 namespace haste {
@@ -15,7 +18,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   using Base = ResidentStates<Cell, T, kTiles, kCluster>;
   using Base::alone, Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::k_, Base::lane_,
       Base::p_, Base::rank_, Base::tile_, Base::unit_, Base::warp_;
-  using Base::kAhead, Base::kGates, Base::kHeld, Base::kStates, Base::kWords;
+  using Base::kAhead, Base::kGates, Base::kHeld, Base::kRows, Base::kStates, Base::kWords;
   using typename Base::Params;
   using Sums = Fragment<float, SizesOf<Cell, T>().width()>;
   // Whether the words of a chunk that registers do not hold are asked for while the one before is
@@ -23,60 +26,88 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   static constexpr bool kAsksAhead = kHeld > 1;
   // A tile's sums in several chains, where there are too few tiles to cover a product's latency.
   static constexpr int kChains = kGates == 1 ? 4 / kTiles : 1;
+  static constexpr int kSumsOfWarp = kRows * SizesOf<Cell, T>().row_stride();
 
  public:
   __device__ __forceinline__ explicit ResidentForwardRun(const Params& p)
       : ResidentForwardRun(p, ForwardLayout(p.tiling, SizesOf<Cell, T>(), kCluster)) {}
 
+  // By the warps that have elements, and by the others.
   __device__ __forceinline__ void Walk() {
-    LoadTiles();
     Base::Prepare();
-    for (int pass = 0; pass < p_.tiling.passes; ++pass) {
-      Base::LoadStates(p_.args.s0, pass);
-      Base::Send(0, pass, Base::State(pass, 0) * Base::Scale(pass));
-    }
-    StepPlace place = Base::PlaceOf(0);
-    Inputs inputs;
-    inputs.Ask(*this, 0, 0, place);
-    auto ahead = Base::template PrefetcherOf<kGates>(p_.args.wx, false);
-    int buffer = 0;
-    const int steps = static_cast<int>(p_.T_), passes = p_.tiling.passes;
-    for (int step = 0; step < steps; ++step) {
-      for (int pass = 0; pass < passes; ++pass, buffer ^= 1) {
-        Multiply(step, pass, buffer);
-        __syncthreads();
-        Finish(step, pass, buffer, place, inputs);
-        // What comes next, and no block makes, is on its way while h is.
-        const bool wraps = pass + 1 == passes;
-        place = Base::Further(place, wraps ? 1 : 0, wraps ? 1 - passes : 1);
-        if (step + 1 < steps || !wraps) {
-          inputs.Ask(*this, wraps ? step + 1 : step, wraps ? 0 : pass + 1, place);
-        }
-        if (step + kPrefetchSteps < steps) ahead.Ask(pass, pass * Base::kRows);
-        if (!kCluster && warp_ == kResidentWarps - 1) Base::Clear(step, pass);
-      }
-      ahead.Advance();
-    }
-    // Nobody leaves while others may still write into its memory.
-    if (kCluster && !alone()) ClusterSync();
+    WalkElements();
+    Leave();
+  }
+  __device__ __forceinline__ void Serve() {
+    Base::Prepare();
+    ResidentService<Cell, T, kTiles, kCluster>(p_, *this, at_, some_idle_).Serve(two_buffers_);
+    Leave();
   }
 
  private:
   __device__ __forceinline__ ResidentForwardRun(const Params& p, const ForwardLayout& at)
       : Base(p, at),
+        at_(at),
         product_tile_(warp_ % p.tiling.unit_tiles),
         product_part_(warp_ / p.tiling.unit_tiles),
+        first_chunk_(Once(product_part_ * p.tiling.chunks)),
+        count_(Once(min(p.tiling.chunks, chunks_ - first_chunk_))),
+        first_words_(Base::PlaceOfWords(first_chunk_)),
+        has_elements_(tile_ < p.tiling.unit_tiles),
         two_buffers_(at.sum_buffers == 2),
-        buffer_(Once(two_buffers_ ? kResidentWarps * at.sums_of_warp : 0)),
-        got_(Once(tile_ * at.sums_of_warp + SizesOf<Cell, T>().sum_at(column_, lane_ % 16))),
-        got_stride_(Once(p.tiling.unit_tiles * at.sums_of_warp)),
+        some_idle_(p.tiling.unit_tiles * kTiles == 1),
+        clears_(Base::PlaceToClear(lane_)),
+        buffer_(Once(two_buffers_ ? kResidentWarps * kSumsOfWarp : 0)),
+        put_(Once((product_tile_ * p.tiling.depth_warps() + product_part_) * kSumsOfWarp +
+                  SizesOf<Cell, T>().sum_at(lane_ % 4 * 2, lane_ / 4))),
+        got_(Once(tile_ * p.tiling.depth_warps() * kSumsOfWarp +
+                  SizesOf<Cell, T>().sum_at(column_, lane_ % 16))),
         sums_(reinterpret_cast<Sums*>(resident_shared + at.sums)),
-        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane_ % 4 * 2 + i % 2, unit = lane_ / 4 + i / 2 * 8;
-      put_[i] = Once(warp_ * at.sums_of_warp + SizesOf<Cell, T>().sum_at(row, unit));
+        seen_(resident_shared + at.seen + threadIdx.x),
+        read_step_(ResidentReads(p.tiling, SizesOf<Cell, T>()).step()),
+        written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
+        read_(reinterpret_cast<T*>(resident_shared + at.reads) +
+              Once(ResidentReads(p.tiling, SizesOf<Cell, T>()).At(0, column_) + BlockUnit())),
+        gates_(reinterpret_cast<T*>(resident_shared + at.writes) +
+               Once(ResidentWrites(p.tiling, SizesOf<Cell, T>()).At(0, column_) + BlockUnit())),
+        y_(reinterpret_cast<T*>(resident_shared + at.writes) +
+           Once(ResidentWrites(p.tiling, SizesOf<Cell, T>()).At(1, column_) + BlockUnit())),
+        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+
+  // Of this thread, in the block.
+  __device__ __forceinline__ int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
+
+  // Nobody leaves while others may still write into its memory.
+  __device__ __forceinline__ void Leave() const {
+    if (kCluster && !alone()) ClusterSync();
+  }
+
+  __device__ __forceinline__ void WalkElements() {
+    LoadTiles();
+    for (int pass = 0; pass < p_.tiling.passes; ++pass) {
+      Base::LoadStates(p_.args.s0, pass);
+      Base::Send(0, pass, Base::State(pass, 0) * Base::Scale(pass));
     }
+    Words words = {};
+    AskStates(0, 0, words);
+    int buffer = 0, step = 0, pass = 0;
+    do {
+      Multiply(step, pass, buffer, words);
+      __syncthreads();
+      if (has_elements_) {
+        Finish(step, pass, buffer);
+      } else if (!kCluster && warp_ == kResidentWarps - 1) {
+        Base::Clear(step, pass, clears_);
+        FenceRelease();
+      }
+      if (++pass == p_.tiling.passes) {
+        pass = 0;
+        ++step;
+      }
+      if (step < p_.T_) AskStates(step, pass, words);
+      buffer ^= 1;
+    } while (step < p_.T_);
+    __syncthreads();  // the last rows are there
   }
 
   // --- R
@@ -113,36 +144,39 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // --- A step
 
-  // What this thread reads of a pass that no block makes.
-  struct Inputs {
-    T x[kGates];
-    Foreseen seen;
+  using Words = uint4[kAhead][kTiles][kWords];
 
-    __device__ __forceinline__ void Ask(const ResidentForwardRun& run, int step, int pass,
-                                        const StepPlace& place) {
-      const T* from = static_cast<const T*>(run.p_.args.wx) + place.gates;
-      if (run.There(pass)) {
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) x[g] = from[g * run.p_.H];
-      }
-      seen = run.Foresee(step, pass);
+  // The first words of h, where they are not counted as they arrive.
+  __device__ __forceinline__ void AskStates(int step, int pass, Words& words) const {
+    if constexpr (!kCluster) {
+      // Not before those who have elements, as nothing can be there.
+      if (some_idle_) SyncElements();
+      Ask(first_words_ + Base::UseOf(step, pass), first_chunk_, count_, words);
     }
-  };
+  }
 
-  // This warp's part of h·R into shared memory.
-  __device__ __forceinline__ void Multiply(int step, int pass, int buffer) {
+  // Of all warps but the service's.
+  static __device__ __forceinline__ void SyncElements() {
+    asm volatile("barrier.sync 1, %0;" ::"n"(kResidentWarps * 32) : "memory");
+  }
+
+  // This warp's part of h·R into shared memory. words: those that have been asked for.
+  __device__ __forceinline__ void Multiply(int step, int pass, int buffer, Words& words) {
     TileC<T> sums[kGates][kTiles][kChains];
-    uint4 next[1][kTiles][kWords];  // of a chunk that registers do not hold
-    const uint4* from = Base::Receive(step, pass);
-    const int first = product_part_ * p_.tiling.chunks;
-    const int count = min(p_.tiling.chunks, chunks_ - first);
+    uint4 next[1][kTiles][kWords] = {};  // of a chunk that registers do not hold
+    Base::Receive(step, pass);
+    const uint4* from = first_words_ + Base::UseOf(step, pass);
+    constexpr int kChunkWords = 32 * kWords;
+    const int first = first_chunk_, count = count_;
 #pragma unroll
-    for (int c = 0; c < kHeld; c += kAhead) {
+    for (int c = 0; c < kHeld; c += kAhead, from += kAhead * kChunkWords) {
       if (c >= count) break;
-      uint4 words[kAhead][kTiles][kWords];
-      Ask(from, first + c, count - c, words);
-      Await(from, first + c, count - c, words);
-      if (kAsksAhead && c + kAhead >= kHeld && count > kHeld) Ask(from, first + kHeld, 1, next);
+      if (c > 0) Clear(words);
+      if (kCluster || c > 0) Ask(from, first + c, count - c, words);
+      Await(from, words);
+      if (kAsksAhead && c + kAhead >= kHeld && count > kHeld) {
+        Ask(from + (kHeld - c) * kChunkWords, first + kHeld, 1, next);
+      }
 #pragma unroll
       for (int a = 0; a < kAhead && c + a < kHeld; ++a) {
         if (c + a >= count) break;
@@ -152,20 +186,21 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
         AddChunk(b, held_[c + a], sums, a);
       }
     }
-    for (int c = kHeld; c < count; ++c) {
+    from = first_words_ + Base::UseOf(step, pass) + kHeld * kChunkWords;
+    for (int c = kHeld; c < count; ++c, from += kChunkWords) {
       if (!kAsksAhead) Ask(from, first + c, 1, next);
-      Await(from, first + c, 1, next);
+      Await(from, next);
       ChunkB<T> b[kTiles];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) b[n].Set(next[0][n]);
-      if (kAsksAhead && c + 1 < count) Ask(from, first + c + 1, 1, next);
+      if (kAsksAhead && c + 1 < count) Ask(from + kChunkWords, first + c + 1, 1, next);
       TileA<T> tiles[2 * kGates];
 #pragma unroll
       for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
       AddChunk(b, tiles, sums, 0);
     }
     if (!two_buffers_) __syncthreads();  // the sums before have been read
-    Sums* to = sums_ + buffer * buffer_;
+    Sums* to = sums_ + buffer * buffer_ + put_;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -177,7 +212,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 #pragma unroll
           for (int c = 1; c < kChains; ++c) sum.v[g] += sums[g][n][c].Get(i);
         }
-        to[put_[i] + n * kTileColumns * SizesOf<Cell, T>().row_stride()] = sum;
+        to[(n * kTileColumns + i % 2) * SizesOf<Cell, T>().row_stride() + i / 2 * 8] = sum;
       }
     }
   }
@@ -198,60 +233,113 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     }
   }
 
+  static __device__ __forceinline__ void Clear(Words& words) {
+#pragma unroll
+    for (int i = 0; i < kAhead * kTiles * kWords; ++i) (&words[0][0][0])[i] = uint4{};
+  }
+
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
   __device__ __forceinline__ void GetProduct(int buffer, float (&q)[kGates]) const {
-    const int tiles = p_.tiling.unit_tiles;
     const Sums* from = sums_ + buffer * buffer_ + got_;
-    constexpr int kBatch = 4;  // asked for side by side
+    if (kTiles == 2 || p_.tiling.unit_tiles == 1) {
+      AddParts<kResidentWarps>(from, q);
+    } else {
+      AddParts<kResidentWarps / 2>(from, q);
+    }
+  }
+  template <int kParts>
+  static __device__ __forceinline__ void AddParts(const Sums* from, float (&q)[kGates]) {
+    Sums part[kParts];
 #pragma unroll
-    for (int g = 0; g < kGates; ++g) q[g] = 0;
+    for (int i = 0; i < kParts; ++i) part[i] = from[i * kSumsOfWarp];
 #pragma unroll
-    for (int first = 0; first < kResidentWarps; first += kBatch) {
-      if (first * tiles >= kResidentWarps) break;
-      Sums part[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) part[i] = from[(first + i) * got_stride_];
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        q[g] += (part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g]);
+    for (int g = 0; g < kGates; ++g) {
+      q[g] = (part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g]);
+      if constexpr (kParts == 8) {
+        q[g] += (part[4].v[g] + part[5].v[g]) + (part[6].v[g] + part[7].v[g]);
       }
     }
   }
 
-  // The cell, on this thread's element.
-  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const StepPlace& place,
-                                         const Inputs& inputs) {
-    const bool last = step == p_.T_ - 1;
+  // The cell, on this thread's element: its h to all blocks, the rest to where the next step finds
+  // it, and what copies it to memory.
+  __device__ __forceinline__ void Finish(int step, int pass, int buffer) const {
+    float product[kGates], prev[kStates];
+    GetProduct(buffer, product);
     const float scale = Base::Scale(pass);
-    float prev[kStates], next[kStates], before[kStates], kept[Cell::kKept] = {}, y[1];
+    Foreseen seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+    seen.live &= Base::There(pass);
+    T x[kGates];
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) x[g] = read_[buffer * read_step_ + g * p_.tiling.units()];
 #pragma unroll
     for (int s = 0; s < kStates; ++s) prev[s] = Base::State(pass, s);
+    float y[1], before[kStates], kept[Cell::kKept] = {}, next[kStates];
     WalkForward<Cell, T, 1>(
-        p_, {inputs.seen}, k_, {unit_}, OfOne(inputs.x), {scale}, OfOne(prev),
-        [&](float (&q)[1][kGates]) { GetProduct(buffer, q[0]); }, OfOne(before), OfOne(kept),
-        OfOne(next), y);
+        p_, {seen}, k_, {unit_}, OfOne(x), {scale}, OfOne(prev),
+        [&](float (&q)[1][kGates]) {
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) q[0][g] = product[g];
+        },
+        OfOne(before), OfOne(kept), OfOne(next), y);
+    const bool last = step + 1 == p_.T_;
     if (!last) Base::Send(step + 1, pass, next[0] * scale);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
-    if (!Base::There(pass)) return;
-    StoreForward<Cell>(p_, place, y[0], before, kept);
-    if (last) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
+    StoreForward<Cell>(RowAt(buffer), StepPlace(0, 0, 0, 0), y[0], before, kept);
+    if (last && Base::There(pass)) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
   }
 
-  const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth
-  const bool two_buffers_;
-  const int buffer_;            // from one buffer of sums to the other
-  int put_[4];                  // where this lane's sums go, in a buffer
-  const int got_, got_stride_;  // where its element's are: of the first part, and to the next
+  // Where what a pass leaves of this thread's element goes.
+  __device__ __forceinline__ StepRow<T> RowAt(int buffer) const {
+    StepRow<T> row;
+    row.H = p_.tiling.units();
+    row.args.gates = gates_ + buffer * written_step_;
+    row.args.y = y_ + buffer * written_step_;
+#pragma unroll
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
+      row.args.saved[i] = row.args.y + (i + 1) * kRows * p_.tiling.units();
+    }
+    row.args.keep = p_.args.keep != 0;
+    return row;
+  }
+
+  const ForwardLayout at_;
+  const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth,
+  const int first_chunk_, count_;          // in chunks,
+  const uint4* const first_words_;         // whose words of h, of use 0, begin here
+  const bool has_elements_;
+  const bool two_buffers_, some_idle_;
+  const int clears_;  // words of h, where some warps have no elements
+  const int buffer_;  // from one buffer of sums to the other
+  const int put_;     // where this lane's first sums go, in a buffer
+  const int got_;     // where its element's are, of the first part
   Sums* const sums_;
+  // Of this thread's element: what is known of it, its first gate of wx, of the gates; its y.
+  const unsigned char* const seen_;
+  const int read_step_, written_step_;
+  const T* const read_;
+  T *const gates_, *const y_;
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][2 * kGates];
 };
 
+// Of a thread of the warps that have elements, and of the others: together what 168 for all are.
+constexpr int kElementRegisters = 216, kServiceRegisters = 72;
+
 template <class Cell, class T, int kTiles, bool kCluster>
-__global__ void __launch_bounds__(kResidentWarps * 32, 1)
+__global__ void __launch_bounds__(kResidentForwardThreads, 1)
     ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
-  if constexpr (HasOnChipCode(kCluster)) ResidentForwardRun<Cell, T, kTiles, kCluster>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) {
+    using Run = ResidentForwardRun<Cell, T, kTiles, kCluster>;
+    if (threadIdx.x >= kResidentWarps * 32) {
+      FewerRegisters<kServiceRegisters>();
+      Run(p).Serve();
+    } else {
+      MoreRegisters<kElementRegisters>();
+      Run(p).Walk();
+    }
+  }
 }
 
 }  // namespace haste

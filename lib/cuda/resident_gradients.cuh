@@ -31,7 +31,8 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   // Tiles of sums that a thread asks for at once.
   static constexpr int kAhead = 6;
   __device__ __forceinline__ ResidentGradients(const Params& p, const BackwardLayout& at)
-      : Base(p, reinterpret_cast<float*>(resident_shared + at.states)),
+      : Base(p, threadIdx.x / 32, threadIdx.x % 32,
+             reinterpret_cast<float*>(resident_shared + at.states)),
         tiles_of_block_(p.tiling.unit_tiles * kTiles),
         words_of_pass_(ReceivedSums(p.tiling) / 16),
         words_of_use_((kCluster ? 1 : p.tiling.blocks) * words_of_pass_),
@@ -58,10 +59,10 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
     StepPlace place = Base::PlaceOf(steps - 1);
     Inputs inputs;
     inputs.Ask(*this, steps - 1, 0, place);
-    auto gates_ahead = Base::template PrefetcherOf<kGates>(p_.args.gates, true);
-    auto dy_ahead = Base::template PrefetcherOf<1>(p_.args.dy, true);
+    auto gates_ahead = Base::template PrefetcherOf<kGates>(p_.args.gates);
+    auto dy_ahead = Base::template PrefetcherOf<1>(p_.args.dy);
     // Of the states the last is what every cell reads: h comes first.
-    auto saved_ahead = Base::template PrefetcherOf<1>(p_.args.saved[kSavedStates<Cell> - 1], true);
+    auto saved_ahead = Base::template PrefetcherOf<1>(p_.args.saved[kSavedStates<Cell> - 1]);
     const int passes = p_.tiling.passes;
     for (int done = 0; done < steps; ++done) {
       const int step = steps - 1 - done;
@@ -77,7 +78,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
         }
         // What comes next, and no block makes, is on its way while sums are.
         const bool wraps = pass + 1 == passes;
-        place = Base::Further(place, wraps ? -1 : 0, wraps ? 1 - passes : 1);
+        place = Base::Further(place, wraps);
         if (step > 0 || !wraps) {
           inputs.Ask(*this, wraps ? step - 1 : step, wraps ? 0 : pass + 1, place);
         }

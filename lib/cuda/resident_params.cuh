@@ -23,54 +23,63 @@ template <class T, class Args>
 struct ResidentParams : OnChipParams<T, Args> {
   ResidentTiling tiling;
   uint4* exchange;  // of the grid, all bits set
+  int piece;        // forward: bytes that are copied together: kPieceBytes, or an element's
 };
 
 // A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
 // element have none: all of theirs are not `There`.
 template <class Cell, class Params, int kTiles>
 class ResidentThread {
+  template <class, class, int, bool>
+  friend class ResidentService;
+
  public:
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
   static constexpr int kRows = kTiles * kTileColumns;  // of a pass
   static constexpr int kThreads = kResidentWarps * 32;
+  static constexpr bool kBackward = std::is_same_v<typename Params::Args, HasteRnnBackwardArgs>;
 
-  // states: [pass, state, then what dropout multiplies h with, thread]
-  __device__ __forceinline__ ResidentThread(const Params& p, float* states)
+  // states: [pass, state, then what dropout multiplies h with, thread]; not to be asked for if null
+  __device__ __forceinline__ ResidentThread(const Params& p, int warp, int lane,
+                                            float* states = nullptr)
       : p_(p),
         rank_(blockIdx.x % p.tiling.blocks),
         group_(blockIdx.x / p.tiling.blocks),
-        warp_(threadIdx.x / 32),
-        lane_(threadIdx.x % 32),
+        warp_(warp),
+        lane_(lane),
         column_(warp_ % (kRows / 2) * 2 + lane_ / 16),
         tile_(warp_ / (kRows / 2)),
-        states_(states + threadIdx.x) {
+        states_(states + warp * 32 + lane) {
     const int row_groups = p.tiling.row_groups;
     k_ = group_ / row_groups;
     reverse_ = p.IsReverse(k_);
     row_ = group_ % row_groups * p.tiling.group_rows() + column_;
     unit_ = rank_ * p.tiling.units() + tile_ * kTileRows + lane_ % 16;
-    has_unit_ = tile_ < p.tiling.unit_tiles && unit_ < p.H;
+    exists_ = 0;
+    for (int pass = 0; pass < p.tiling.passes; ++pass) {
+      const bool there = tile_ < p.tiling.unit_tiles && unit_ < p.H && row_ + pass * kRows < p.N;
+      exists_ |= (there ? 1 : 0) << pass;
+    }
+    exists_ = Once(exists_);
     const int64_t stride = p.K * p.H;
     pass_stride_ = kRows * p.T_ * stride;
-    step_stride_ = reverse_ ? -stride : stride;
+    wrap_stride_ =
+        (reverse_ == kBackward ? stride : -stride) - (p.tiling.passes - 1) * pass_stride_;
   }
 
   // The element of pass 0 at a step.
   __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
     return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
   }
-  // So many steps and passes further.
-  __device__ __forceinline__ StepPlace Further(const StepPlace& place, int steps,
-                                               int passes) const {
-    const int64_t by = steps * step_stride_ + passes * pass_stride_;
+  // Of the next pass; wraps: which is the first of the next step.
+  __device__ __forceinline__ StepPlace Further(const StepPlace& place, bool wraps) const {
+    const int64_t by = wraps ? wrap_stride_ : pass_stride_;
     StepPlace further;
     further.one = place.one + by;
     further.gates = place.gates + by * kGates;
     return further;
   }
-  __device__ __forceinline__ bool There(int pass) const {
-    return has_unit_ && row_ + pass * kRows < p_.N;
-  }
+  __device__ __forceinline__ bool There(int pass) const { return (exists_ >> pass & 1) != 0; }
   __device__ __forceinline__ Element ElementOf(int pass) const {
     Element e;
     e.n = row_ + pass * kRows;
@@ -82,8 +91,8 @@ class ResidentThread {
   }
   // Of what comes kPrefetchSteps after the first of the walk.
   template <int kParts>
-  __device__ __forceinline__ auto PrefetcherOf(const void* tensor, bool backward) const {
-    const bool up = reverse_ == backward;
+  __device__ __forceinline__ auto PrefetcherOf(const void* tensor) const {
+    const bool up = reverse_ == kBackward;
     return Prefetcher<typename Params::Storage, kParts>(
         p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
         p_.tiling.units(), up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
@@ -119,8 +128,10 @@ class ResidentThread {
   const int tile_;    // of the block
   float* const states_;
   int k_, row_, unit_;  // lane; row of the batch, at pass 0; hidden unit
-  bool has_unit_, reverse_;
-  int64_t pass_stride_, step_stride_;  // in [N, T, K, H]
+  int exists_;          // bit p: at pass p
+  bool reverse_;
+  int64_t pass_stride_,
+      wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
 };
 
 }  // namespace haste

@@ -19,13 +19,22 @@ extern __shared__ __align__(16) unsigned char resident_shared[];
 template <bool kCluster>
 constexpr int kForwardSlots = kCluster ? 2 : 4;
 
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr int kForwardTiles = kFewerResidentTiles;
+#else
+constexpr int kForwardTiles = kResidentTiles;
+#endif
+
 template <class Cell, class T>
 constexpr ResidentCell SizesOf() {
-  return {Cell::kGates, Cell::kStates, sizeof(T)};
+  return {Cell::kGates, Cell::kStates, sizeof(T), SavedTensors<Cell>(), kForwardTiles};
 }
 
 template <class Cell, class T, int kTiles, bool kCluster>
 class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTiles> {
+  template <class, class, int, bool>
+  friend class ResidentService;
+
  protected:
   using Params = ResidentForwardParams<T>;
   using Base = ResidentThread<Cell, Params, kTiles>;
@@ -37,8 +46,11 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   static constexpr int kAhead = kHeld < 4 ? kHeld : 4;
 
   __device__ __forceinline__ ResidentStates(const Params& p, const ForwardLayout& at)
-      : Base(p, reinterpret_cast<float*>(resident_shared + at.states)),
+      : Base(p, threadIdx.x / 32, threadIdx.x % 32,
+             reinterpret_cast<float*>(resident_shared + at.states)),
         chunks_(p.tiling.hidden_chunks()),
+        sent_chunks_(Once((p.tiling.padded_hidden() - lane_ % 4 * 8 + 31) / 32)),
+        tile_words_(Once(chunks_ * kWords * 32)),
         words_of_pass_(ReceivedStates(p.tiling, sizeof(T)) / 16),
         counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
         receive_(reinterpret_cast<uint4*>(resident_shared + at.receive)),
@@ -54,9 +66,9 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     if (kCluster) PrepareToReceive();
   }
 
-  // What all have sent for a step: for Ask and Await.
-  __device__ __forceinline__ const uint4* Receive(int step, int pass) const {
-    if (kCluster) {
+  // Waits for what all have sent for a step, where that is counted.
+  __device__ __forceinline__ void Receive(int step, int pass) const {
+    if constexpr (kCluster) {
       if (alone()) {
         __syncthreads();
       } else {
@@ -67,53 +79,51 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         counter->Wait(step >> 1 & 1);
       }
     }
-    return (kCluster ? receive_ : words_) + UseOf(step, pass);
   }
 
-  // This lane's word of row tile n of a chunk.
-  __device__ __forceinline__ uint4 WordOf(const uint4* from, int chunk, int n, int word) const {
-    const uint4* at = from + WordAt(n, chunk, word, lane_);
-    return kCluster ? *at : LoadRelaxed(at);
+  // Where a lane's words of a use are, from this chunk on.
+  __device__ __forceinline__ const uint4* PlaceOfWords(int chunk) const {
+    return Once((kCluster ? receive_ : words_) + WordAt(0, chunk, 0, lane_));
   }
-  // Behind the last unit nothing is ever sent.
-  __device__ __forceinline__ bool IsSent(int chunk) const {
-    return kCluster || chunk * 32 + lane_ % 4 * 8 < p_.tiling.padded_hidden();
-  }
-  // Words of `count` chunks or kBatch of them, from `chunk` on; there or not.
+  // A lane's words of `count` chunks or kBatch of them, from `chunk` on, which begin at `from`;
+  // there or not. Behind the last unit nothing is ever sent, and other blocks' words of the grid
+  // are not cleared: of several, those that are not asked for are left as they are.
   template <int kBatch>
   __device__ __forceinline__ void Ask(const uint4* from, int chunk, int count,
                                       uint4 (&words)[kBatch][kTiles][kWords]) const {
+    if (!kCluster) count = min(count, sent_chunks_ - chunk);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      if (b >= count) break;
+    for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < kTiles * kWords; ++i) {
-        words[b][i / kWords][i % kWords] = IsSent(chunk + b)
-                                               ? WordOf(from, chunk + b, i / kWords, i % kWords)
-                                               : make_uint4(0, 0, 0, 0);
+      for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+          if (b < count) {
+            words[b][n][w] = Word(from, b, w);
+          } else if (kBatch == 1) {
+            words[b][n][w] = uint4{};
+          }
+        }
       }
+      from += tile_words_;
     }
   }
   // Until all that Ask has asked for are there.
   template <int kBatch>
-  __device__ __forceinline__ void Await(const uint4* from, int chunk, int count,
+  __device__ __forceinline__ void Await(const uint4* from,
                                         uint4 (&words)[kBatch][kTiles][kWords]) const {
-    if constexpr (kCluster) return;
-    bool waits = true;
-    while (waits) {
-      waits = false;
+    while (!kCluster && !__all_sync(0xFFFFFFFFu, HaveArrived(words))) {
+      const uint4* at = from;
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        if (b >= count) break;
+      for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-        for (int i = 0; i < kTiles * kWords; ++i) {
-          uint4& word = words[b][i / kWords][i % kWords];
-          while (!__all_sync(0xFFFFFFFFu, HasArrived(word))) {
-            if (!HasArrived(word)) word = WordOf(from, chunk + b, i / kWords, i % kWords);
-            waits = kTogether;
-            if (kTogether) break;
+        for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+          for (int w = 0; w < kWords; ++w) {
+            if (!HasArrived(words[b][n][w])) words[b][n][w] = Word(at, b, w);
           }
         }
+        at += tile_words_;
       }
     }
   }
@@ -150,32 +160,48 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       StoreRelaxed(mine_ + UseOf(step, pass) * 4, mine);
     }
   }
-  // Grid: this block's words of the h before, for their next use. By one warp, whose next barrier
-  // puts this before all that is sent from the next step on.
-  __device__ __forceinline__ void Clear(int step, int pass) {
-    // All blocks have sent their h of this step, so all have read that of the step before.
-    uint4* from = words_ + UseOf(step - 1, pass);
+  // Grid: which of this block's words of h the n-th thread of those that clear them has, in a use;
+  // -1: none.
+  __device__ __forceinline__ int PlaceToClear(int n) const {
     const int eighths = 2 * p_.tiling.unit_tiles;  // of a chunk, of this block
-    for (int i = lane_; i < eighths * Base::kRows * kWords; i += 32) {
-      const int word = i % kWords, row = i / kWords % Base::kRows;
-      const int eighth = rank_ * eighths + i / kWords / Base::kRows;
-      StoreRelaxed(from + WordAt(row / 8, eighth / 4, word, row % 8 * 4 + eighth % 4),
-                   make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
-    }
-    __threadfence();
+    if (n >= eighths * Base::kRows * kWords) return -1;
+    const int word = n % kWords, row = n / kWords % Base::kRows;
+    const int eighth = rank_ * eighths + n / kWords / Base::kRows;
+    return WordAt(row / 8, eighth / 4, word, row % 8 * 4 + eighth % 4);
+  }
+  // The h before, for its words' next use. All blocks have sent their h of this step, so all have
+  // read that of the step before; the next barrier puts this before all that is sent from the next
+  // step on.
+  __device__ __forceinline__ void Clear(int step, int pass, int place) const {
+    if (place < 0) return;
+    StoreRelaxed(words_ + UseOf(step - 1, pass) + place,
+                 make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
+  }
+
+  // [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's memory (kCluster) or the
+  // group's.
+  __device__ __forceinline__ int UseOf(int step, int pass) const {
+    return ((step & (kSlots - 1)) * p_.tiling.passes + pass) * words_of_pass_;
   }
 
  private:
   static constexpr int kSlots = kForwardSlots<kCluster>;
   static constexpr int kWordsOfWarp = 4 * kWords, kElements = 8 / kWords;
   static constexpr int kLanes = 4 / sizeof(T);  // that share 32 bits
-  // Words that have not arrived are asked for again all together, or one after the other. Measured:
-  // together is a quarter faster for Elman's network in float32, else up to a tenth slower.
-  static constexpr bool kTogether = kWords == 2 && kAhead > 1;
-  // [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's memory (kCluster) or the
-  // group's.
-  __device__ __forceinline__ int UseOf(int step, int pass) const {
-    return ((step & (kSlots - 1)) * p_.tiling.passes + pass) * words_of_pass_;
+  // Of a row tile, from its first chunk on.
+  static __device__ __forceinline__ uint4 Word(const uint4* at, int chunk, int word) {
+    at += (chunk * kWords + word) * 32;
+    return kCluster ? *at : LoadRelaxed(at);
+  }
+  template <int kBatch>
+  static __device__ __forceinline__ bool HaveArrived(const uint4 (&words)[kBatch][kTiles][kWords]) {
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < kBatch * kTiles * kWords; ++i) {
+      const uint4& word = words[i / (kTiles * kWords)][i / kWords % kTiles][i % kWords];
+      most = max(most, max(max(word.x, word.y), max(word.z, word.w)));
+    }
+    return most != kAbsent;
   }
   // Of one lane's words of a chunk, within a slot.
   __device__ __forceinline__ int WordAt(int tile, int chunk, int word, int lane) const {
@@ -190,7 +216,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2 * p_.tiling.passes; ++i) counters_[i].Init();
     }
-    for (int i = threadIdx.x; i < 2 * p_.tiling.passes * words_of_pass_; i += kThreads) {
+    for (int i = threadIdx.x; i < 2 * p_.tiling.passes * words_of_pass_; i += blockDim.x) {
       receive_[i] = make_uint4(0, 0, 0, 0);
     }
     if (alone()) {
@@ -215,6 +241,8 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   const int chunks_;
 
  private:
+  const int sent_chunks_;  // those of which this lane's words are sent
+  const int tile_words_;
   const int words_of_pass_;
   ArrivalCounter* const counters_;
   uint4* const receive_;

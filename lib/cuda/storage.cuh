@@ -54,6 +54,12 @@ __device__ __forceinline__ int Once(int x) {
   return x;
 }
 
+template <class V>
+__device__ __forceinline__ V* Once(V* x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // Widest access, up to 16 bytes, that divides `bytes`.
 constexpr int AccessBytes(size_t bytes) {
   return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;

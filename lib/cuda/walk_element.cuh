@@ -14,23 +14,29 @@ struct Foreseen {
   uint32_t drawn = 0;    // bit s: Zoneout keeps state s
 };
 
+// unmasked: IsLive; key: read where Zoneout draws.
+template <class Cell, class T>
+__device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
+                                            bool reverse, int step, bool unmasked, PhiloxKey key) {
+  Foreseen seen;
+  seen.live = e.exists && unmasked;
+  if (e.exists && !unmasked) seen.repeats = Repeats(p, reverse, e.n, step);
+  if (!p.zoneout || !p.training || !seen.live) return seen;
+  float share[Cell::kStates];
+  DrawZoneout(p, e, TimeOf(p, reverse, step), key, share);
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
+  return seen;
+}
 template <class Cell, class T>
 __device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
                                             bool reverse, int step) {
   Foreseen seen;
   seen.live = e.exists;
-  if (p.mask == nullptr && !p.zoneout) return seen;
-  const int64_t t = TimeOf(p, reverse, step);
-  if (seen.live && !IsLive(p, e.n, t)) {
-    seen.live = false;
-    seen.repeats = Repeats(p, reverse, e.n, step);
-  }
-  if (!p.zoneout || !p.training || !seen.live) return seen;
-  float share[Cell::kStates];
-  ZoneoutShares(p, e, t, share);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
-  return seen;
+  if (!e.exists || (p.mask == nullptr && !p.zoneout)) return seen;
+  const bool draws = p.zoneout && p.training;
+  return Foresee<Cell>(p, e, reverse, step, IsLive(p, e.n, TimeOf(p, reverse, step)),
+                       draws ? MakePhiloxKey(p.seed) : PhiloxKey());
 }
 
 template <int kStates, class T>

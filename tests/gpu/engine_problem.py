@@ -1,7 +1,7 @@
 """What tests of the CUDA engines by name share: which there are, and problems for them."""
 
 import pytest
-from kernel_problem import ON, Problem
+from kernel_problem import ON, Call, Problem, assert_same_bits
 from needs import need_module
 
 torch = need_module("torch")
@@ -48,3 +48,40 @@ def make(cell, engine, precision, size, **options):
 def lanes(size):
     """Every other lane walks backwards."""
     return [lane % 2 for lane in range(size[2])]
+
+
+def moved(tensor):
+    """A copy that begins one element further than memory is aligned to."""
+    memory = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    memory[1:] = tensor.flatten()
+    return memory[1:].view(tensor.shape)
+
+
+def check_tensors_that_begin_anywhere(problem):
+    """The same bits, whichever tensor is not aligned."""
+    expected = problem.run()
+    names = ["wx", "y", "dy"]
+    for name in [*names, "gates", "saved", "dwx", "dq"]:
+        call = Call(problem)
+        if name in names:
+            setattr(call, name, moved(getattr(call, name)))
+        elif name == "saved":
+            call.saved[-1] = call.given["saved"][-1] = moved(call.saved[-1])
+        elif name == "gates":
+            call.given["gates"] = moved(call.given["gates"])
+        elif call.gradients[name] is not None:
+            call.gradients[name] = moved(call.gradients[name])
+        call.forward()
+        call.backward()
+        assert_same_bits(call.results(), expected)
+
+
+def check_nothing_is_written_behind_the_last_row(problem):
+    """Memory after the batch stays as it was."""
+    call = Call(problem)
+    rows = call.y.shape[0]
+    room = torch.full((rows + 8, *call.y.shape[1:]), torch.nan, dtype=call.y.dtype, device=ON)
+    call.y = room[:rows]
+    call.forward()
+    assert room[:rows].isfinite().all()
+    assert room[rows:].isnan().all()

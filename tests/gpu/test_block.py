@@ -5,14 +5,21 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import ON_CHIP, PRECISIONS, each_cell, lanes, make  # noqa: E402
+from engine_problem import (  # noqa: E402
+    ON_CHIP,
+    PRECISIONS,
+    check_nothing_is_written_behind_the_last_row,
+    check_tensors_that_begin_anywhere,
+    each_cell,
+    lanes,
+    make,
+)
 from kernel_problem import (  # noqa: E402
     LIB,
     Call,
     Problem,
     assert_same_bits,
     make_mask,
-    unset,
     zoneouts,
 )
 
@@ -66,34 +73,11 @@ def test_rows_of_no_16_bytes_are_refused():
             problem.plan()
 
 
-def moved(tensor):
-    """A copy that begins one element further than memory is aligned to."""
-    memory = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
-    memory[1:] = tensor.flatten()
-    return memory[1:].view(tensor.shape)
-
-
 @each_size
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @each_cell
 def test_tensors_that_begin_anywhere(cell, precision, size):
-    """The same bits, whichever tensor is not aligned."""
-    problem = make(cell, "block", precision, size, reverse=lanes(size))
-    expected = problem.run()
-    names = ["wx", "y", "dy"]
-    for name in [*names, "gates", "saved", "dwx", "dq"]:
-        call = Call(problem)
-        if name in names:
-            setattr(call, name, moved(getattr(call, name)))
-        elif name == "saved":
-            call.saved[-1] = call.given["saved"][-1] = moved(call.saved[-1])
-        elif name == "gates":
-            call.given["gates"] = moved(call.given["gates"])
-        elif call.gradients[name] is not None:
-            call.gradients[name] = moved(call.gradients[name])
-        call.forward()
-        call.backward()
-        assert_same_bits(call.results(), expected)
+    check_tensors_that_begin_anywhere(make(cell, "block", precision, size, reverse=lanes(size)))
 
 
 @each_size
@@ -143,11 +127,5 @@ def test_nan_stays_in_its_row(cell, size):
 
 @each_cell
 def test_nothing_is_written_behind_the_last_row(cell):
-    """13 rows are three blocks of 4 and one row: memory after it stays as it was."""
-    problem = make(cell, "block", "bfloat16", (13, 6, 1, 24))
-    call = Call(problem)
-    room = unset(torch.empty(16, *call.y.shape[1:], dtype=call.y.dtype))
-    call.y = room[:13]
-    call.forward()
-    assert room[:13].isfinite().all()
-    assert room[13:].isnan().all()
+    """13 rows are three blocks of 4 and one row."""
+    check_nothing_is_written_behind_the_last_row(make(cell, "block", "bfloat16", (13, 6, 1, 24)))

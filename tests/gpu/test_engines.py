@@ -13,6 +13,8 @@ from engine_problem import (  # noqa: E402
     OF_ANY_SIZE,
     ON_CHIP,
     PRECISIONS,
+    check_nothing_is_written_behind_the_last_row,
+    check_tensors_that_begin_anywhere,
     each_cell,
     each_engine,
     each_precision,
@@ -130,6 +132,17 @@ def test_what_an_engine_never_runs_is_refused(engine, cell, dtype):
     for call in (problem.plan, problem.run):
         with pytest.raises(RuntimeError, match=rf"engine: .*{cell}.*{engine}"):
             call()
+
+
+@pytest.mark.parametrize("size", [(19, 5, 2, 48), (40, 6, 1, 200), (130, 4, 1, 250)], ids=str)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("engine", [e for e in ON_CHIP if e != "block"])
+@each_cell
+def test_rows_that_are_copied(engine, cell, precision, size):
+    """Wherever tensors begin, and whatever lies behind them."""
+    problem = make(cell, engine, precision, size, reverse=lanes(size))
+    check_tensors_that_begin_anywhere(problem)
+    check_nothing_is_written_behind_the_last_row(problem)
 
 
 @pytest.mark.parametrize("zero_output", [0, 1])

@@ -24,6 +24,8 @@ void OnChip() {
       {8, 1, 250, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
+      {16, 1, 512, HASTE_BFLOAT16, false, EngineKind::kGrid, 32, 1, 1, 1},
+      {16, 2, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 24, 2, 1, 1},    // both directions
       {16, 6, 126, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
       {1, 1, 14, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
@@ -237,7 +239,8 @@ void InTiles() {
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 2, true},
       {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 32, 2, true},
-      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
   };
   for (const auto& c : cases) {
