@@ -12,15 +12,23 @@ namespace haste {
 namespace {
 
 // Its image is there exactly where those of the engines are: all are compiled alike.
-__global__ void Probe() {}
+// How many threads it may have tells whether the code that runs here has what 9.0a adds to 9.0, on
+// which plans for such a GPU count: made from PTX it has not.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr int kProbeThreads = 512;
+#else
+constexpr int kProbeThreads = 1024;
+#endif
+__global__ void __launch_bounds__(kProbeThreads) Probe() {}
 
 // For which compute capability the code was made that runs here; and thread-block clusters that are
 // resident at once, of blocks that have a multiprocessor each. None where that code has none.
-cudaError_t Inspect(int shared_bytes, int* code, int (&clusters)[kMaxCluster + 1]) {
+cudaError_t Inspect(int sm_major, int shared_bytes, int* code, int (&clusters)[kMaxCluster + 1]) {
   cudaFuncAttributes attributes;
   cudaError_t error = cudaFuncGetAttributes(&attributes, Probe);
   if (error != cudaSuccess) return error;
   *code = attributes.ptxVersion;
+  if (sm_major == 9 && attributes.maxThreadsPerBlock < kProbeThreads) *code = 89;
   if (*code < 90) return error;
   error = cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (error != cudaSuccess) return error;
@@ -103,7 +111,9 @@ int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
   properties->l2_bytes = l2;
   if (properties->sm_major >= 8 && device < kMaxDevices) {
     Inspected& entry = inspected[device];
-    std::call_once(entry.once, [&] { entry.error = Inspect(shared, &entry.code, entry.clusters); });
+    std::call_once(entry.once, [&] {
+      entry.error = Inspect(properties->sm_major, shared, &entry.code, entry.clusters);
+    });
     HASTE_CUDA_TRY(entry.error, status);
     if (entry.code < 90) {  // then no better than the GPUs that it was made for
       properties->sm_major = entry.code / 10;
