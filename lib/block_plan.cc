@@ -17,21 +17,29 @@ constexpr double kClusterClocks = 20;  // from one block of a cluster to another
 constexpr double kClusterBlockClocks = 40;
 constexpr double kClusterByteClocks = 0.04;  // of a byte that arrives
 constexpr double kOverClocks = 18;           // of a tile's chunk from shared memory
+constexpr double kForwardOverFloatClocks = 95, kBackwardOverFloatClocks = 55;
+constexpr double kSecondFloatRowsClocks = 250;
 
 double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   const BlockCell& cell = p.cell;
-  const int parts = cell.parts() == 1 ? 1 : p.exact ? 6 : 3, tiles = cell.tiles(p.backward);
-  const double products = 2.0 * t.chunks * tiles * parts;
-  const double chain = 2.0 * t.chunks / cell.chains(p.backward) * std::max(parts - 1, 1);
+  const int tiles = cell.tiles(p.backward), each = cell.parts * (cell.parts + 1) / 2;
+  const double products = 2.0 * t.chunks * tiles * each;
+  // Of three parts the largest products are summed apart from the others.
+  const double links = cell.parts == 3 ? each - 1 : each;
+  const double chain = 2.0 * t.chunks / cell.chains(p.backward, t.blocks > 1) * links;
   const double gates = cell.gates * (t.rows / 4);
   const double warps = std::max(1.0, t.warps / 4.0);  // of a scheduler
   double clocks = chain * kLatencyClocks + warps * products * kProductClocks +
                   (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
                               : kForwardClocks + warps * gates * kForwardGateClocks);
   if (t.blocks > 1) {
-    const double bytes = 2.0 * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
+    const double bytes = 2.0 * cell.parts * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
     clocks += kClusterClocks + t.blocks * kClusterBlockClocks + bytes * kClusterByteClocks +
-              BlockLayout::Over(t, cell, p.backward) * tiles * kOverClocks;
+              BlockLayout::Over(t, cell, p.backward) * tiles * cell.parts *
+                  (cell.parts == 1 ? kOverClocks
+                   : p.backward    ? kBackwardOverFloatClocks
+                                   : kForwardOverFloatClocks);
+    if (cell.parts > 1 && t.rows > 4) clocks += kSecondFloatRowsClocks;
   }
   return clocks;
 }
@@ -44,7 +52,7 @@ bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, BlockPlan* bes
   if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return false;
   if (p.hidden * cell.storage_bytes % kPieceBytes != 0) return false;
   const bool cluster = p.hidden > cell.max_hidden(false);
-  if (p.hidden > cell.max_hidden(cluster) || (cluster && !cell.clusters())) return false;
+  if (p.hidden > cell.max_hidden(cluster)) return false;
   BlockTiling t = {};
   t.blocks = cluster ? static_cast<int>(CeilDiv(p.hidden, kClusterUnits)) : 1;
   const int sharing = cell.depth_warps(p.backward);

@@ -32,24 +32,28 @@ struct BlockTiling {
 // What the kernels' code depends on.
 struct BlockCell {
   int gates, storage_bytes;  // 2 or 4
+  int parts;                 // of an operand of the tensor cores (lib/cuda/mma.cuh)
   int saved;                 // tensors of the reserve beside the gates
   bool splits_gradient;      // of wx and of h·R
 
-  constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
   // Gates of a unit side by side: so many rows of a tile, or depths.
   constexpr int slots() const { return gates == 1 ? 1 : 4; }
   // Tiles of 16 rows that a warp multiplies. Two: the gates of four units each; the whole depth is
   // the warp's. One: sixteen units, which two warps share, each with half of the depth.
   constexpr int tiles(bool backward) const { return backward || slots() == 1 ? 1 : 2; }
   constexpr int depth_warps(bool backward) const { return 3 - tiles(backward); }
-  // A tile's sums in several: a product waits for the one before that adds to the same.
-  constexpr int chains(bool backward) const { return (parts() == 1 ? 4 : 2) / tiles(backward); }
+  // A tile's sums in several: a product waits for the one before that adds to the same, of floats
+  // for more of them, but there are registers for that only where warps are few.
+  constexpr int chains(bool backward, bool cluster) const {
+    if (parts > 1 && cluster) return 2 * kGroup;
+    return (parts == 1 ? 4 : 2) / tiles(backward);
+  }
   // Chunks whose products a warp has under way together.
   static constexpr int kGroup = 2;
   // As many warps as leave each the registers for its part of R, of which a tile's chunk takes 8
-  // or, of a float, 24.
+  // for each part.
   constexpr int max_warps(bool cluster) const {
-    return cluster ? kClusterWarps : parts() == 3 ? 8 : 12;
+    return cluster ? kClusterWarps : parts > 1 ? 8 : 12;
   }
   constexpr int max_hidden(bool cluster) const {
     return cluster ? kMaxBlockCluster * kClusterUnits : max_warps(false) * kBlockUnits;
@@ -57,11 +61,9 @@ struct BlockCell {
   // Chunks of R that a warp keeps in registers; the others are in shared memory.
   constexpr int held_chunks(bool backward, bool cluster) const {
     const int all = chunks(backward, max_hidden(cluster));
-    const int most = cluster ? 16 / tiles(backward) : all;
+    const int most = cluster ? 16 / (tiles(backward) * parts) / kGroup * kGroup : all;
     return all < most ? all : most;
   }
-  // Floats would take three times the registers.
-  constexpr bool clusters() const { return parts() == 1; }
   // Chunks of a warp's product.
   constexpr int chunks(bool backward, int64_t hidden) const {
     const int64_t depth = (backward ? slots() : 1) * hidden;
@@ -93,7 +95,7 @@ struct BlockLayout {
   int counters, sums, reads, writes, tiles, bytes;
 
   constexpr BlockLayout(const BlockTiling& t, const BlockCell& c, bool backward, int64_t hidden)
-      : counters(2 * t.chunks * c.depth_warps(backward) * c.parts() * kWordBytes),
+      : counters(2 * t.chunks * c.depth_warps(backward) * c.parts * kWordBytes),
         sums(counters + 2 * 8),
         reads(sums + (c.depth_warps(backward) - 1) * t.warps * (t.rows / 4) * 32 * 4),
         writes(reads + kReadSteps * BlockReads(t.rows, c, backward, t.units(hidden)).step() *
@@ -101,7 +103,7 @@ struct BlockLayout {
         tiles(writes + kWriteSteps * BlockWrites(t.rows, c, backward, t.units(hidden)).step() *
                            c.storage_bytes),
         bytes(tiles +
-              Over(t, c, backward) * 2 * c.tiles(backward) * c.parts() * t.warps * kWordBytes) {}
+              Over(t, c, backward) * 2 * c.tiles(backward) * c.parts * t.warps * kWordBytes) {}
 
   static constexpr int Over(const BlockTiling& t, const BlockCell& c, bool backward) {
     const int held = c.held_chunks(backward, t.blocks > 1);
@@ -113,7 +115,6 @@ struct BlockProblem {
   BlockCell cell;
   int64_t batch, lanes, hidden;
   bool backward;
-  bool exact;  // of floats: not as TensorFloat-32 is
 };
 
 struct BlockDevice {

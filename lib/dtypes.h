@@ -16,6 +16,10 @@ struct Half {
 struct Bfloat16 {
   uint16_t bits;
 };
+// float32 where products may be as TensorFloat-32 makes them.
+struct TensorFloat {
+  float value;
+};
 
 template <class T>
 struct ComputeOf {

@@ -18,32 +18,51 @@ namespace haste {
   extern const Engine CpuEngine_##CELL##_##DTYPE; \
   extern const Engine CudaEngine_##CELL##_##DTYPE;
 #define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_TENSOR(DTYPE, CELL)              \
+#define HASTE_DECLARE_TILED(DTYPE, CELL) extern const Engine TiledEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)             \
   extern const Engine ResidentEngine_##CELL##_##DTYPE; \
-  extern const Engine BlockEngine_##CELL##_##DTYPE;    \
-  extern const Engine TiledEngine_##CELL##_##DTYPE;
-#define HASTE_FOR_DTYPES(DECLARE, CELL) \
-  DECLARE(f32, CELL) DECLARE(f64, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
+  extern const Engine BlockEngine_##CELL##_##DTYPE;
+#define HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) \
+  DECLARE(f32, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
+#define HASTE_FOR_DTYPES(DECLARE, CELL) HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) DECLARE(f64, CELL)
 #define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
 #define HASTE_DECLARE_DENSE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_BLAS, CELL)
-#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_TENSOR, CELL)
+#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_TILED, CELL)
+#define HASTE_DECLARE_ONE_PRODUCT_CELL(CELL)           \
+  HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_ON_CHIP, CELL) \
+  HASTE_DECLARE_ON_CHIP(tf32, CELL)
 HASTE_CELLS(HASTE_DECLARE_CELL)
 HASTE_MATRIX_CELLS(HASTE_DECLARE_DENSE_CELL)
 HASTE_NORM_CELLS(HASTE_DECLARE_DENSE_CELL)
 HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
+HASTE_ONE_PRODUCT_CELLS(HASTE_DECLARE_ONE_PRODUCT_CELL)
 
 namespace {
 
 #define HASTE_ENGINES(ENGINE, CELL) \
   {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+// Products of tensor cores: not in float64.
+#define HASTE_TENSOR_ENGINES(ENGINE, CELL) \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+#define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
+   &ENGINE##_##CELL##_tf32}
 #ifdef HASTE_HAVE_CUDA
-#define HASTE_MATRIX_CELL_ENTRY(CELL)   \
-  {CellInfo<CELL>(),                    \
-   HASTE_ENGINES(CpuEngine, CELL),      \
-   HASTE_ENGINES(CudaEngine, CELL),     \
-   HASTE_ENGINES(ResidentEngine, CELL), \
-   HASTE_ENGINES(BlockEngine, CELL),    \
-   HASTE_ENGINES(TiledEngine, CELL),    \
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)           \
+  {CellInfo<CELL>(),                                 \
+   HASTE_ENGINES(CpuEngine, CELL),                   \
+   HASTE_ENGINES(CudaEngine, CELL),                  \
+   HASTE_TENSOR_FLOAT_ENGINES(ResidentEngine, CELL), \
+   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),    \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL),          \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
+  {CellInfo<CELL>(),                        \
+   HASTE_ENGINES(CpuEngine, CELL),          \
+   HASTE_ENGINES(CudaEngine, CELL),         \
+   {},                                      \
+   {},                                      \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL), \
    HASTE_ENGINES(BlasEngine, CELL)},
 #define HASTE_NORM_CELL_ENTRY(CELL) \
   {CellInfo<CELL>(),                \
@@ -64,12 +83,15 @@ namespace {
 #else
 #define HASTE_CELL_ENTRY(CELL) \
   {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}, {}, {}},
-#define HASTE_MATRIX_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
+#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #define HASTE_NORM_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
 #endif
 // Constant, so that initialisers of other files may read it.
-constexpr CellEntry kCells[] = {HASTE_MATRIX_CELLS(HASTE_MATRIX_CELL_ENTRY) HASTE_NORM_CELLS(
-    HASTE_NORM_CELL_ENTRY) HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
+constexpr CellEntry kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_ENTRY)
+                                    HASTE_TWO_PRODUCT_CELLS(HASTE_TWO_PRODUCT_CELL_ENTRY)
+                                        HASTE_NORM_CELLS(HASTE_NORM_CELL_ENTRY)
+                                            HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
 
 int32_t Invalid(HasteStatus* status, const char* name, const char* expected, double got) {
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
@@ -205,12 +227,25 @@ int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool bac
   if (config.device == HASTE_CUDA) {
     Plan plan;
     HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
-    const bool on_chip = plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid;
-    *engine = (on_chip                             ? cell.resident
-               : plan.engine == EngineKind::kBlock ? cell.block
-               : plan.engine == EngineKind::kTiled ? cell.tiled
-               : plan.engine == EngineKind::kBlas  ? cell.blas
-                                                   : cell.cuda)[config.dtype];
+    const bool relaxed = config.dtype == HASTE_FLOAT32 && config.allow_tf32;
+    const int form = relaxed ? kTensorFloatForm : config.dtype;
+    switch (plan.engine) {
+      case EngineKind::kCluster:
+      case EngineKind::kGrid:
+        *engine = cell.resident[form];
+        break;
+      case EngineKind::kBlock:
+        *engine = cell.block[form];
+        break;
+      case EngineKind::kTiled:
+        *engine = cell.tiled[config.dtype];
+        break;
+      case EngineKind::kBlas:
+        *engine = cell.blas[config.dtype];
+        break;
+      default:
+        *engine = cell.cuda[config.dtype];
+    }
   }
 #else
   (void)backward;

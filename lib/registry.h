@@ -9,13 +9,15 @@
 
 namespace haste {
 
-// Engines in the order of HasteDtype.
+// Engines in the order of HasteDtype; behind these, of those that tell it apart, that of float32
+// where TensorFloat-32 is allowed.
+constexpr int kTensorFloatForm = 4;
 struct CellEntry {
   HasteCellInfo info;
   const Engine* cpu[4];
   const Engine* cuda[4];      // that runs it at any size: `stepwise` or `scan`
-  const Engine* resident[4];  // `cluster` and `grid`; null, or empty, where these never run it
-  const Engine* block[4];     // the same
+  const Engine* resident[5];  // `cluster` and `grid`; null where these never run it
+  const Engine* block[5];     // the same
   const Engine* tiled[4];     // the same
   const Engine* blas[4];      // null where these never run it
 };

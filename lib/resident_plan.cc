@@ -14,7 +14,9 @@ constexpr double kBackwardClocks = 1400;
 constexpr double kProductClocks = 6.5;  // of a tensor core, for 16 × 8 × 16
 constexpr double kLatencyClocks = 33;   // from one product to the next that adds to it
 constexpr double kSharedBytesPerClock = 128;
-constexpr double kSplitClocks = 12;     // of a warp's chunk of floats into parts
+constexpr double kSplitClocks = 6;  // of a warp's chunk of floats into parts
+// Forward, of a warp's chunk of floats whose R is in shared memory, of two parts and of three.
+constexpr double kOverFloatClocks[] = {900, 550};
 constexpr double kAloneClocks = 150;    // a block that waits for itself alone
 constexpr double kClusterClocks = 600;  // from one block of a cluster to another
 constexpr double kClusterBlockClocks = 16;
@@ -24,7 +26,7 @@ constexpr double kGridClocks = 660;          // from one block of the GPU to ano
 constexpr double kCrowdedClocks = 1200;
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
-constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
+constexpr double kSumClocks = 2.0e-3;    // of a byte of a group's sums on their way
 // Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
 constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
@@ -32,7 +34,8 @@ constexpr double kSharedFloatClocks = 295;
 constexpr double kSharedRowTileClocks = 455, kSharedUnitTileClocks = 275;  // a second one
 constexpr double kSharedProductClocks = 8.6;  // of a warp, for 16 × 8 × 16
 constexpr double kSharedOverClocks = 152;     // of four tiles of R from shared memory
-constexpr double kSharedByteClocks = 0.063;   // of the gradients
+constexpr double kSharedOverFloatClocks = 450;
+constexpr double kSharedByteClocks = 0.063;  // of the gradients
 // Forward, rows that are copied element by element.
 constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
@@ -43,11 +46,11 @@ constexpr double kSecondUnitTileClusterClocks = 275;
 constexpr double kSecondUnitTileGridClocks = 750, kSecondUnitTileGridSumsClocks = 1400;
 
 // Products of tiles that one product of numbers is.
-int Products(const ResidentProblem& p) { return p.cell.parts() == 1 ? 1 : p.exact ? 6 : 3; }
+int Products(const ResidentProblem& p) { return p.cell.parts * (p.cell.parts + 1) / 2; }
 
 // What a block computes of a pass.
 double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
-  const int gates = p.cell.gates, parts = p.cell.parts();
+  const int gates = p.cell.gates, parts = p.cell.parts;
   // Of a warp: tiles of R, and how many products add to the same sums one after the other.
   double tiles, chain;
   int chunks, held;
@@ -64,13 +67,16 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
   }
   const double per_core = kResidentWarps / 4;  // warps of a tensor core
   const double products = tiles * Products(p) * t.row_tiles;
-  const double small = parts == 1 ? 1 : Products(p) - 1;  // those of floats that are one chain
+  const double small = parts == 3 ? Products(p) - 1 : Products(p);  // those that are one chain
   double clocks = std::max(products * per_core * kProductClocks, chain * small * kLatencyClocks);
   const double over = std::max(0, chunks - held) * (tiles / chunks) * parts;
   const double loads = over * kResidentWarps * kTileBytes +
                        kResidentWarps * chunks * t.row_tiles * 512.0 * p.cell.storage_bytes / 2;
   clocks = std::max(clocks, loads / kSharedBytesPerClock);
   if (parts == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
+  if (parts > 1 && !p.backward) {
+    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[parts - 2];
+  }
   return clocks + (p.backward ? kBackwardClocks : kForwardClocks) +
          (t.row_tiles - 1) * kSecondRowTileClocks;
 }
@@ -90,18 +96,20 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
     return kGridClocks + received * t.blocks * kPollClocks + second * kSecondUnitTileGridClocks +
            (crowded ? kCrowdedClocks : 0) + (odd ? kOddGridClocks : 0);
   }
-  const double sums = received * t.blocks * t.row_groups * p.lanes;
-  const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
+  const double sums = received * t.blocks;  // of a group: groups do not slow each other down
+  const bool outgrows = 2 * t.passes * sums * t.row_groups * p.lanes > kL2Share * device.l2_bytes;
   return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
          sums * kSumClocks * (outgrows ? kL2Penalty : 1);
 }
 
 // Both, where gates' gradients are shared.
 double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
-  return kSharedClocks + (p.cell.parts() == 3 ? kSharedFloatClocks : 0) +
+  return kSharedClocks + (p.cell.parts == 3 ? kSharedFloatClocks : 0) +
          (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
          kSharedProductClocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
-         kSharedOverClocks * BackwardLayout::Over(t, p.cell) * p.cell.parts() +
+         (p.cell.parts == 1 ? kSharedOverClocks
+                            : kSharedOverFloatClocks * t.product_tiles / (2.0 * t.pair_warps)) *
+             BackwardLayout::Over(t, p.cell) * p.cell.parts +
          kSharedByteClocks * OperandBytes(t, p.cell);
 }
 

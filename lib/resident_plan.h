@@ -66,11 +66,10 @@ struct ResidentTiling {
 struct ResidentCell {
   int gates, states;
   int storage_bytes;  // 2 or 4
+  int parts;          // of an operand of the tensor cores (lib/cuda/mma.cuh)
   int saved;          // tensors of the reserve beside the gates
   int forward_tiles;  // of R, in a warp's registers
 
-  // Of an operand of the tensor cores: a float is the sum of three (lib/cuda/mma.cuh).
-  constexpr int parts() const { return storage_bytes == 4 ? 3 : 1; }
   // Gates of a unit where they are shared: so that whole units make 16 bytes.
   constexpr int shared_gates() const { return gates == 3 ? 4 : gates; }
   // An element's sums side by side, as wide as an access.
@@ -82,8 +81,8 @@ struct ResidentCell {
     return row * row_stride() + (width() == 4 ? unit ^ (row / 2 * 2 & 7) : unit);
   }
   // Forward: chunks that a warp keeps in registers. Backward: pairs of unit tiles × a chunk.
-  constexpr int held_chunks() const { return forward_tiles / (2 * gates * parts()); }
-  constexpr int held_pairs() const { return kResidentTiles / (4 * parts()); }
+  constexpr int held_chunks() const { return forward_tiles / (2 * gates * parts); }
+  constexpr int held_pairs() const { return kResidentTiles / (4 * parts); }
 };
 
 constexpr int AlignUp16(int bytes) { return (bytes + 15) / 16 * 16; }
@@ -98,7 +97,7 @@ constexpr int ReceivedSums(const ResidentTiling& t) {
 }
 // Bytes of the gates' gradients of a pass that a block multiplies.
 constexpr int OperandBytes(const ResidentTiling& t, const ResidentCell& cell) {
-  return t.chunks * t.row_tiles * 32 * 16 * cell.parts();
+  return t.chunks * t.row_tiles * 32 * 16 * cell.parts;
 }
 
 // Bytes of the states of a block's elements, and of what dropout multiplies h with.
@@ -132,7 +131,7 @@ struct ForwardLayout {
         writes(reads + 2 * ResidentReads(t, cell).step() * cell.storage_bytes),
         tiles(writes + 2 * ResidentWrites(t, cell).step() * cell.storage_bytes),
         bytes(tiles + (t.chunks > cell.held_chunks() ? t.chunks - cell.held_chunks() : 0) * 2 *
-                          cell.gates * cell.parts() * kResidentWarps * kTileBytes) {}
+                          cell.gates * cell.parts * kResidentWarps * kTileBytes) {}
 };
 
 struct BackwardLayout {
@@ -146,7 +145,7 @@ struct BackwardLayout {
         operand(sums + kResidentWarps * kSumTile * 4),
         states(operand + (t.sharers > 1 ? 2 * t.passes : 1) * OperandBytes(t, cell)),
         tiles(states + StateBytes(t, cell.states)),
-        bytes(tiles + Over(t, cell) * 4 * cell.parts() * kResidentWarps * kTileBytes) {}
+        bytes(tiles + Over(t, cell) * 4 * cell.parts * kResidentWarps * kTileBytes) {}
 
   // Pairs of tiles × chunks of a warp that registers do not hold.
   static constexpr int Over(const ResidentTiling& t, const ResidentCell& cell) {
@@ -159,7 +158,6 @@ struct ResidentProblem {
   ResidentCell cell;
   int64_t batch, lanes, hidden;
   bool backward;
-  bool exact;  // of floats: not as TensorFloat-32 is
 };
 
 struct ResidentDevice {

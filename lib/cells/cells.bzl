@@ -1,5 +1,6 @@
 """The cells that the build compiles engines for: the structs of lib/cells/cells.h."""
 
-MATRIX_CELLS = ["Lstm", "Gru", "GruResetBefore", "Elman", "SLstm"]
+ONE_PRODUCT_CELLS = ["Lstm", "Gru", "Elman", "SLstm"]
+MATRIX_CELLS = ONE_PRODUCT_CELLS + ["GruResetBefore"]
 NORM_CELLS = ["LayerNormLstm", "LayerNormGru"]
 SCAN_CELLS = ["IndRnn", "QrnnF", "QrnnFo", "QrnnIfo", "ForgetMult"]

@@ -15,9 +15,11 @@
 #include "lib/cells/qrnn.h"
 #include "lib/cells/slstm.h"
 
-// X(struct) for each cell, by the engine that walks it: with a matrix product a step; the same with
-// layer normalisation; element by element.
-#define HASTE_MATRIX_CELLS(X) X(Lstm) X(Gru) X(GruResetBefore) X(Elman) X(SLstm)
+// X(struct) for each cell, by the engine that walks it: with one matrix product a step, or two; the
+// same with layer normalisation; element by element.
+#define HASTE_ONE_PRODUCT_CELLS(X) X(Lstm) X(Gru) X(Elman) X(SLstm)
+#define HASTE_TWO_PRODUCT_CELLS(X) X(GruResetBefore)
+#define HASTE_MATRIX_CELLS(X) HASTE_ONE_PRODUCT_CELLS(X) HASTE_TWO_PRODUCT_CELLS(X)
 #define HASTE_NORM_CELLS(X) X(LayerNormLstm) X(LayerNormGru)
 #define HASTE_SCAN_CELLS(X) X(IndRnn) X(QrnnF) X(QrnnFo) X(QrnnIfo) X(ForgetMult)
 #define HASTE_CELLS(X) HASTE_MATRIX_CELLS(X) HASTE_NORM_CELLS(X) HASTE_SCAN_CELLS(X)

@@ -16,12 +16,7 @@ struct ForwardKernels {
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
   static constexpr bool kBackward = false;
-  static auto Of(const BlockTiling& t) {
-    if constexpr (BlockSizesOf<Cell, T>().clusters()) {
-      if (t.blocks > 1) return OfRows<true>(t);
-    }
-    return OfRows<false>(t);
-  }
+  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
 
  private:
   template <bool kCluster>
@@ -38,12 +33,7 @@ struct BackwardKernels {
     return AddressBits(a.gates, a.dy, a.dwx, a.dq);
   }
   static constexpr bool kBackward = true;
-  static auto Of(const BlockTiling& t) {
-    if constexpr (BlockSizesOf<Cell, T>().clusters()) {
-      if (t.blocks > 1) return OfRows<true>(t);
-    }
-    return OfRows<false>(t);
-  }
+  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
 
  private:
   template <bool kCluster>
@@ -86,7 +76,6 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   return HASTE_OK;
 }
 
-// A template, so that nothing is compiled where PlanRecurrence never comes.
 template <class Cell, class T>
 struct Block {
   static size_t WorkspaceBytes(const HasteRnnConfig& config, bool, const HasteExecutor&) {
@@ -104,13 +93,7 @@ struct Block {
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 
-  static constexpr Engine Table() {
-    if constexpr (Cell::kResetGates == 0 && sizeof(T) <= 4) {
-      return {WorkspaceBytes, Forward, Backward};
-    } else {
-      return {};
-    }
-  }
+  static constexpr Engine Table() { return {WorkspaceBytes, Forward, Backward}; }
 };
 
 }  // namespace

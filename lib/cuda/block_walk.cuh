@@ -30,7 +30,7 @@ extern __shared__ __align__(16) unsigned char block_shared[];
 
 template <class Cell, class T>
 constexpr BlockCell BlockSizesOf() {
-  return {Cell::kGates, sizeof(T), SavedTensors<Cell>(), Cell::kSplitsGradient};
+  return {Cell::kGates, sizeof(T), kMmaParts<T>, SavedTensors<Cell>(), Cell::kSplitsGradient};
 }
 template <class Cell, class T, bool kCluster>
 constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
@@ -42,7 +42,7 @@ class BlockWalk {
  protected:
   using T = typename Params::Storage;
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
-  static constexpr int kParts = BlockSizesOf<Cell, T>().parts();
+  static constexpr int kParts = kMmaParts<T>;
   static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
   static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
   static constexpr int kGroup = BlockCell::kGroup;
@@ -57,7 +57,7 @@ class BlockWalk {
   // Depths that a unit takes of what is multiplied.
   static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
   static constexpr int kWords = kRows * kDepths;  // of 16 bytes, that a warp puts
-  static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward);
+  static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward, kCluster);
 
   __device__ __forceinline__ explicit BlockWalk(const Params& p)
       : p_(p),
@@ -257,12 +257,18 @@ class BlockWalk {
   __device__ __forceinline__ void Send(int use) const {
     if constexpr (kCluster) {
       __syncwarp();
-      uint4* word = operand_ + use * words_of_use_ + sends_;
-      const uint4 v = *word;
+      const uint4* word = operand_ + use * words_of_use_ + sends_;
       const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
+      const int part_words = words_of_use_ / kParts;
+      uint4 part[kParts];
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) part[s] = word[s * part_words];
       for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
         const int rank = i < rank_ ? i : i + 1;
-        Push(AddressIn(to, rank), v, AddressIn(counter, rank));
+#pragma unroll
+        for (int s = 0; s < kParts; ++s) {
+          Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
+        }
       }
     }
   }
@@ -271,7 +277,7 @@ class BlockWalk {
     if constexpr (kCluster) {
       ArrivalCounter* counter = counters_ + count % 2;
       if (threadIdx.x == 0) {
-        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kWords * 16);
+        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kWords * kParts * 16);
       }
       counter->Wait(count >> 1 & 1);
     }
@@ -375,7 +381,7 @@ class BlockWalk {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half, p_.exact);
+        sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
       }
     }
   }

@@ -1,5 +1,6 @@
 // Coarse: a float whose activations are as exact as 16 bits of storage need, and a quarter of the
-// instructions. Cells are written for any scalar; kernels of 16-bit tensors give them this one.
+// instructions. Cells are written for any scalar; kernels of 16-bit tensors, and those that may be
+// as coarse as TensorFloat-32, give them this one.
 //
 // Largest relative error, beside what rounding x · log2(e) brings; tests/lib/coarse_test.cc holds
 // the formulas to it:
@@ -93,7 +94,8 @@ namespace haste {
 
 // What a cell is computed in, of a storage type.
 template <class T>
-using CellScalar = std::conditional_t<sizeof(T) == 2, Coarse, Compute<T>>;
+using CellScalar =
+    std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, TensorFloat>, Coarse, Compute<T>>;
 
 }  // namespace haste
 

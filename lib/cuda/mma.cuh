@@ -7,8 +7,9 @@
 // memory. Of c a lane has rows lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next.
 //
 // A float is the sum of three bfloat16 (8 bits each of its 24), so that a product of floats is a
-// sum of nine; the three smallest are below 2^-24 of it and are left out. With two of three parts
-// and three products the error is 2^-16: where TensorFloat-32 (2^-11) would do.
+// sum of nine; the three smallest are left out: at most 2^-22 of it where parts were cut off, 2^-24
+// where they were rounded, 2^-26 on average. With two parts and three products the error is 2^-16:
+// where TensorFloat-32 (2^-11) would do.
 #ifndef HASTE_LIB_CUDA_MMA_CUH_
 #define HASTE_LIB_CUDA_MMA_CUH_
 
@@ -25,7 +26,9 @@ constexpr int kTileRows = 16, kTileColumns = 8;  // of c
 template <class T>
 using MmaOperand = std::conditional_t<std::is_same_v<T, Half>, Half, Bfloat16>;
 template <class T>
-constexpr int kMmaParts = sizeof(T) == 4 ? 3 : 1;
+constexpr int kMmaParts = sizeof(T) == 2                   ? 1
+                          : std::is_same_v<T, TensorFloat> ? 2
+                                                           : 3;
 
 template <class Operand>
 __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
@@ -45,7 +48,8 @@ __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_
 #endif
 }
 
-// x as parts, the largest first. Infinity and NaN are their own first part.
+// x as parts, the largest first, of which a TensorFloat is the first two. Infinity and NaN are
+// their own first part.
 __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
   uint16_t bits = FromCompute<Bfloat16>(x).bits;
   // Rounding up must not make infinity of a finite number.
@@ -57,6 +61,16 @@ __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
   part[2] = FromCompute<Bfloat16>(rest).bits;
 }
 
+// By two neighbouring lanes, of neighbouring depths: the first gets the first parts of both, packed
+// as an operand has them, the second the second parts. Nothing gets all bits set.
+__device__ __forceinline__ uint32_t PackedParts(float x) {
+  uint16_t part[3];
+  Split(x, part);
+  const uint32_t mine = part[0] | static_cast<uint32_t>(part[1]) << 16;
+  const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+  return threadIdx.x % 2 == 0 ? __byte_perm(mine, other, 0x5410) : __byte_perm(other, mine, 0x7632);
+}
+
 // Two neighbouring depths of each part, packed as an operand has them.
 template <class T>
 __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
@@ -64,10 +78,12 @@ __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[k
     packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
   } else {
     uint16_t low[3], high[3];
-    Split(first, low);
-    Split(second, high);
+    Split(ToCompute(first), low);
+    Split(ToCompute(second), high);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+    for (int i = 0; i < kMmaParts<T>; ++i) {
+      packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+    }
   }
 }
 
@@ -109,47 +125,65 @@ template <class T>
 struct ChunkB {
   uint32_t part[kMmaParts<T>][4];
 
-  // v: the lane's eight elements, in memory's order.
+  // v: the lane's eight elements, in memory's order; of TensorFloat as PackedParts has them.
   __device__ __forceinline__ void Set(const uint4 (&v)[sizeof(T) / 2]) {
     if constexpr (kMmaParts<T> == 1) {
       part[0][0] = v[0].x;
       part[0][1] = v[0].y;
       part[0][2] = v[0].z;
       part[0][3] = v[0].w;
+    } else if constexpr (kMmaParts<T> == 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        part[0][2 * i] = v[i].x;
+        part[1][2 * i] = v[i].y;
+        part[0][2 * i + 1] = v[i].z;
+        part[1][2 * i + 1] = v[i].w;
+      }
     } else {
-      const float x[8] = {__uint_as_float(v[0].x), __uint_as_float(v[0].y), __uint_as_float(v[0].z),
-                          __uint_as_float(v[0].w), __uint_as_float(v[1].x), __uint_as_float(v[1].y),
-                          __uint_as_float(v[1].z), __uint_as_float(v[1].w)};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        uint32_t packed[3];
-        PackPair<float>(x[2 * i], x[2 * i + 1], packed);
-#pragma unroll
-        for (int s = 0; s < 3; ++s) part[s][i] = packed[s];
+      for (int i = 0; i < 2; ++i) {
+        SetPair(2 * i, v[i].x, v[i].y);
+        SetPair(2 * i + 1, v[i].z, v[i].w);
       }
     }
   }
+
+ private:
+  // Parts cut off, not rounded: eight bits each are all 24, for a third of the instructions.
+  // Infinity leaves NaN.
+  __device__ __forceinline__ void SetPair(int i, uint32_t first, uint32_t second) {
+#pragma unroll
+    for (int s = 0; s < 3; ++s) {
+      part[s][i] = __byte_perm(first, second, 0x7632);
+      first = CutOff(first);
+      second = CutOff(second);
+    }
+  }
+  static __device__ __forceinline__ uint32_t CutOff(uint32_t x) {
+    return __float_as_uint(__uint_as_float(x) - __uint_as_float(x & 0xFFFF0000u));
+  }
 };
 
-// Sums of one tile. Of floats the large products and the small ones are summed apart, so that the
-// latter are not cut off.
+// Sums of one tile. Of three parts the large products and the small ones are summed apart, so that
+// the latter are not cut off.
 template <class T>
 struct TileC {
-  static constexpr int kSums = kMmaParts<T> == 1 ? 1 : 2;
+  static constexpr int kSums = kMmaParts<T> == 3 ? 2 : 1;
   float sum[kSums][4] = {};
 
-  __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half, bool exact) {
+  __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half) {
     using Operand = MmaOperand<T>;
     const int at = 2 * half;
     Mma<Operand>(a.part[0], b.part[0][at], b.part[0][at + 1], sum[0]);
+    if constexpr (kMmaParts<T> > 1) {
+      Mma<Operand>(a.part[0], b.part[1][at], b.part[1][at + 1], sum[kSums - 1]);
+      Mma<Operand>(a.part[1], b.part[0][at], b.part[0][at + 1], sum[kSums - 1]);
+    }
     if constexpr (kMmaParts<T> == 3) {
-      Mma<Operand>(a.part[0], b.part[1][at], b.part[1][at + 1], sum[1]);
-      Mma<Operand>(a.part[1], b.part[0][at], b.part[0][at + 1], sum[1]);
-      if (exact) {
-        Mma<Operand>(a.part[1], b.part[1][at], b.part[1][at + 1], sum[1]);
-        Mma<Operand>(a.part[0], b.part[2][at], b.part[2][at + 1], sum[1]);
-        Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);
-      }
+      Mma<Operand>(a.part[1], b.part[1][at], b.part[1][at + 1], sum[1]);
+      Mma<Operand>(a.part[0], b.part[2][at], b.part[2][at + 1], sum[1]);
+      Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);
     }
   }
   __device__ __forceinline__ float Get(int i) const {

@@ -28,7 +28,6 @@ template <class T, class A>
 struct OnChipParams : RecurrenceParams<T> {
   using Args = A;
   Args args;
-  bool exact;  // float: not as TensorFloat-32 is
   uint32_t directions[kMaxOnChipLanes / 32];
 
   __device__ __forceinline__ bool IsReverse(int k) const {
@@ -80,7 +79,6 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
                 Workspace* workspace, Params* p) {
   FillRecurrence<Cell, typename Params::Storage>(config, args, p);
   p->args = args;
-  p->exact = config.allow_tf32 == 0;
   for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {
     if (config.reverse[k]) p->directions[k / 32] |= 1u << (k % 32);
   }

@@ -129,7 +129,6 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
   return Run<Kernels>(plan, p, executor, status);
 }
 
-// A template, so that nothing is compiled where PlanRecurrence never comes.
 template <class Cell, class T>
 struct Resident {
   static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
@@ -152,13 +151,7 @@ struct Resident {
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 
-  static constexpr Engine Table() {
-    if constexpr (Cell::kResetGates == 0 && sizeof(T) <= 4) {
-      return {WorkspaceBytes, Forward, Backward};
-    } else {
-      return {};
-    }
-  }
+  static constexpr Engine Table() { return {WorkspaceBytes, Forward, Backward}; }
 };
 }  // namespace
 

@@ -197,7 +197,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
-          sums[i][n][half % kChains].Add(tiles[half * 2 + i], b[n], half, p_.exact);
+          sums[i][n][half % kChains].Add(tiles[half * 2 + i], b[n], half);
         }
       }
     }

@@ -22,8 +22,8 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   using typename Base::Params;
   using Sums = Fragment<float, SizesOf<Cell, T>().width()>;
   // Whether the words of a chunk that registers do not hold are asked for while the one before is
-  // multiplied. Where they hold but one there are few registers left.
-  static constexpr bool kAsksAhead = kHeld > 1;
+  // multiplied: floats of two tiles leave no registers for it.
+  static constexpr bool kAsksAhead = kWords * kTiles < 4;
   // A tile's sums in several chains, where there are too few tiles to cover a product's latency.
   static constexpr int kChains = kGates == 1 ? 4 / kTiles : 1;
   static constexpr int kSumsOfWarp = kRows * SizesOf<Cell, T>().row_stride();
@@ -94,17 +94,22 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     do {
       Multiply(step, pass, buffer, words);
       __syncthreads();
+      const bool wraps = pass + 1 == p_.tiling.passes;
+      const int next_step = wraps ? step + 1 : step, next_pass = wraps ? 0 : pass + 1;
+      const auto ask = [&] {
+        if (next_step < p_.T_) AskStates(next_step, next_pass, words);
+      };
       if (has_elements_) {
-        Finish(step, pass, buffer);
-      } else if (!kCluster && warp_ == kResidentWarps - 1) {
-        Base::Clear(step, pass, clears_);
-        FenceRelease();
+        Finish(step, pass, buffer, ask);
+      } else {
+        if (!kCluster && warp_ == kResidentWarps - 1) {
+          Base::Clear(step, pass, clears_);
+          FenceRelease();
+        }
+        ask();
       }
-      if (++pass == p_.tiling.passes) {
-        pass = 0;
-        ++step;
-      }
-      if (step < p_.T_) AskStates(step, pass, words);
+      step = next_step;
+      pass = next_pass;
       buffer ^= 1;
     } while (step < p_.T_);
     __syncthreads();  // the last rows are there
@@ -226,8 +231,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       for (int g = 0; g < kGates; ++g) {
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
-          sums[g][n][(2 * chunk + half) % kChains].Add(tiles[half * kGates + g], b[n], half,
-                                                       p_.exact);
+          sums[g][n][(2 * chunk + half) % kChains].Add(tiles[half * kGates + g], b[n], half);
         }
       }
     }
@@ -263,7 +267,8 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // The cell, on this thread's element: its h to all blocks, the rest to where the next step finds
   // it, and what copies it to memory.
-  __device__ __forceinline__ void Finish(int step, int pass, int buffer) const {
+  template <class Ask>
+  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
     float product[kGates], prev[kStates];
     GetProduct(buffer, product);
     const float scale = Base::Scale(pass);
@@ -287,6 +292,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
     StoreForward<Cell>(RowAt(buffer), StepPlace(0, 0, 0, 0), y[0], before, kept);
+    ask();
     if (last && Base::There(pass)) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
   }
 

@@ -27,7 +27,8 @@ constexpr int kForwardTiles = kResidentTiles;
 
 template <class Cell, class T>
 constexpr ResidentCell SizesOf() {
-  return {Cell::kGates, Cell::kStates, sizeof(T), SavedTensors<Cell>(), kForwardTiles};
+  return {Cell::kGates, Cell::kStates,        sizeof(T),
+          kMmaParts<T>, SavedTensors<Cell>(), kForwardTiles};
 }
 
 template <class Cell, class T, int kTiles, bool kCluster>
@@ -42,8 +43,8 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       Base::tile_;
   static constexpr int kHeld = SizesOf<Cell, T>().held_chunks();
   static constexpr int kWords = sizeof(T) / 2;  // of 16 bytes, that a lane has of a chunk
-  // Chunks asked for at once.
-  static constexpr int kAhead = kHeld < 4 ? kHeld : 4;
+  // Chunks asked for at once: floats of two tiles leave few registers.
+  static constexpr int kAhead = kWords * kTiles == 4 ? 1 : kHeld < 4 ? kHeld : 4;
 
   __device__ __forceinline__ ResidentStates(const Params& p, const ForwardLayout& at)
       : Base(p, threadIdx.x / 32, threadIdx.x % 32,
@@ -135,6 +136,8 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     uint32_t mine;
     if constexpr (kWords == 1) {
       mine = PackTwo<T>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
+    } else if constexpr (kMmaParts<T> == 2) {
+      mine = PackedParts(h);
     } else {
       mine = h == h ? __float_as_uint(h) : 0x7FC00000u;  // NaN, but not kAbsent
     }

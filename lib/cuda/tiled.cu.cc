@@ -132,18 +132,13 @@ class TiledMachine {
   const Plan& plan_;
 };
 
-// A template, so that nothing is compiled where PlanRecurrence never comes.
 template <class Cell, class T>
 constexpr Engine Table() {
-  if constexpr (sizeof(T) <= 4) {
-    constexpr int kParts = kOperandParts<Cell, T>;
-    using Walks =
-        WalkEngine<Cell, TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kParts>>>,
-                   TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kParts>>>>;
-    return {Walks::WorkspaceBytes, Walks::Forward, Walks::Backward};
-  } else {
-    return {};
-  }
+  constexpr int kParts = kOperandParts<Cell, T>;
+  using Walks =
+      WalkEngine<Cell, TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kParts>>>,
+                 TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kParts>>>>;
+  return {Walks::WorkspaceBytes, Walks::Forward, Walks::Backward};
 }
 
 }  // namespace

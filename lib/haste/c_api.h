@@ -82,7 +82,7 @@ typedef struct {
   float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
   float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
   float epsilon;            // added to a variance by cells that normalise
-  int32_t allow_tf32;       // 1: products of float32 on CUDA may be as coarse as TensorFloat-32's
+  int32_t allow_tf32;       // 1: float32 on CUDA may be as coarse as TensorFloat-32's products are
 } HasteRnnConfig;
 
 // A cell: what its recurrence reads and writes. The tensors of a call are named after this.

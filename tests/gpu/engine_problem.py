@@ -28,18 +28,27 @@ each_cell = pytest.mark.parametrize("cell", CELLS)
 each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
-def fitted(engine, precision, size):
+def fitted(engine, cell, precision, size):
     """N, T, K, H as the engine has it: a block holds R of so many units, by rows of 16 bytes."""
     if engine != "block":
         return size
-    is_float = PRECISIONS[precision]["dtype"] == torch.float32
     n, t, k, h = size
-    return n, t, k, min(-(-h // 8) * 8, 64 if is_float else 512 if HOPPER else 96)
+    return n, t, k, min(-(-h // 8) * 8, most_block_units(cell, precision))
+
+
+def most_block_units(cell, precision):
+    """In clusters what backward has room for in shared memory, alone what warps hold."""
+    is_float = PRECISIONS[precision]["dtype"] == torch.float32
+    if not HOPPER:
+        return 64 if is_float else 96
+    if cell == "elman" or not is_float:
+        return 512
+    return 192 if precision == "float32" else 320 if cell == "slstm" else 352
 
 
 def make(cell, engine, precision, size, **options):
     """A Problem of that size, or the next that the engine must not refuse."""
-    size = fitted(engine, precision, size)
+    size = fitted(engine, cell, precision, size)
     problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
     assert f"{cell} on {engine}" in problem.plan()
     return problem

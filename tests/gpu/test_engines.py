@@ -97,7 +97,7 @@ def test_large_sizes_run_or_are_refused(engine, cell, precision, size):
 
 
 @pytest.mark.parametrize("size", LARGE, ids=str)
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("precision", ["bfloat16", "float32", "tf32"])
 @each_cell
 def test_the_choice_of_the_library_is_right(cell, precision, size):
     Problem(cell, *size, **PRECISIONS[precision]).check()

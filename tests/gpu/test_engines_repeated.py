@@ -29,7 +29,7 @@ from kernel_problem import (  # noqa: E402
 
 
 @pytest.mark.parametrize("size", [(16, 20, 1, 256), (128, 9, 2, 64), (3, 200, 1, 96)], ids=str)
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("precision", ["bfloat16", "float32", "tf32"])
 @each_cell
 @each_engine
 def test_same_bits_every_time(engine, cell, precision, size):
@@ -62,8 +62,8 @@ SHARED += [(16, 7, 4, 314), (12, 1, 1, 640)]
 SHARED_CASES = [
     *((cell, "bfloat16", size) for cell in CELLS for size in SHARED),
     *((cell, "float16", SHARED[1]) for cell in CELLS),
-    *(("elman", "float32", size) for size in SHARED[:3]),
-    *((cell, "float32", (45, 5, 1, 500)) for cell in ("lstm", "slstm")),
+    *(("elman", precision, size) for size in SHARED[:3] for precision in ("float32", "tf32")),
+    *((cell, "tf32", (9, 6, 1, 500)) for cell in ("lstm", "gru", "slstm")),
 ]
 
 

@@ -150,7 +150,10 @@ void InBlocks() {
       {&kLstm, 16, 1, 512, HASTE_BFLOAT16, true, 16, 4, 4, 32},  // half of R in shared memory
       {&kLstm, 32, 1, 512, HASTE_BFLOAT16, false, 0, 0, 0, 0},   // clusters of 16 are few
       {&kLstm, 16, 1, 520, HASTE_BFLOAT16, false, 0, 0, 0, 0},
-      {&kLstm, 16, 1, 72, HASTE_FLOAT32, false, 0, 0, 0, 0},   // R does not fit registers
+      {&kLstm, 16, 1, 72, HASTE_FLOAT32, true, 3, 4, 4, 6},
+      {&kLstm, 16, 1, 128, HASTE_FLOAT32, true, 4, 4, 4, 8},
+      {&kLstm, 16, 1, 128, HASTE_FLOAT32, false, 0, 0, 0, 0},  // `grid` holds more in registers
+      {&elman, 16, 1, 200, HASTE_FLOAT32, false, 7, 4, 4, 4},
       {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0, 0},  // rows of no 16 bytes
       {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0, 0},
   };
@@ -191,18 +194,48 @@ void InBlocks() {
   }
 }
 
+// TensorFloat-32 has kernels of its own: R takes two thirds of the room.
+void TensorFloat() {
+  const struct {
+    int64_t n, h;
+    bool backward;
+    EngineKind exact, relaxed;
+  } cases[] = {
+      {16, 1024, false, EngineKind::kStepwise, EngineKind::kGrid},
+      {16, 1024, true, EngineKind::kStepwise, EngineKind::kGrid},
+      {16, 128, false, EngineKind::kGrid, EngineKind::kBlock},
+      {16, 320, true, EngineKind::kGrid, EngineKind::kGrid},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(c.n, 1, c.h, HASTE_FLOAT32);
+    const Plan exact = PlanOnHopper(config, kLstm, c.backward);
+    config.allow_tf32 = 1;
+    const Plan relaxed = PlanOnHopper(config, kLstm, c.backward);
+    EXPECT_TRUE(exact.engine == c.exact && relaxed.engine == c.relaxed, "H=%d: %s, %s",
+                static_cast<int>(c.h), EngineName(exact.engine), EngineName(relaxed.engine));
+    if (c.exact != c.relaxed) continue;
+    EXPECT_TRUE(relaxed.resident.shared_bytes < exact.resident.shared_bytes, "H=%d",
+                static_cast<int>(c.h));
+    EXPECT_TRUE(relaxed.resident.clocks < exact.resident.clocks, "H=%d", static_cast<int>(c.h));
+  }
+}
+
 // Every unit has a warp, every depth that a unit is put at a place, and all of that fits a block.
 void BlocksFit() {
   BlockDevice device = {132, 232448, {}};
   std::fill(std::begin(device.clusters), std::end(device.clusters), 7);
   for (int gates : {1, 3, 4}) {
-    for (int bytes : {2, 4}) {
-      const BlockCell cell = {gates, bytes, 5, gates == 3};
+    for (int parts : {1, 2, 3}) {
+      const BlockCell cell = {gates, parts == 1 ? 2 : 4, parts, 5, gates == 3};
       for (bool backward : {false, true}) {
-        for (int64_t h = 8; h <= cell.max_hidden(cell.clusters()); h += 8) {
+        // Of floats as many as fit, at least.
+        const int64_t least = gates == 1 || parts == 1 ? 512 : parts == 2 ? 320 : 184;
+        for (int64_t h = 8; h <= cell.max_hidden(true); h += 8) {
           BlockPlan plan;
-          EXPECT_TRUE(PlanBlocks({cell, 9, 1, h, backward, true}, device, &plan), "H=%d",
+          const bool planned = PlanBlocks({cell, 9, 1, h, backward}, device, &plan);
+          EXPECT_TRUE(planned || h > least, "%d gates, %d parts, H=%d", gates, parts,
                       static_cast<int>(h));
+          if (!planned) continue;
           const BlockTiling& t = plan.tiling;
           const int units = t.blocks * t.warps * kBlockUnits, depths = backward ? cell.slots() : 1;
           EXPECT_TRUE(units >= h && t.warps <= cell.max_warps(t.blocks > 1), "H=%d",
@@ -364,6 +397,7 @@ int main() {
   haste::OnChipFits();
   haste::Sharers();
   haste::InBlocks();
+  haste::TensorFloat();
   haste::BlocksFit();
   haste::InTiles();
   haste::TilesFit();

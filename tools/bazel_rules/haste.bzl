@@ -9,9 +9,13 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
-_DTYPES = [("f32", "float"), ("f64", "double"), ("f16", "Half"), ("bf16", "Bfloat16")]
+TENSOR_DTYPES = [("f32", "float"), ("f16", "Half"), ("bf16", "Bfloat16")]
+DTYPES = TENSOR_DTYPES + [("f64", "double")]
 
-def _instances(engine, cells):
+# float32 where TensorFloat-32 is allowed, for engines that tell it apart.
+TENSOR_FLOAT = [("tf32", "TensorFloat")]
+
+def _instances(engine, cells, dtypes):
     """[(target name, flags)] of an engine's translation units."""
     return [
         (
@@ -19,12 +23,12 @@ def _instances(engine, cells):
             ["-DHASTE_CELL=" + cell, "-DHASTE_DTYPE_NAME=" + dtype, "-DHASTE_T=" + type],
         )
         for cell in cells
-        for dtype, type in _DTYPES
+        for dtype, type in dtypes
     ]
 
 def cpu_engine(name, src, cells, deps = []):
     """Compiles `src` once for each cell and dtype."""
-    instances = _instances(name, cells)
+    instances = _instances(name, cells, DTYPES)
     for instance, flags in instances:
         native.cc_library(
             name = instance,
@@ -37,14 +41,13 @@ def cpu_engine(name, src, cells, deps = []):
         )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
 
-def cuda_engine(name, src, cells, deps = [], each_dtype = True):
+def cuda_engine(name, src, cells, dtypes, deps = []):
     """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit.
 
-    each_dtype: False where a cell's dtypes are one translation unit, of kernels so small that
-      reading the headers takes longer.
+    dtypes: None where a cell's dtypes are one translation unit.
     """
-    if each_dtype:
-        instances = _instances(name, cells)
+    if dtypes:
+        instances = _instances(name, cells, dtypes)
     else:
         instances = [("%s_%s" % (name, cell.lower()), ["-DHASTE_CELL=" + cell]) for cell in cells]
     for instance, flags in instances:
