@@ -26,7 +26,9 @@ constexpr double kGridClocks = 660;          // from one block of the GPU to ano
 constexpr double kCrowdedClocks = 1200;
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
-constexpr double kSumClocks = 2.0e-3;    // of a byte of a group's sums on their way
+constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
+constexpr double kFloatSumClocks =
+    2.0e-3;  // of floats: of a group's, as groups hardly slow down others
 // Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
 constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
@@ -96,10 +98,11 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
     return kGridClocks + received * t.blocks * kPollClocks + second * kSecondUnitTileGridClocks +
            (crowded ? kCrowdedClocks : 0) + (odd ? kOddGridClocks : 0);
   }
-  const double sums = received * t.blocks;  // of a group: groups do not slow each other down
-  const bool outgrows = 2 * t.passes * sums * t.row_groups * p.lanes > kL2Share * device.l2_bytes;
+  const double of_group = received * t.blocks, sums = of_group * t.row_groups * p.lanes;
+  const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
   return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
-         sums * kSumClocks * (outgrows ? kL2Penalty : 1);
+         (p.cell.parts > 1 ? of_group * kFloatSumClocks : sums * kSumClocks) *
+             (outgrows ? kL2Penalty : 1);
 }
 
 // Both, where gates' gradients are shared.

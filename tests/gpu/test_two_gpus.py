@@ -31,7 +31,8 @@ def model(units, engine):
         keras.layers.Dense(1),
     ]
     built = keras.Sequential(layers)
-    built.compile(keras.optimizers.SGD(0.1), "mse")
+    # So small that training does not diverge, which would make any rounding large.
+    built.compile(keras.optimizers.SGD(0.01), "mse")
     return built
 
 
@@ -40,21 +41,25 @@ def data():
     return rng.normal(size=(48, 20, 8)).astype("float32"), rng.normal(size=(48, 1))
 
 
+def updates(trained):
+    """What two epochs change in each weight."""
+    before = trained.get_weights()
+    trained.fit(*data(), batch_size=16, epochs=2, shuffle=False, verbose=0)
+    return [after - weight for after, weight in zip(trained.get_weights(), before, strict=True)]
+
+
 @pytest.mark.parametrize(("units", "engine"), CASES)
 def test_mirrored_strategy_trains_as_one_gpu_does(units, engine):
-    x, y = data()
     with tf.device(GPUS[0].name):
-        alone = model(units, engine)
-        alone.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+        alone = updates(model(units, engine))
     strategy = tf.distribute.MirroredStrategy(
         [gpu.name for gpu in GPUS[:2]],
         cross_device_ops=tf.distribute.HierarchicalCopyAllReduce(),
     )
     with strategy.scope():
-        both = model(units, engine)
-        both.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
-    for got, want in zip(both.get_weights(), alone.get_weights(), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        both = updates(model(units, engine))
+    for got, want in zip(both, alone, strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-3 * np.abs(want).max())
 
 
 @pytest.mark.parametrize(("units", "engine"), CASES)
@@ -70,4 +75,7 @@ def test_the_second_gpu_gives_what_the_first_gives(units, engine):
                 loss = tf.reduce_sum(here(tf.constant(x), training=True) ** 2)
             results.append([loss, *tape.gradient(loss, here.trainable_variables)])
     for first, second in zip(*results, strict=True):
-        np.testing.assert_array_equal(first, second)
+        if len(first.shape) == 1:  # a bias, whose gradient TensorFlow sums in no fixed order
+            np.testing.assert_allclose(first, second, rtol=0, atol=1e-5 * np.abs(first).max())
+        else:
+            np.testing.assert_array_equal(first, second)

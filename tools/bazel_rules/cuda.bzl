@@ -49,9 +49,9 @@ def _arch_flags(ctx, nvcc):
     for arch in archs:
         # All of compute capability 9.0 have what the variant adds: wgmma.
         code = "90a" if arch == "90" else arch
-        flags.append("-gencode=arch=compute_%s,code=sm_%s" % (code, code))
+        flags.append((code, "-gencode=arch=compute_%s,code=sm_%s" % (code, code)))
     if archs[-1].isdigit():  # PTX of a variant would run on no other GPU
-        flags.append("-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]))
+        flags.append((archs[-1], "-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1])))
     return flags
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
@@ -94,7 +94,7 @@ def _impl(ctx):
         if need == "1":
             fail("HASTE_NEED_CUDA=1, but there is no CUDA toolkit; set CUDA_HOME to one.")
         ctx.file("BUILD", _NO_CUDA_BUILD)
-        ctx.file("defs.bzl", 'HAVE_CUDA = False\nNVCC = ""\nNVCC_FLAGS = []\n')
+        ctx.file("defs.bzl", 'HAVE_CUDA = False\nNVCC = ""\nNVCC_FLAGS = []\nARCH_FLAGS = []\n')
         return
 
     nvcc = root + "/bin/nvcc"
@@ -107,9 +107,10 @@ def _impl(ctx):
     if root != "/usr":  # there the compiler finds the headers by itself
         ctx.symlink(root + "/include", "include")
     ctx.file("BUILD", _BUILD)
-    ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nNVCC_FLAGS = %r\n" % (
+    ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nNVCC_FLAGS = %r\nARCH_FLAGS = %r\n" % (
         nvcc,
-        _arch_flags(ctx, nvcc) + ["-DHASTE_NVCC_VERSION=" + version],
+        ["-DHASTE_NVCC_VERSION=" + version],
+        _arch_flags(ctx, nvcc),  # (compute capability, flag)
     ))
 
 cuda_configure = repository_rule(

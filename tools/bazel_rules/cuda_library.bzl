@@ -1,7 +1,7 @@
 """cuda_library: CUDA C++ compiled by nvcc, linked like any cc_library."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC", "NVCC_FLAGS")
+load("@local_cuda//:defs.bzl", "ARCH_FLAGS", "HAVE_CUDA", "NVCC", "NVCC_FLAGS")
 
 # What code asks to know whether the library has its CUDA half.
 CUDA_DEFINES = ["HASTE_HAVE_CUDA=1"] if HAVE_CUDA else []
@@ -19,6 +19,15 @@ _FLAGS = [
     "-Xcompiler=-fPIC,-fvisibility=hidden,-O3",
 ]
 
+def _arch_flags(capability):
+    """Flags of the GPUs that code is for; of all where it is for none of them, so that it links."""
+    flags = [
+        flag
+        for arch, flag in ARCH_FLAGS
+        if arch == capability or (capability.isdigit() and int(arch.rstrip("af")) >= int(capability))
+    ]
+    return flags or [flag for _, flag in ARCH_FLAGS]
+
 def _cuda_library_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
@@ -34,6 +43,7 @@ def _cuda_library_impl(ctx):
         object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
         args = ctx.actions.args()
         args.add_all(_FLAGS)
+        args.add_all(_arch_flags(ctx.attr.capability))
         args.add_all(NVCC_FLAGS)
         args.add("-ccbin", toolchain.compiler_executable)
         args.add_all(ctx.attr.copts)
@@ -77,20 +87,25 @@ _cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu", ".cu.cc"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
+        "capability": attr.string(),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )
 
-def cuda_library(name, srcs, deps = [], copts = [], **kwargs):
-    """A library of .cu.cc files; an empty one where no CUDA toolkit is configured."""
+def cuda_library(name, srcs, deps = [], copts = [], capability = "", **kwargs):
+    """A library of .cu.cc files; an empty one where no CUDA toolkit is configured.
+
+    capability: compiled for GPUs of this compute capability and newer, or, "90a", for these alone.
+    """
     if HAVE_CUDA and srcs:
         _cuda_library(
             name = name,
             srcs = srcs,
             deps = deps + ["@local_cuda//:cudart"],
             copts = copts,
+            capability = capability,
             **kwargs
         )
     else:

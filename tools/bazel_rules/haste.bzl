@@ -41,15 +41,22 @@ def cpu_engine(name, src, cells, deps = []):
         )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
 
-def cuda_engine(name, src, cells, dtypes, deps = []):
+def cuda_engine(name, src, cells, dtypes, deps = [], capability = ""):
     """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit.
 
     dtypes: None where a cell's dtypes are one translation unit.
+    capability: as cuda_library has it.
     """
     if dtypes:
         instances = _instances(name, cells, dtypes)
     else:
         instances = [("%s_%s" % (name, cell.lower()), ["-DHASTE_CELL=" + cell]) for cell in cells]
     for instance, flags in instances:
-        cuda_library(name = instance, srcs = [src], copts = flags, deps = deps)
+        cuda_library(
+            name = instance,
+            srcs = [src],
+            copts = flags,
+            capability = capability,
+            deps = deps,
+        )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
