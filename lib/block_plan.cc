@@ -17,6 +17,7 @@ constexpr double kClusterClocks = 20;  // from one block of a cluster to another
 constexpr double kClusterBlockClocks = 40;
 constexpr double kClusterByteClocks = 0.04;  // of a byte that arrives
 constexpr double kOverClocks = 18;           // of a tile's chunk from shared memory
+// The same of a part of floats, which leave no registers to ask ahead; and of rows 5 to 8 of them.
 constexpr double kForwardOverFloatClocks = 95, kBackwardOverFloatClocks = 55;
 constexpr double kSecondFloatRowsClocks = 250;
 

@@ -79,6 +79,16 @@ def test_large_layers_are_tiled_where_wgmma_is(true_float32):
         explain(haste_keras.LSTM(64, engine="tiled"), (64, 50, 12), device="A100")
 
 
+def test_float32_follows_tensorflows_switch(true_float32):
+    """With TensorFloat-32 allowed R takes less room: 1024 units fit the chip."""
+    layer = haste_keras.LSTM(1024)
+    (exact,) = explain(layer, (16, 50, 12), device="H200", dtype="float32")
+    tf.config.experimental.enable_tensor_float_32_execution(True)  # until true_float32 sets it back
+    (relaxed,) = explain(layer, (16, 50, 12), device="H200", dtype="float32")
+    assert "on stepwise" in exact
+    assert "on grid" in relaxed
+
+
 def test_a_model_with_layers_in_layers():
     inputs = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(10, 4)(inputs)
