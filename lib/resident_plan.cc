@@ -27,8 +27,8 @@ constexpr double kCrowdedClocks = 1200;
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
 constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
-constexpr double kFloatSumClocks =
-    2.0e-3;  // of floats: of a group's, as groups hardly slow down others
+// Of floats: of a byte of a group's, as groups hardly slow down others.
+constexpr double kFloatSumClocks = 2.0e-3;
 // Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
 constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
