@@ -2,9 +2,9 @@
 // with its units' columns of R, and makes the next h of its units.
 //
 // A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
-// memory. One barrier a pass where these are double-buffered: all else is a thread's own. What
-// everybody waits for comes first: h is sent before anything of its step is kept, and what does not
-// depend on h other warps see to (ResidentService).
+// memory. One barrier a pass where these are double-buffered, and one with the warps that see to
+// what does not depend on h (ResidentService): all else is a thread's own. What everybody waits for
+// comes first: h is sent before anything of its step is kept.
 #ifndef HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 
@@ -40,7 +40,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   }
   __device__ __forceinline__ void Serve() {
     Base::Prepare();
-    ResidentService<Cell, T, kTiles, kCluster>(p_, *this, at_, some_idle_).Serve(two_buffers_);
+    ResidentService<Cell, T, kTiles, kCluster>(p_, *this, at_, some_idle_).Serve();
     Leave();
   }
 
@@ -92,8 +92,13 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     AskStates(0, 0, words);
     int buffer = 0, step = 0, pass = 0;
     do {
+      if (!kCluster) SyncRows();  // while h is on its way
       Multiply(step, pass, buffer, words);
-      __syncthreads();
+      if (kCluster) {
+        SyncRows();
+      } else {
+        SyncProduct();
+      }
       const bool wraps = pass + 1 == p_.tiling.passes;
       const int next_step = wraps ? step + 1 : step, next_pass = wraps ? 0 : pass + 1;
       const auto ask = [&] {
@@ -112,7 +117,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       pass = next_pass;
       buffer ^= 1;
     } while (step < p_.T_);
-    __syncthreads();  // the last rows are there
+    SyncRows();  // the last ones are there
   }
 
   // --- R
@@ -204,7 +209,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
       AddChunk(b, tiles, sums, 0);
     }
-    if (!two_buffers_) __syncthreads();  // the sums before have been read
+    if (!two_buffers_) SyncProduct();  // the sums before have been read
     Sums* to = sums_ + buffer * buffer_ + put_;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {

@@ -1,6 +1,6 @@
 // Warps of a persistent kernel's forward walk that have no elements: they copy what a step reads
 // and leaves, say what it will do to each element, ask for inputs of later steps, and clear the
-// words of h of the step before. Those who have elements are left with what depends on h.
+// words of h of the step before last. Those who have elements are left with what depends on h.
 #ifndef HASTE_LIB_CUDA_RESIDENT_SERVICE_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_SERVICE_CUH_
 
@@ -8,8 +8,6 @@
 #include "lib/cuda/step_traffic.cuh"
 
 namespace haste {
-
-constexpr int kResidentForwardThreads = (kResidentWarps + kCopyWarps) * 32;
 
 // What is known of a thread's element beforehand, in a byte.
 __device__ __forceinline__ unsigned char PackForeseen(const Foreseen& seen) {
@@ -59,8 +57,8 @@ class ResidentService {
     for (int i = 0; i < 2 * kElements; ++i) seen_[i * kCopyWarps * 32] = PackForeseen(live);
   }
 
-  // All steps, meeting the others at their barriers: one more than there are passes.
-  __device__ __forceinline__ void Serve(bool two_buffers) {
+  // All steps, meeting the others in every pass and after the last.
+  __device__ __forceinline__ void Serve() {
     const int passes = p_.tiling.passes;
     void* const read[] = {const_cast<void*>(p_.args.wx)};
     void* written[2 + kSaved] = {p_.args.keep ? p_.args.gates : nullptr, p_.args.y};
@@ -81,9 +79,7 @@ class ResidentService {
     CommitCopies();
     WaitCopies(0);
     do {
-      if (kCluster && states_.alone()) __syncthreads();
-      if (!two_buffers) __syncthreads();
-      __syncthreads();
+      SyncRows();
       const int other = buffer ^ 1;
       states_.Clear(step, pass, clears_);
       const int now = pass;
@@ -105,7 +101,7 @@ class ResidentService {
       WaitCopies(0);
       buffer = other;
     } while (step < p_.T_);
-    __syncthreads();
+    SyncRows();
     writes.Write(written_ + (buffer ^ 1) * written_step_, before, true);
   }
 

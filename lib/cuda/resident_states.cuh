@@ -15,9 +15,19 @@ using ResidentForwardParams = ResidentParams<T, HasteRnnForwardArgs>;
 extern __shared__ __align__(16) unsigned char resident_shared[];
 
 // Slots of h on its way. A cluster's blocks count what arrives, so two will do; words of global
-// memory are cleared for their next use while two more are in use, and one being written.
+// memory are cleared long before their next use.
 template <bool kCluster>
-constexpr int kForwardSlots = kCluster ? 2 : 4;
+constexpr int kForwardSlots = kCluster ? 2 : 8;
+
+constexpr int kResidentForwardThreads = (kResidentWarps + kCopyWarps) * 32;
+// Barriers of the warps that multiply; and of all, which those that serve come to from elsewhere:
+// not __syncthreads.
+__device__ __forceinline__ void SyncProduct() {
+  asm volatile("bar.sync 2, %0;" ::"n"(kResidentWarps * 32) : "memory");
+}
+__device__ __forceinline__ void SyncRows() {
+  asm volatile("barrier.sync 3, %0;" ::"n"(kResidentForwardThreads) : "memory");
+}
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr int kForwardTiles = kFewerResidentTiles;
@@ -71,7 +81,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   __device__ __forceinline__ void Receive(int step, int pass) const {
     if constexpr (kCluster) {
       if (alone()) {
-        __syncthreads();
+        SyncProduct();
       } else {
         ArrivalCounter* counter = CounterOf(step, pass);
         if (threadIdx.x == 0) {
@@ -172,12 +182,12 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     const int eighth = rank_ * eighths + n / kWords / Base::kRows;
     return WordAt(row / 8, eighth / 4, word, row % 8 * 4 + eighth % 4);
   }
-  // The h before, for its words' next use. All blocks have sent their h of this step, so all have
-  // read that of the step before; the next barrier puts this before all that is sent from the next
-  // step on.
+  // The h two steps before, for its words' next use. All blocks have sent what came after it, so
+  // all have read it; SyncRows puts this before what this block sends of the next step but one, and
+  // nobody asks for that use before he has that.
   __device__ __forceinline__ void Clear(int step, int pass, int place) const {
     if (place < 0) return;
-    StoreRelaxed(words_ + UseOf(step - 1, pass) + place,
+    StoreRelaxed(words_ + UseOf(step - 2, pass) + place,
                  make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
   }
 
@@ -223,7 +233,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       receive_[i] = make_uint4(0, 0, 0, 0);
     }
     if (alone()) {
-      __syncthreads();
+      SyncRows();
     } else {
       ClusterSync();
     }
