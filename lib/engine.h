@@ -1,5 +1,5 @@
 // What an engine is to the rest of the library: functions for one cell and one dtype.
-// Each engine's translation units, one a cell and dtype or a cell, define the tables that they own.
+// Each engine's translation units, of a cell and some dtypes each, define the tables that they own.
 #ifndef HASTE_LIB_ENGINE_H_
 #define HASTE_LIB_ENGINE_H_
 

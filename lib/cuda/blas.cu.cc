@@ -1,23 +1,22 @@
 // The `blas` engine: products of a step by cuBLAS, behind each one launch of the cell. Compiled
-// once a cell: HASTE_CELL (Lstm).
+// once a cell (engine_unit.h).
 #include "lib/cuda/blas_walk.cuh"
+#include "lib/cuda/engine_unit.h"
 
 namespace haste {
 namespace {
 
-using Cell = HASTE_CELL;
-
 // Of 16-bit numbers, where what a step rounds off would add up in exponents, there are two parts.
-template <class T>
-constexpr int kParts = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
+template <class Cell, class T>
+constexpr int kOperandsOf = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
 
-template <class T>
-using Walks =
-    WalkEngine<Cell, BlasMachine<Cell, ForwardPhases<Cell, BlasForwardParams<T, kParts<T>>>>,
-               BlasMachine<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kParts<T>>>>>;
+template <class Cell, class T, int kParts = kOperandsOf<Cell, T>>
+using Blas = WalkEngine<Cell, BlasMachine<Cell, ForwardPhases<Cell, BlasForwardParams<T, kParts>>>,
+                        BlasMachine<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kParts>>>>;
 
 }  // namespace
 
-HASTE_BLAS_ENGINES(HASTE_CELL, Walks)
+#define HASTE_ENGINE(NAME, T) HASTE_DEFINE_ENGINE(BlasEngine, HASTE_CELL, NAME, Blas<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

@@ -225,17 +225,6 @@ class BlasMachine {
   char* of_cublas_ = nullptr;
 };
 
-// The engines of a cell in all dtypes: BlasEngine_Lstm_f32 … Walks<T>: a WalkEngine.
-#define HASTE_BLAS_ENGINE(CELL, NAME, T, WALKS)                                           \
-  extern const Engine BlasEngine_##CELL##_##NAME;                                         \
-  const Engine BlasEngine_##CELL##_##NAME = {WALKS<T>::WorkspaceBytes, WALKS<T>::Forward, \
-                                             WALKS<T>::Backward};
-#define HASTE_BLAS_ENGINES(CELL, WALKS)       \
-  HASTE_BLAS_ENGINE(CELL, f32, float, WALKS)  \
-  HASTE_BLAS_ENGINE(CELL, f64, double, WALKS) \
-  HASTE_BLAS_ENGINE(CELL, f16, Half, WALKS)   \
-  HASTE_BLAS_ENGINE(CELL, bf16, Bfloat16, WALKS)
-
 }  // namespace haste
 
 #endif  // HASTE_LIB_CUDA_BLAS_WALK_CUH_

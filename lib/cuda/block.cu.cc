@@ -1,9 +1,10 @@
 // The engine `block`: a launch of blocks that each walk all steps alone, with a lane's R on the
-// chip. Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// chip. Compiled once a cell and group of dtypes (engine_unit.h).
 #include <cstdint>
 
 #include "lib/cuda/block_backward.cuh"
 #include "lib/cuda/block_forward.cuh"
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/walk_setup.cuh"
 
 namespace haste {
@@ -92,16 +93,12 @@ struct Block {
     const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
-
-  static constexpr Engine Table() { return {WorkspaceBytes, Forward, Backward}; }
 };
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) BlockEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = Block<HASTE_CELL, HASTE_T>::Table();
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(BlockEngine, HASTE_CELL, NAME, Block<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

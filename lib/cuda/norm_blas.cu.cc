@@ -1,7 +1,7 @@
 // The `blas` engine of cells that normalise h·R: a step is a product by cuBLAS and a kernel that
-// takes its rows. Compiled once a cell and dtype: HASTE_CELL (LayerNormLstm), HASTE_DTYPE_NAME
-// (f32), HASTE_T (float).
+// takes its rows. Compiled once a cell (engine_unit.h).
 #include "lib/cuda/blas_walk.cuh"
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/norm_setup.cuh"
 
 namespace haste {
@@ -29,8 +29,6 @@ struct BlasBehind<NormBackwardProduct<Cell, NormParams<P>>>
 
 namespace {
 
-using Cell = HASTE_CELL;
-
 // One phase.
 template <class Rows>
 struct NormPhases {
@@ -40,13 +38,15 @@ struct NormPhases {
   using Second = First;
 };
 
-template <class T>
-using Walks =
+template <class Cell, class T>
+using NormBlas =
     WalkEngine<Cell, BlasMachine<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
                BlasMachine<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
 
 }  // namespace
 
-HASTE_BLAS_ENGINES(HASTE_CELL, Walks)
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(BlasEngine, HASTE_CELL, NAME, NormBlas<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

@@ -1,9 +1,9 @@
 // The `stepwise` engine of cells that normalise h·R: any size, two kernels a step, the product, and
-// one that takes its rows. Compiled once a cell and dtype: HASTE_CELL (LayerNormLstm),
-// HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// one that takes its rows. Compiled once a cell and group of dtypes (engine_unit.h).
 #include <cstdint>
 #include <string>
 
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/norm_setup.cuh"
 #include "lib/cuda/recorded_walk.cuh"
 #include "lib/cuda/stepwise_kernels.cuh"
@@ -12,114 +12,113 @@
 namespace haste {
 namespace {
 
-using Cell = HASTE_CELL;
-using T = HASTE_T;
-using C = Compute<T>;
+template <class Cell, class T>
+struct NormStepwise {
+  using C = Compute<T>;
 
-static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
-              "what the kernels are written for");
+  static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
+                "what the kernels are written for");
 
-using ForwardRows = NormForwardRows<Cell, ForwardParams<T>>;
-using BackwardRows = NormBackwardRows<Cell, BackwardParams<T>>;
+  using ForwardRows = NormForwardRows<Cell, ForwardParams<T>>;
+  using BackwardRows = NormBackwardRows<Cell, BackwardParams<T>>;
 
-template <class Rows>
-void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
-          typename Rows::Params* p) {
-  StepParams<T>* const step = p;
-  FillWalk<Cell>(config, p->args, workspace, step);
-  FillProduct<typename Rows::Product>(config, device, workspace, step);
-  Rows::TakeWorkspace(config, workspace, p);
-}
-
-template <class Rows>
-size_t BytesOf(const HasteRnnConfig& config, const CudaProperties& device) {
-  Workspace count(nullptr);
-  typename Rows::Params p = {};
-  Fill<Rows>(config, device, &count, &p);
-  return count.used();
-}
-
-size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-  CudaProperties device;
-  HasteStatus status;
-  // Without a device there is nothing to run on; forward and backward say so.
-  if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
-  return backward ? BytesOf<BackwardRows>(config, device) : BytesOf<ForwardRows>(config, device);
-}
-
-// The two kernels of a step, one step after the other.
-template <class Rows, int kRows>
-int32_t Walk(const HasteRnnConfig& config, const typename Rows::Params& p, int64_t first,
-             int64_t count, const CudaProperties& device, const HasteExecutor& executor,
-             HasteStatus* status) {
-  using Product = typename Rows::Product;
-  StepKernel product(Steps<Product, kRows>);
-  StepKernel rows(Rows::kKernel);
-  LaunchShape shape;
-  shape.blocks = BlocksOf(p.tiling, p.K);
-  shape.threads = kStepThreads;
-  shape.shared_bytes = p.tiling.shared_bytes;
-  int32_t code = product.Set(shape, config, device, status);
-  if (code == HASTE_OK) code = rows.Set(ShapeOfRows(p), config, device, status);
-  if (code != HASTE_OK) return code;
-  const auto launch = [&](const WalkStep& from, int64_t steps, const HasteExecutor& on,
-                          HasteStatus* said) {
-    int32_t launched = HASTE_OK;
-    for (int64_t done = 0; launched == HASTE_OK && done < steps; ++done) {
-      const WalkStep step = from.After(done * Product::kStride);
-      const bool multiplies = step.first != nullptr || Product::HasProduct(p, step.step);
-      if (multiplies) launched = product.Run(done > 0, on, said, p, step, int64_t{1});
-      if (launched == HASTE_OK) launched = rows.Run(done > 0 || multiplies, on, said, p, step);
-    }
-    return launched;
-  };
-  const std::string key = Recorded::BytesOf(Rows::kKernel) + Recorded::BytesOf(p);
-  return WalkRecorded(SpanOf<Product>(p, first, count), key, p.recorded_at, launch, executor,
-                      status);
-}
-
-template <class Rows, class Args>
-int32_t Call(const HasteRnnConfig& config, const Args& args, const void* const* states,
-             int64_t first, int64_t steps, void* workspace, const HasteExecutor& executor,
-             HasteStatus* status) {
-  using Product = typename Rows::Product;
-  CudaProperties device;
-  int32_t code = GetCudaProperties(&device, status);
-  if (code != HASTE_OK) return code;
-  typename Rows::Params p = {};
-  p.args = args;
-  Workspace pieces(workspace);
-  Fill<Rows>(config, device, &pieces, &p);
-  const StepParams<T>& step = p;
-  code = PrepareProduct<Product>(step, args.R, executor, status);
-  if (code == HASTE_OK) {
-    code = PrepareStates<Cell, Product::kBackward>(config, states, step, executor, status);
+  template <class Rows>
+  static void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
+                   typename Rows::Params* p) {
+    StepParams<T>* const step = p;
+    FillWalk<Cell>(config, p->args, workspace, step);
+    FillProduct<typename Rows::Product>(config, device, workspace, step);
+    Rows::TakeWorkspace(config, workspace, p);
   }
-  if (code == HASTE_OK) code = Rows::Begin(config, p, executor, status);
-  if (code != HASTE_OK) return code;
-  code = p.tiling.rows == 2
-             ? Walk<Rows, 2>(config, p, first, steps, device, executor, status)
-             : Walk<Rows, kManyRows<C>>(config, p, first, steps, device, executor, status);
-  return code != HASTE_OK ? code : Rows::End(config, p, executor, status);
-}
 
-int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* workspace,
-                const HasteExecutor& executor, HasteStatus* status) {
-  return Call<ForwardRows>(config, args, args.s0, 0, config.time, workspace, executor, status);
-}
+  template <class Rows>
+  static size_t BytesOf(const HasteRnnConfig& config, const CudaProperties& device) {
+    Workspace count(nullptr);
+    typename Rows::Params p = {};
+    Fill<Rows>(config, device, &count, &p);
+    return count.used();
+  }
 
-int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* workspace,
-                 const HasteExecutor& executor, HasteStatus* status) {
-  return Call<BackwardRows>(config, args, args.dsT, config.time - 1,
-                            BackwardSteps<Cell>(config, args), workspace, executor, status);
-}
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+    CudaProperties device;
+    HasteStatus status;
+    // Without a device there is nothing to run on; forward and backward say so.
+    if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
+    return backward ? BytesOf<BackwardRows>(config, device) : BytesOf<ForwardRows>(config, device);
+  }
+
+  // The two kernels of a step, one step after the other.
+  template <class Rows, int kRows>
+  static int32_t Walk(const HasteRnnConfig& config, const typename Rows::Params& p, int64_t first,
+                      int64_t count, const CudaProperties& device, const HasteExecutor& executor,
+                      HasteStatus* status) {
+    using Product = typename Rows::Product;
+    StepKernel product(Steps<Product, kRows>);
+    StepKernel rows(Rows::kKernel);
+    LaunchShape shape;
+    shape.blocks = BlocksOf(p.tiling, p.K);
+    shape.threads = kStepThreads;
+    shape.shared_bytes = p.tiling.shared_bytes;
+    int32_t code = product.Set(shape, config, device, status);
+    if (code == HASTE_OK) code = rows.Set(ShapeOfRows(p), config, device, status);
+    if (code != HASTE_OK) return code;
+    const auto launch = [&](const WalkStep& from, int64_t steps, const HasteExecutor& on,
+                            HasteStatus* said) {
+      int32_t launched = HASTE_OK;
+      for (int64_t done = 0; launched == HASTE_OK && done < steps; ++done) {
+        const WalkStep step = from.After(done * Product::kStride);
+        const bool multiplies = step.first != nullptr || Product::HasProduct(p, step.step);
+        if (multiplies) launched = product.Run(done > 0, on, said, p, step, int64_t{1});
+        if (launched == HASTE_OK) launched = rows.Run(done > 0 || multiplies, on, said, p, step);
+      }
+      return launched;
+    };
+    const std::string key = Recorded::BytesOf(Rows::kKernel) + Recorded::BytesOf(p);
+    return WalkRecorded(SpanOf<Product>(p, first, count), key, p.recorded_at, launch, executor,
+                        status);
+  }
+
+  template <class Rows, class Args>
+  static int32_t Call(const HasteRnnConfig& config, const Args& args, const void* const* states,
+                      int64_t first, int64_t steps, void* workspace, const HasteExecutor& executor,
+                      HasteStatus* status) {
+    using Product = typename Rows::Product;
+    CudaProperties device;
+    int32_t code = GetCudaProperties(&device, status);
+    if (code != HASTE_OK) return code;
+    typename Rows::Params p = {};
+    p.args = args;
+    Workspace pieces(workspace);
+    Fill<Rows>(config, device, &pieces, &p);
+    const StepParams<T>& step = p;
+    code = PrepareProduct<Product>(step, args.R, executor, status);
+    if (code == HASTE_OK) {
+      code = PrepareStates<Cell, Product::kBackward>(config, states, step, executor, status);
+    }
+    if (code == HASTE_OK) code = Rows::Begin(config, p, executor, status);
+    if (code != HASTE_OK) return code;
+    code = p.tiling.rows == 2
+               ? Walk<Rows, 2>(config, p, first, steps, device, executor, status)
+               : Walk<Rows, kManyRows<C>>(config, p, first, steps, device, executor, status);
+    return code != HASTE_OK ? code : Rows::End(config, p, executor, status);
+  }
+
+  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Call<ForwardRows>(config, args, args.s0, 0, config.time, workspace, executor, status);
+  }
+
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Call<BackwardRows>(config, args, args.dsT, config.time - 1,
+                              BackwardSteps<Cell>(config, args), workspace, executor, status);
+  }
+};
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) CudaEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {WorkspaceBytes, Forward, Backward};
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(CudaEngine, HASTE_CELL, NAME, NormStepwise<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

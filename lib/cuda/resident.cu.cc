@@ -1,11 +1,12 @@
 // The persistent engines, `cluster` and `grid`: one launch walks all steps, and R stays on the
-// chip. Compiled once a cell and dtype: HASTE_CELL (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// chip. Compiled once a cell and group of dtypes (engine_unit.h).
 //
 // Blocks that wait for each other must all be there: a cluster's are by definition, those of a grid
 // by cooperative launch. What runs where, and how it is cut, is decided by PlanRecurrence.
 #include <algorithm>
 #include <cstdint>
 
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/resident_backward.cuh"
 #include "lib/cuda/resident_forward.cuh"
 #include "lib/cuda/walk_setup.cuh"
@@ -150,16 +151,11 @@ struct Resident {
     const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
-
-  static constexpr Engine Table() { return {WorkspaceBytes, Forward, Backward}; }
 };
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) ResidentEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL,
-                               HASTE_DTYPE_NAME) = Resident<HASTE_CELL, HASTE_T>::Table();
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(ResidentEngine, HASTE_CELL, NAME, Resident<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

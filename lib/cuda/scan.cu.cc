@@ -1,5 +1,5 @@
-// The `scan` engine on CUDA: cells without a matrix product. Compiled once a cell and dtype:
-// HASTE_CELL (QrnnFo), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// The `scan` engine on CUDA: cells without a matrix product. Compiled once a cell and group of
+// dtypes (engine_unit.h).
 //
 // One kernel walks all steps. A state that is a linear function of the last is walked by
 // lib/cuda/scan_linear.cuh, which shares the steps of an element out; any other by
@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "lib/cuda/cuda.h"
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
 #include "lib/cuda/reduce.cuh"
@@ -21,18 +22,6 @@
 
 namespace haste {
 namespace {
-
-using Cell = HASTE_CELL;
-using T = HASTE_T;
-using C = Compute<T>;
-using Forward = ScanParams<ForwardParams<T>>;
-using Backward = ScanParams<BackwardParams<T>>;
-
-template <class Args, class Params>
-void Fill(const HasteRnnConfig& config, const Args& args, Params* p) {
-  FillRecurrence<Cell, T>(config, args, p);
-  p->args = args;
-}
 
 // Calls run() for all lanes, as many at once as the parameters of a launch have directions for.
 template <class Params, class Run>
@@ -50,8 +39,12 @@ int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
 }
 
 // Whose state is a linear function of the last.
-template <class Cell>
+template <class Cell, class T>
 struct LinearWalk {
+  using C = Compute<T>;
+  using ForwardParams = ScanParams<haste::ForwardParams<T>>;
+  using BackwardParams = ScanParams<haste::BackwardParams<T>>;
+
   static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
     CudaProperties device;
     HasteStatus status;
@@ -66,11 +59,11 @@ struct LinearWalk {
     return count.used();
   }
 
-  static int32_t Run(const HasteRnnConfig& config, Forward* p, void* workspace,
+  static int32_t Run(const HasteRnnConfig& config, ForwardParams* p, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status) {
     return RunKernels(config, ForwardKernels<Cell, T>(), p, workspace, executor, status);
   }
-  static int32_t Run(const HasteRnnConfig& config, Backward* p, void* workspace,
+  static int32_t Run(const HasteRnnConfig& config, BackwardParams* p, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status) {
     return RunKernels(config, BackwardKernels<Cell, T>(), p, workspace, executor, status);
   }
@@ -98,28 +91,32 @@ struct LinearWalk {
 };
 
 // Any other.
-template <class Cell>
+template <class Cell, class T>
 struct ElementWalk {
+  using C = Compute<T>;
+  using ForwardParams = ScanParams<haste::ForwardParams<T>>;
+  using BackwardParams = ScanParams<haste::BackwardParams<T>>;
+
   static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
     Workspace count(nullptr);
     if (backward) TakePartial(config, &count);
     return count.used();
   }
 
-  static int32_t Run(const HasteRnnConfig& config, Forward* p, void*, const HasteExecutor& executor,
-                     HasteStatus* status) {
+  static int32_t Run(const HasteRnnConfig& config, ForwardParams* p, void*,
+                     const HasteExecutor& executor, HasteStatus* status) {
     return ForLanes(config, p, [&] {
-      return LaunchElements<Forward>(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>, *p,
-                                     executor, status);
+      return LaunchElements<ForwardParams>(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>,
+                                           *p, executor, status);
     });
   }
-  static int32_t Run(const HasteRnnConfig& config, Backward* p, void* workspace,
+  static int32_t Run(const HasteRnnConfig& config, BackwardParams* p, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status) {
     Workspace pieces(workspace);
     p->partial = TakePartial(config, &pieces);
     const int32_t code = ForLanes(config, p, [&] {
-      return LaunchElements<Backward>(ScanBackward<Cell, T, true>, ScanBackward<Cell, T, false>, *p,
-                                      executor, status);
+      return LaunchElements<BackwardParams>(ScanBackward<Cell, T, true>,
+                                            ScanBackward<Cell, T, false>, *p, executor, status);
     });
     if (code != HASTE_OK || p->partial == nullptr) return code;
     return LaunchSumOverRows<C, T>(p->N, p->K * Cell::kGates * p->H, p->partial, p->args.dR,
@@ -150,34 +147,37 @@ struct ElementWalk {
   }
 };
 
-using Scan = std::conditional_t<Cell::kLinearScan, LinearWalk<Cell>, ElementWalk<Cell>>;
+template <class Cell, class T>
+class Scan {
+  using Walk = std::conditional_t<Cell::kLinearScan, LinearWalk<Cell, T>, ElementWalk<Cell, T>>;
 
-size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-  // A caller has memory to show for it.
-  return std::max<size_t>(Scan::WorkspaceBytes(config, backward), 1);
-}
+  template <class Params, class Args>
+  static int32_t Run(const HasteRnnConfig& config, const Args& args, void* workspace,
+                     const HasteExecutor& executor, HasteStatus* status) {
+    Params p = {};
+    FillRecurrence<Cell, T>(config, args, &p);
+    p.args = args;
+    return Walk::Run(config, &p, workspace, executor, status);
+  }
 
-int32_t RunForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, void* workspace,
-                   const HasteExecutor& executor, HasteStatus* status) {
-  Forward p = {};
-  Fill(config, args, &p);
-  return Scan::Run(config, &p, workspace, executor, status);
-}
-
-int32_t RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* workspace,
-                    const HasteExecutor& executor, HasteStatus* status) {
-  Backward p = {};
-  Fill(config, args, &p);
-  return Scan::Run(config, &p, workspace, executor, status);
-}
+ public:
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+    // A caller has memory to show for it.
+    return std::max<size_t>(Walk::WorkspaceBytes(config, backward), 1);
+  }
+  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Run<typename Walk::ForwardParams>(config, args, workspace, executor, status);
+  }
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return Run<typename Walk::BackwardParams>(config, args, workspace, executor, status);
+  }
+};
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) CudaEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {WorkspaceBytes, RunForward,
-                                                                RunBackward};
+#define HASTE_ENGINE(NAME, T) HASTE_DEFINE_ENGINE(CudaEngine, HASTE_CELL, NAME, Scan<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

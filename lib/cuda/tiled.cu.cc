@@ -1,9 +1,10 @@
 // The `tiled` engine: products of a step in tiles on tensor cores, one launch for all steps where a
-// step is one product and its blocks fit the GPU. Compiled once a cell and dtype: HASTE_CELL
-// (Lstm), HASTE_DTYPE_NAME (f32), HASTE_T (float).
+// step is one product and its blocks fit the GPU. Compiled once a cell and group of dtypes
+// (engine_unit.h).
 #include <cstdint>
 #include <type_traits>
 
+#include "lib/cuda/engine_unit.h"
 #include "lib/cuda/tiled_kernels.cuh"
 #include "lib/cuda/tiled_prepare.cuh"
 #include "lib/cuda/walk_engine.cuh"
@@ -132,21 +133,15 @@ class TiledMachine {
   const Plan& plan_;
 };
 
-template <class Cell, class T>
-constexpr Engine Table() {
-  constexpr int kParts = kOperandParts<Cell, T>;
-  using Walks =
-      WalkEngine<Cell, TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kParts>>>,
-                 TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kParts>>>>;
-  return {Walks::WorkspaceBytes, Walks::Forward, Walks::Backward};
-}
+template <class Cell, class T, int kParts = kOperandParts<Cell, T>>
+using Tiled =
+    WalkEngine<Cell, TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kParts>>>,
+               TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kParts>>>>;
 
 }  // namespace
 
-#define HASTE_PASTE(cell, dtype) TiledEngine_##cell##_##dtype
-#define HASTE_ENGINE_NAME(cell, dtype) HASTE_PASTE(cell, dtype)
-
-extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
-const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = Table<HASTE_CELL, HASTE_T>();
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(TiledEngine, HASTE_CELL, NAME, Tiled<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

@@ -1,4 +1,4 @@
-"""The project's own compile flags, and its engines: one translation unit a cell and dtype, or cell."""
+"""The project's own compile flags, and its engines: translation units of a cell and some dtypes."""
 
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
@@ -9,26 +9,18 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
-TENSOR_DTYPES = [("f32", "float"), ("f16", "Half"), ("bf16", "Bfloat16")]
-DTYPES = TENSOR_DTYPES + [("f64", "double")]
-
-# float32 where TensorFloat-32 is allowed, for engines that tell it apart.
-TENSOR_FLOAT = [("tf32", "TensorFloat")]
-
-def _instances(engine, cells, dtypes):
-    """[(target name, flags)] of an engine's translation units."""
-    return [
-        (
-            "%s_%s_%s" % (engine, cell.lower(), dtype),
-            ["-DHASTE_CELL=" + cell, "-DHASTE_DTYPE_NAME=" + dtype, "-DHASTE_T=" + type],
-        )
-        for cell in cells
-        for dtype, type in dtypes
-    ]
+_DTYPES = [("f32", "float"), ("f16", "Half"), ("bf16", "Bfloat16"), ("f64", "double")]
 
 def cpu_engine(name, src, cells, deps = []):
     """Compiles `src` once for each cell and dtype."""
-    instances = _instances(name, cells, DTYPES)
+    instances = [
+        (
+            "%s_%s_%s" % (name, cell.lower(), dtype),
+            ["-DHASTE_CELL=" + cell, "-DHASTE_DTYPE_NAME=" + dtype, "-DHASTE_T=" + type],
+        )
+        for cell in cells
+        for dtype, type in _DTYPES
+    ]
     for instance, flags in instances:
         native.cc_library(
             name = instance,
@@ -41,22 +33,19 @@ def cpu_engine(name, src, cells, deps = []):
         )
     native.cc_library(name = name, deps = [":" + i for i, _ in instances])
 
-def cuda_engine(name, src, cells, dtypes, deps = [], capability = ""):
-    """Compiles `src` with nvcc once for each cell and dtype; empty without a CUDA toolkit.
+def cuda_engine(name, src, cells, units, deps = [], capability = ""):
+    """Compiles `src` with nvcc once for each cell and unit; empty without a CUDA toolkit.
 
-    dtypes: None where a cell's dtypes are one translation unit.
+    units: groups of dtypes, as lib/cuda/engine_unit.h names them: "16" for HASTE_UNIT_16.
     capability: as cuda_library has it.
     """
-    if dtypes:
-        instances = _instances(name, cells, dtypes)
-    else:
-        instances = [("%s_%s" % (name, cell.lower()), ["-DHASTE_CELL=" + cell]) for cell in cells]
-    for instance, flags in instances:
+    instances = [(cell, unit, "%s_%s_%s" % (name, cell.lower(), unit.lower())) for cell in cells for unit in units]
+    for cell, unit, instance in instances:
         cuda_library(
             name = instance,
             srcs = [src],
-            copts = flags,
+            copts = ["-DHASTE_CELL=" + cell, "-DHASTE_UNIT=HASTE_UNIT_" + unit],
             capability = capability,
             deps = deps,
         )
-    native.cc_library(name = name, deps = [":" + i for i, _ in instances])
+    native.cc_library(name = name, deps = [":" + instance for _, _, instance in instances])
