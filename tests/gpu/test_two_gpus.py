@@ -74,8 +74,9 @@ def test_the_second_gpu_gives_what_the_first_gives(units, engine):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(here(tf.constant(x), training=True) ** 2)
             results.append([loss, *tape.gradient(loss, here.trainable_variables)])
-    for first, second in zip(*results, strict=True):
-        if len(first.shape) == 1:  # a bias, whose gradient TensorFlow sums in no fixed order
+    names = ["loss", *(variable.name for variable in here.trainable_variables)]
+    for name, first, second in zip(names, *results, strict=True):
+        if name == "bias":  # its gradient TensorFlow sums in no fixed order
             np.testing.assert_allclose(first, second, rtol=0, atol=1e-5 * np.abs(first).max())
         else:
             np.testing.assert_array_equal(first, second)
