@@ -1,5 +1,10 @@
-"""The table of `benchmarks.gpu`: printed, appended to a CSV file as it grows, and summed up."""
+"""The table of `benchmarks.gpu`: printed, appended to a CSV file as it grows, and summed up.
 
+python -m benchmarks.gpu_table grid.csv …      what the files say, as Markdown: cuDNN's time
+                                               over ours, forward and backward, by N and H
+"""
+
+import argparse
 import csv
 import dataclasses
 import re
@@ -115,3 +120,65 @@ def summarize(rows):
             continue
         cost = ", ".join(f"{kind} {row[kind] / plain[kind]:.2f}" for kind in KINDS)
         print(f"{case}: times the plain case's: {cost}")
+
+
+def _grouped(rows, *names):
+    """{values of these fields of the case: rows}, in order."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(getattr(row["case"], name) for name in names), []).append(row)
+    return {key: groups[key] for key in sorted(groups)}
+
+
+def _mean(rows):
+    return measure.geometric_mean([ratio(row, "both") for row in rows])
+
+
+def of_grid(rows):
+    """The last row of each plain case of one lane, in an engine of the library's choice."""
+    plain = {
+        row["case"]: row
+        for row in rows
+        if row["case"].feature == "plain" and row["case"].K == 1 and row["asked"] == "auto"
+    }
+    return [row for row in plain.values() if ratio(row, "both")]
+
+
+def markdown(rows):
+    """Lines of a table for each cell and dtype: N down, H across, means of each T in turn."""
+    for (cell, dtype), group in _grouped(rows, "cell", "dtype").items():
+        sizes = [h for (h,) in _grouped(group, "H")]
+        times = [t for (t,) in _grouped(group, "T")]
+        means = {at: _mean(part) for at, part in _grouped(group, "N", "H", "T").items()}
+        of_times = " / ".join(f"T={t}" for t in times)
+        yield f"| N, {cell} {dtype}, {of_times} | " + " | ".join(f"H={h}" for h in sizes) + " |"
+        yield "|---" * (len(sizes) + 1) + "|"
+        for (n,) in _grouped(group, "N"):
+            cells = (
+                " / ".join(f"{means[n, h, t]:.2f}" if (n, h, t) in means else "" for t in times)
+                for h in sizes
+            )
+            yield f"| {n} | " + " | ".join(cells) + " |"
+        yield ""
+    yield "| forward and backward | points | geometric mean | worst | below 0.95 |"
+    yield "|---|---|---|---|---|"
+    for (cell, dtype, steps), group in _grouped(rows, "cell", "dtype", "T").items():
+        ratios = [ratio(row, "both") for row in group]
+        below = sum(value < 0.95 for value in ratios)
+        yield (
+            f"| {cell} {dtype}, T={steps} | {len(ratios)} | {_mean(group):.2f} "
+            f"| {min(ratios):.2f} | {below} |"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("csv", nargs="+")
+    rows = [row for path in parser.parse_args().csv for row in read(path)]
+    print("\n".join(markdown(of_grid(rows))))
+
+
+if __name__ == "__main__":
+    main()
