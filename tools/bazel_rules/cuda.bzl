@@ -3,7 +3,7 @@
 Looked for in $CUDA_HOME, else /usr/local/cuda, else where nvcc on the PATH lies.
 $HASTE_NEED_CUDA: "1" no toolkit is an error, "0" the CPU half only, unset: whatever is there.
 $HASTE_CUDA_ARCHS: the compute capabilities to compile for, "80,90" or "90a"; unset: all of
-_ARCHS that this nvcc knows, and PTX of the newest for the GPUs that come after it.
+_ARCHS that this nvcc knows, and PTX for the GPUs that come after them.
 """
 
 _OLDEST = (12, 2)
@@ -45,13 +45,19 @@ def _arch_flags(ctx, nvcc):
     unknown = [a for a in archs if a.rstrip("af") not in known]
     if unknown:
         fail("HASTE_CUDA_ARCHS: %s does not know sm_%s; it knows %s." % (nvcc, unknown[0], ", ".join(known)))
+
+    # Newer GPUs run PTX, of an architecture that is compiled for anyway: a pass of its own for 9.0's
+    # would gain them nothing, as PlanRecurrence sends code that came of PTX to no cluster. PTX of a
+    # variant would run on no other GPU.
+    plain = [a for a in archs if a != "90" and a.isdigit()]
     flags = []
     for arch in archs:
         # All of compute capability 9.0 have what the variant adds: wgmma.
         code = "90a" if arch == "90" else arch
-        flags.append((code, "-gencode=arch=compute_%s,code=sm_%s" % (code, code)))
-    if archs[-1].isdigit():  # PTX of a variant would run on no other GPU
-        flags.append((archs[-1], "-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1])))
+        made = "[sm_%s,compute_%s]" % (code, code) if plain and arch == plain[-1] else "sm_" + code
+        flags.append((code, "-gencode=arch=compute_%s,code=%s" % (code, made)))
+    if "90" in archs and not plain:
+        flags.append(("90", "-gencode=arch=compute_90,code=compute_90"))
     return flags
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
