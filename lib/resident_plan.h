@@ -116,12 +116,12 @@ constexpr StepRows ResidentWrites(const ResidentTiling& t, const ResidentCell& c
 // Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
 struct ForwardLayout {
   int sums_of_warp;  // elements
-  int sum_buffers;   // 1 where R needs the room
+  int sum_buffers;   // cluster: 1 where R needs the room; grid: 1, as a barrier parts its steps
   int counters, receive, sums, states, seen, reads, writes, tiles, bytes;
 
   constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
       : sums_of_warp(t.rows() * cell.row_stride()),
-        sum_buffers(t.chunks > cell.held_chunks() ? 1 : 2),
+        sum_buffers(!cluster || t.chunks > cell.held_chunks() ? 1 : 2),
         counters(0),
         receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.storage_bytes) : 0)),

@@ -209,7 +209,8 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
       for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
       AddChunk(b, tiles, sums, 0);
     }
-    if (!two_buffers_) SyncProduct();  // the sums before have been read
+    // The sums before have been read: in `grid` since SyncRows.
+    if (kCluster && !two_buffers_) SyncProduct();
     Sums* to = sums_ + buffer * buffer_ + put_;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
