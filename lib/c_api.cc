@@ -3,23 +3,18 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
+#include "lib/c_api_call.h"
 #include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
 #include "lib/layer.h"
 #include "lib/plan.h"
 #include "lib/registry.h"
-#ifdef HASTE_HAVE_CUDA
-#include "lib/cuda/cuda.h"
-#endif
 
 namespace haste {
 
@@ -35,29 +30,6 @@ int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...) {
 }
 
 namespace {
-
-const HasteExecutor kDefaultExecutor = {};
-const HasteExecutor& OrDefault(const HasteExecutor* executor) {
-  return executor == nullptr ? kDefaultExecutor : *executor;
-}
-
-// `to` = `from`, or 0 if that is NULL.
-int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
-             const HasteExecutor& executor, HasteStatus* status) {
-  if (to == nullptr || bytes == 0) return HASTE_OK;
-#ifdef HASTE_HAVE_CUDA
-  if (device == HASTE_CUDA) return CudaCopy(to, from, bytes, executor, status);
-#endif
-  (void)device;
-  (void)executor;
-  (void)status;
-  if (from == nullptr) {
-    memset(to, 0, bytes);
-  } else {
-    memcpy(to, from, bytes);
-  }
-  return HASTE_OK;
-}
 
 // states to = from, or 0: what is left of a walk over no steps.
 int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* from,
@@ -87,45 +59,6 @@ int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo
   return HASTE_OK;
 }
 
-// Of haste_layer_norm and its gradient: dtype, device, sizes.
-template <class Norm>
-int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
-  int32_t code = CheckDtype(norm.dtype, status);
-  if (code == HASTE_OK) code = CheckDevice(norm.device, status);
-  if (code != HASTE_OK) return code;
-  if (norm.rows < 0 || norm.lanes < 1 || norm.features < 1) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "rows, lanes, features: expected sizes of at least 0, 1, 1, got %" PRId64
-                     ", %" PRId64 ", %" PRId64,
-                     norm.rows, norm.lanes, norm.features);
-  }
-  if (static_cast<double>(norm.rows) * norm.lanes * norm.features * sizeof(double) > kMaxBytes) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT,
-                     "rows, lanes, features: x exceeds 2^60 bytes with %" PRId64 ", %" PRId64
-                     ", %" PRId64,
-                     norm.rows, norm.lanes, norm.features);
-  }
-  if (!(norm.epsilon > 0.0f && std::isfinite(norm.epsilon))) {
-    return SetStatus(status, HASTE_INVALID_ARGUMENT, "epsilon: expected a positive number, got %g",
-                     norm.epsilon);
-  }
-  return HASTE_OK;
-}
-
-// Runs a function of the C ABI; exceptions end here.
-template <class Call>
-int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return SetStatus(status, HASTE_INTERNAL, "out of memory on the host");
-  } catch (const std::exception& error) {
-    return SetStatus(status, HASTE_INTERNAL, "unexpected failure: %s", error.what());
-  } catch (...) {
-    return SetStatus(status, HASTE_INTERNAL, "unexpected failure of an unknown kind");
-  }
-}
-
 // What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
 template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
@@ -149,12 +82,6 @@ int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const
 using haste::CellEntry;
 using haste::CheckPointer;
 using haste::SetStatus;
-
-#define HASTE_TRY(CALL)                            \
-  do {                                             \
-    const int32_t haste_code = (CALL);             \
-    if (haste_code != HASTE_OK) return haste_code; \
-  } while (0)
 
 extern "C" {
 
@@ -226,103 +153,6 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
     const haste::Engine* engine;
     HASTE_TRY(haste::FindEngine(*cell, *config, true, &engine, status));
     return engine->backward(*config, *args, workspace, haste::OrDefault(executor), status);
-  });
-}
-
-int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckDevice(gemm->device, status));
-    HASTE_TRY(haste::CheckDtype(gemm->dtype, status));
-    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
-      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
-                              "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64,
-                              gemm->m, gemm->n, gemm->k);
-    }
-    const double m = static_cast<double>(gemm->m), n = static_cast<double>(gemm->n);
-    const double k = static_cast<double>(gemm->k);
-    if (std::max({m * n, m * k, k * n}) * sizeof(double) > haste::kMaxBytes) {
-      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
-                              "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64
-                              ", %" PRId64,
-                              gemm->m, gemm->n, gemm->k);
-    }
-    if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
-    HASTE_TRY(CheckPointer(gemm->c, "c", status));
-    if (gemm->k > 0) {
-      HASTE_TRY(CheckPointer(gemm->a, "a", status));
-      HASTE_TRY(CheckPointer(gemm->b, "b", status));
-    }
-#ifdef HASTE_HAVE_CUDA
-    if (gemm->device == HASTE_CUDA) {
-      return haste::CudaGemm(*gemm, haste::OrDefault(executor), status);
-    }
-#endif
-    haste::CpuGemm(*gemm, haste::OrDefault(executor));
-    return HASTE_OK;
-  });
-}
-
-int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
-                                         const HasteExecutor* executor, size_t* bytes,
-                                         HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
-    *bytes = 0;
-    if (norm->rows == 0) return HASTE_OK;
-#ifdef HASTE_HAVE_CUDA
-    if (norm->device == HASTE_CUDA) {
-      *bytes = haste::CudaLayerNormWorkspace(*norm, haste::OrDefault(executor));
-      return HASTE_OK;
-    }
-#endif
-    *bytes = haste::CpuLayerNormWorkspace(*norm, haste::OrDefault(executor));
-    return HASTE_OK;
-  });
-}
-
-int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* executor,
-                         HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
-    if (norm->rows == 0) return HASTE_OK;
-    HASTE_TRY(CheckPointer(norm->x, "x", status));
-    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
-    HASTE_TRY(CheckPointer(norm->y, "y", status));
-#ifdef HASTE_HAVE_CUDA
-    if (norm->device == HASTE_CUDA) {
-      return haste::CudaLayerNorm(*norm, haste::OrDefault(executor), status);
-    }
-#endif
-    haste::CpuLayerNorm(*norm, haste::OrDefault(executor));
-    return HASTE_OK;
-  });
-}
-
-int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
-                              const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
-    HASTE_TRY(CheckPointer(norm->dgamma, "dgamma", status));
-    if (norm->rows == 0) {
-      const size_t bytes = norm->lanes * norm->features * haste::DtypeSize(norm->dtype);
-      for (void* sum : {norm->dgamma, norm->dbeta}) {
-        HASTE_TRY(
-            haste::Copy(norm->device, bytes, nullptr, sum, haste::OrDefault(executor), status));
-      }
-      return HASTE_OK;
-    }
-    HASTE_TRY(CheckPointer(norm->x, "x", status));
-    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
-    HASTE_TRY(CheckPointer(norm->dy, "dy", status));
-    HASTE_TRY(CheckPointer(norm->dx, "dx", status));
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
-#ifdef HASTE_HAVE_CUDA
-    if (norm->device == HASTE_CUDA) {
-      return haste::CudaLayerNormGrad(*norm, workspace, haste::OrDefault(executor), status);
-    }
-#endif
-    haste::CpuLayerNormGrad(*norm, workspace, haste::OrDefault(executor));
-    return HASTE_OK;
   });
 }
 

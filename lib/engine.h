@@ -7,6 +7,13 @@
 
 #include "lib/haste/c_api.h"
 
+// Returns from the function with the code of CALL if that is an error.
+#define HASTE_TRY(CALL)                            \
+  do {                                             \
+    const int32_t haste_code = (CALL);             \
+    if (haste_code != HASTE_OK) return haste_code; \
+  } while (0)
+
 namespace haste {
 
 // Arguments were checked before an engine sees them (lib/c_api.cc): N, T, K, H > 0, all

@@ -97,12 +97,6 @@ int32_t Invalid(HasteStatus* status, const char* name, const char* expected, dou
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
 }
 
-#define HASTE_TRY(CALL)                            \
-  do {                                             \
-    const int32_t haste_code = (CALL);             \
-    if (haste_code != HASTE_OK) return haste_code; \
-  } while (0)
-
 int32_t CheckSizes(const HasteRnnConfig& config, const HasteCellInfo& cell, HasteStatus* status) {
   struct {
     const char* name;
@@ -160,6 +154,11 @@ int32_t CheckRates(const HasteRnnConfig& config, const HasteCellInfo& cell, Hast
   for (int s = 0; s < cell.states; ++s) {
     if (!(config.zoneout[s] >= 0.0f && config.zoneout[s] <= 1.0f)) {
       return Invalid(status, "zoneout", "rates in [0, 1]", config.zoneout[s]);
+    }
+    if (cell.tied_zoneout && s > 1 && config.zoneout[s] > 0.0f) {
+      return Invalid(status, "zoneout",
+                     "0 behind the first two rates, as all states but h have the second",
+                     config.zoneout[s]);
     }
   }
   if (!(config.recurrent_dropout >= 0.0f && config.recurrent_dropout < 1.0f)) {

@@ -13,10 +13,12 @@
 
 HASTE_TARGET_BEGIN
 
-// The pair that a cell is run with; the same for all elements, so that branches predict.
+// What a cell is run with; the same for all elements, so that branches predict.
 struct Activations {
   int32_t candidate;  // HasteActivation: `activation` of Keras
   int32_t recurrent;  // HasteActivation: `recurrent_activation`
+  // Of kTiedZoneout, where Zoneout's rate p is expected: log p and log(1 - p). 0: none is.
+  double log_zoneout = 0, log_renewal = 0;
 };
 
 template <class V>

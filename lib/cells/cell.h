@@ -21,6 +21,9 @@
 //   BackwardReset(act, kept, s_prev, d_operand, dx, ds_prev)    the other dx; adds to ds_prev. Of
 //                                             kept it is given the gates < r and kept[kGates …]
 //
+// With kTiedZoneout the states but h are one: in training what is drawn for state 1 decides on all
+// of them. In expectation they are mixed by the cell, which is told the rate in act.
+//
 // Parameters beside R, in this order ("extras"): recurrent_gamma [K, G, H] of kNormalizes;
 // state_gamma and state_beta [K, H] of kNormalizesState; recurrent_bias [K, G, H] of
 // kRecurrentBias, which is added to h·R, after its normalisation if any: q is the sum.
@@ -58,6 +61,8 @@
 #define HASTE_LIB_CELLS_CELL_H_
 #endif
 
+#include <cmath>
+
 #include "lib/cells/activation.h"
 #include "lib/haste/c_api.h"
 #include "lib/per_target.h"
@@ -73,6 +78,7 @@ struct Cell {
   static constexpr int kNormalizesState = 0;
   static constexpr int kResetGates = 0;
   static constexpr bool kExponential = false;
+  static constexpr bool kTiedZoneout = false;
   static constexpr bool kZoneoutInGate = false;
   static constexpr bool kOutputsState = true;
   static constexpr bool kLinearScan = false;
@@ -90,6 +96,36 @@ constexpr int SavedStates() {
 template <class C>
 constexpr int SavedTensors() {
   return SavedStates<C>() + C::kKept - C::kGates;
+}
+
+// Zoneout's rate of a state as the engine applies it, and which word of a draw decides on it.
+template <class C>
+float ZoneoutRate(const HasteRnnConfig& config, int s) {
+  if (!C::kTiedZoneout || s == 0) return config.zoneout[s];
+  const float rate = config.zoneout[1];
+  return config.training || rate == 1 ? rate : 0;
+}
+template <class C>
+HASTE_FN constexpr int ZoneoutWord(int s) {
+  return C::kTiedZoneout && s > 1 ? 1 : s;
+}
+template <class C>
+bool AnyZoneout(const HasteRnnConfig& config) {
+  for (int s = 0; s < C::kStates; ++s) {
+    if (ZoneoutRate<C>(config, s) > 0) return true;
+  }
+  return false;
+}
+
+template <class C>
+Activations CellActivations(const HasteRnnConfig& config) {
+  Activations act = {config.activation, config.recurrent_activation};
+  const double rate = config.zoneout[1];
+  if (C::kTiedZoneout && !config.training && rate > 0 && rate < 1) {
+    act.log_zoneout = std::log(rate);
+    act.log_renewal = std::log1p(-rate);
+  }
+  return act;
 }
 
 // Backward of a matrix cell; dq is dx where the two are one.

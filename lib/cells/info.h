@@ -20,6 +20,7 @@ constexpr HasteCellInfo CellInfo() {
   info.splits_gradient = C::kSplitsGradient;
   info.reset_gates = C::kResetGates;
   info.exponential = C::kExponential;
+  info.tied_zoneout = C::kTiedZoneout;
   const auto extra = [&info](const char* name, const char* dims) {
     info.extra_names[info.extras] = name;
     info.extra_dims[info.extras++] = dims;

@@ -24,6 +24,10 @@ void CpuLayerNorm(const HasteLayerNorm&, const HasteExecutor&);
 size_t CpuLayerNormWorkspace(const HasteLayerNormGrad&, const HasteExecutor&);
 void CpuLayerNormGrad(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&);
 
+// Arguments were checked.
+void CpuWindows(const HasteWindows&, const HasteExecutor&);
+void CpuWindowsGrad(const HasteWindowsGrad&, const HasteExecutor&);
+
 }  // namespace haste
 
 #endif  // HASTE_LIB_CPU_CPU_H_

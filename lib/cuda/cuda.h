@@ -38,6 +38,12 @@ size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecuto
 int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status);
 
+// Arguments were checked.
+int32_t CudaWindows(const HasteWindows& windows, const HasteExecutor& executor,
+                    HasteStatus* status);
+int32_t CudaWindowsGrad(const HasteWindowsGrad& windows, const HasteExecutor& executor,
+                        HasteStatus* status);
+
 }  // namespace haste
 
 #endif  // HASTE_LIB_CUDA_CUDA_H_

@@ -79,7 +79,7 @@ typedef struct {
   int32_t training;  // 1: draw Zoneout and dropout from seed; 0: Zoneout's expectation, no dropout
   int32_t zero_output_for_mask;  // masked steps: 1: y is 0; 0: y repeats the previous output of the
                                  // walk
-  float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]
+  float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]; but see tied_zoneout
   float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
   float epsilon;            // added to a variance by cells that normalise
   int32_t allow_tf32;       // 1: float32 on CUDA may be as coarse as TensorFloat-32's products are
@@ -99,6 +99,7 @@ typedef struct {
   int32_t
       reset_gates;  // 0, or r: gates 0 … r-1 take h·R, the others saved[1]·R (GRU, reset before)
   int32_t exponential;                        // 1: recurrent_activation may be HASTE_EXPONENTIAL
+  int32_t tied_zoneout;                       // 1: zoneout[1] is of all states but h; no more rates
   int32_t extras;                             // parameters beside R
   const char* extra_names[HASTE_MAX_EXTRAS];  // "recurrent_bias"
   const char* extra_dims[HASTE_MAX_EXTRAS];   // "KGH" or "KH"
@@ -207,6 +208,33 @@ HASTE_API int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad*, co
 HASTE_API int32_t haste_layer_norm(const HasteLayerNorm*, const HasteExecutor*, HasteStatus*);
 HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspace,
                                         const HasteExecutor*, HasteStatus*);
+
+// What a convolution over time sees (QRNN): at each step its input and those of the window - 1
+// steps before it in the walk, oldest first. A masked step is not there: it sees 0 and no other
+// sees it. haste_layer_* on `seen`, with features = window·C, is the layer; each direction has a
+// `seen`.
+typedef struct {
+  int32_t dtype, device;
+  int64_t batch, time, features, window;  // N, T, C, and how many steps, 1 or more
+  int32_t reverse;                        // 1: the walk runs from the last step to the first
+  const uint8_t* mask;                    // [N, T] nonzero: a live step; NULL: all live
+  const void* x;                          // [N, T, C]
+  const void* before;  // [N, window - 1, C] inputs before the walk, oldest first; NULL: zeros
+  void* seen;          // [N, T, window, C]
+  void* after;         // [N, window - 1, C] what is `before` to the next sequence, or NULL
+} HasteWindows;
+typedef struct {
+  int32_t dtype, device;
+  int64_t batch, time, features, window;
+  int32_t reverse;
+  const uint8_t* mask;
+  const void* dseen;
+  const void* dafter;  // or NULL: zero
+  void* dx;            // or NULL: not wanted
+  void* dbefore;       // or NULL: not wanted
+} HasteWindowsGrad;
+HASTE_API int32_t haste_windows(const HasteWindows*, const HasteExecutor*, HasteStatus*);
+HASTE_API int32_t haste_windows_grad(const HasteWindowsGrad*, const HasteExecutor*, HasteStatus*);
 
 // The recurrence with the products around it, for cells that take wx.
 //   forward:  wx = x·W + b (into `wx`, scratch or the reserve), then haste_rnn_forward

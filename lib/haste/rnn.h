@@ -22,6 +22,8 @@ using ForwardArgs = HasteRnnForwardArgs;
 using BackwardArgs = HasteRnnBackwardArgs;
 using LayerForwardArgs = HasteLayerForwardArgs;
 using LayerBackwardArgs = HasteLayerBackwardArgs;
+using WindowsArgs = HasteWindows;
+using WindowsGradArgs = HasteWindowsGrad;
 using Executor = HasteExecutor;
 
 // A configuration with the defaults of Keras: tanh, sigmoid, no regularisation, inference.
@@ -99,6 +101,16 @@ inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& la
   return internal::Wrap([&](HasteStatus* status) {
     return haste_layer_backward(&config, &layer, &rnn, workspace, &executor, status);
   });
+}
+
+// What a QRNN with window > 1 is given as x, and the gradient of that.
+inline Status Windows(const WindowsArgs& args, const Executor& executor = {}) {
+  return internal::Wrap(
+      [&](HasteStatus* status) { return haste_windows(&args, &executor, status); });
+}
+inline Status WindowsGrad(const WindowsGradArgs& args, const Executor& executor = {}) {
+  return internal::Wrap(
+      [&](HasteStatus* status) { return haste_windows_grad(&args, &executor, status); });
 }
 
 // Which engine runs this, and why, in one line: see haste_plan.

@@ -71,6 +71,7 @@ class CellInfo(ctypes.Structure):
         ("splits_gradient", _i32),
         ("reset_gates", _i32),
         ("exponential", _i32),
+        ("tied_zoneout", _i32),
         ("extras", _i32),
         ("extra_names", ctypes.c_char_p * MAX_EXTRAS),
         ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
@@ -150,6 +151,23 @@ class LayerBackwardArgs(ctypes.Structure):
     _fields_ = [
         ("features", _i64),
         *((name, _p) for name in ("x", "W", "dx", "dW", "db", "dR", "gamma", "xw", "dgamma")),
+    ]
+
+
+class Windows(ctypes.Structure):
+    _fields_ = [
+        ("dtype", _i32),
+        ("device", _i32),
+        *((name, _i64) for name in ("batch", "time", "features", "window")),
+        ("reverse", _i32),
+        *((name, _p) for name in ("mask", "x", "before", "seen", "after")),
+    ]
+
+
+class WindowsGrad(ctypes.Structure):
+    _fields_ = [
+        *Windows._fields_[:-4],
+        *((name, _p) for name in ("dseen", "dafter", "dx", "dbefore")),
     ]
 
 
@@ -266,6 +284,24 @@ class Library:
         g.b, g.b_row, g.b_col = _at(b), b.stride(0), b.stride(1)
         g.c, g.c_row, g.bias = _at(c), c.stride(0), _at(bias)
         self.call("haste_gemm", ctypes.byref(g), ctypes.byref(self._executor()))
+
+    def windows(self, window, reverse, mask, *, x, before, seen, after):
+        """haste_windows of x [N, T, C] into seen [N, T, window, C] and after [N, window - 1, C]."""
+        args = self._windows_of(Windows, window, reverse, mask, x)
+        _set(args, x=x, before=before, seen=seen, after=after)
+        self.call("haste_windows", ctypes.byref(args), ctypes.byref(self._executor()))
+
+    def windows_grad(self, window, reverse, mask, *, dseen, dafter, dx, dbefore):
+        """haste_windows_grad; shapes as those of `windows`."""
+        args = self._windows_of(WindowsGrad, window, reverse, mask, dx)
+        _set(args, dseen=dseen, dafter=dafter, dx=dx, dbefore=dbefore)
+        self.call("haste_windows_grad", ctypes.byref(args), ctypes.byref(self._executor()))
+
+    def _windows_of(self, kind, window, reverse, mask, x):
+        args = kind(dtype=DTYPES[x.dtype], device=DEVICES[self.device], reverse=int(reverse))
+        args.batch, args.time, args.features = x.shape
+        args.window, args.mask = window, _at(mask)
+        return args
 
     def _executor(self):
         """On a GPU: torch's current stream."""

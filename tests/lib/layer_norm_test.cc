@@ -10,6 +10,7 @@
 #include "lib/dtypes.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
+#include "tests/lib/stored.h"
 
 namespace haste_test {
 namespace {
@@ -36,54 +37,6 @@ Row Draw(const Sizes& sizes, double mean, std::mt19937& random) {
   for (double& v : row.dy = Tensor(sizes.all())) v = normal(random);
   return row;
 }
-
-// What is in memory of a dtype, as it lies there.
-class Stored {
- public:
-  Stored(int32_t dtype, const Tensor& values)
-      : dtype_(dtype), bytes_(values.size() * haste::DtypeSize(dtype)) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      void* to = bytes_.data() + i * haste::DtypeSize(dtype);
-      const auto single = static_cast<float>(values[i]);
-      uint32_t bits;
-      memcpy(&bits, &single, sizeof bits);
-      bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-      const auto half = static_cast<_Float16>(values[i]);
-      if (dtype == HASTE_FLOAT64) memcpy(to, &values[i], sizeof values[i]);
-      if (dtype == HASTE_FLOAT32) memcpy(to, &single, sizeof single);
-      if (dtype == HASTE_FLOAT16) memcpy(to, &half, sizeof half);
-      if (dtype == HASTE_BFLOAT16) memcpy(to, &bits, 2);
-    }
-  }
-  Stored(int32_t dtype, int64_t size) : Stored(dtype, Tensor(size, 7)) {}
-
-  void* data() { return bytes_.data(); }
-  bool operator==(const Stored& other) const { return bytes_ == other.bytes_; }
-  Tensor Values() const {
-    Tensor values(bytes_.size() / haste::DtypeSize(dtype_));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const void* from = bytes_.data() + i * haste::DtypeSize(dtype_);
-      float single = 0;
-      _Float16 half = 0;
-      uint32_t bits = 0;
-      if (dtype_ == HASTE_FLOAT64) memcpy(&values[i], from, sizeof values[i]);
-      if (dtype_ == HASTE_FLOAT32) memcpy(&single, from, sizeof single);
-      if (dtype_ == HASTE_FLOAT16) memcpy(&half, from, sizeof half);
-      if (dtype_ == HASTE_BFLOAT16) {
-        memcpy(&bits, from, 2);
-        bits <<= 16;
-        memcpy(&single, &bits, sizeof single);
-      }
-      if (dtype_ == HASTE_FLOAT16) values[i] = static_cast<double>(half);
-      if (dtype_ == HASTE_FLOAT32 || dtype_ == HASTE_BFLOAT16) values[i] = single;
-    }
-    return values;
-  }
-
- private:
-  int32_t dtype_;
-  std::vector<char> bytes_;
-};
 
 void ExpectCode(int32_t code, const HasteStatus& status) {
   EXPECT_TRUE(code == HASTE_OK, "%s", status.message);
