@@ -41,7 +41,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     spec = None
     stock = None  # class name of Keras's layer, if it has it
     without = ()  # arguments of this base that mean nothing to the cell
-    zoneout_in_gate = False  # `step` applies its `share` itself
+    own_zoneout = ()  # states whose share `step` applies itself
     outputs_state = True  # the output is the first state
     # Whether the generator takes its seed from Keras's global one before the initializers do: it is
     # so in one of Keras's layers, and decides on what a global seed makes the weights begin with.
@@ -268,7 +268,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
           states: list of [N, heads, H]; the first with recurrent dropout.
           weights: those of the recurrence, of `prepared`.
           share: for each state how much of it Zoneout keeps, in [0, 1], or None: nothing. It is
-            applied to what is returned, unless `zoneout_in_gate`.
+            applied to what is returned, but for the states of `own_zoneout`.
         Returns:
           the output [N, heads, H], or None if it is the first state; list of the new states.
         """
@@ -325,9 +325,9 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
             x, [tf.reshape(s, [-1, heads, hidden]) for s in entering], recurrence, lanes
         )
         new = [tf.reshape(state, [-1, self.units]) for state in new]
-        if not self.zoneout_in_gate:
-            kept = zip(share, states[:count], new, strict=True)
-            new = [after if s is None else s * old + (1 - s) * after for s, old, after in kept]
+        for state, (s, old) in enumerate(zip(share, states[:count], strict=True)):
+            if s is not None and state not in self.own_zoneout:
+                new[state] = s * old + (1 - s) * new[state]
         output = new[0] if output is None else tf.reshape(output, [-1, self.units])
         states = [*new, *carried]
         return output, states[0] if bare else states

@@ -193,6 +193,7 @@ def slstm(
     activation="tanh",
     forget_activation="exponential",
     zoneout=0.0,
+    zoneout_cell=0.0,
     recurrent_dropout=0.0,
     **options,
 ):
@@ -220,7 +221,9 @@ def slstm(
       activation: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
       forget_activation: "exponential" or "sigmoid".
       zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
-        expectation of that. c, n and m have none: they belong together.
+        expectation of that.
+      zoneout_cell: the same for c, with n and m: they are kept together, and in expectation it is
+        c e^m and n e^m that are mixed.
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters h·R, one mask for all
         steps; nothing without `training`.
       {options}
@@ -244,7 +247,7 @@ def slstm(
         recurrent_kernel,
         activations={"activation": activation},
         attributes={"recurrent_activation": forget_activation},
-        zoneout={"zoneout": zoneout},
+        zoneout={"zoneout": zoneout, "zoneout_cell": zoneout_cell},
         recurrent_dropout=recurrent_dropout,
         **options,
     )

@@ -29,7 +29,7 @@ class QRNNCell(RecurrentCell):
     window > 1, the last window - 1 inputs [N, (window - 1)·C], oldest first.
     """
 
-    zoneout_in_gate = True
+    own_zoneout = (0,)
     without = (
         *("heads", "dropconnect", "recurrent_dropout", "recurrent_initializer"),
         *("recurrent_regularizer", "recurrent_constraint", "recurrent_transform"),

@@ -20,7 +20,7 @@ import tensorflow as tf
 from haste_keras import _cells, ops
 from haste_keras._base import RecurrentLayer, from_cell
 from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_choice
+from haste_keras._checks import check_choice, check_rate
 
 FORGET_ACTIVATIONS = ("exponential", "sigmoid")
 
@@ -33,6 +33,8 @@ class SLSTMCell(RecurrentCell):
     """
 
     spec = _cells.SLSTM
+    own_zoneout = (1, 2, 3)
+    _own_arguments = ("forget_activation", "forget_bias", "zoneout_cell")
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class SLSTMCell(RecurrentCell):
         use_bias=True,
         *,
         forget_bias=None,
+        zoneout_cell=0.0,
         **kwargs,
     ):
         check_choice("forget_activation", forget_activation, FORGET_ACTIVATIONS)
@@ -49,9 +52,14 @@ class SLSTMCell(RecurrentCell):
             raise ValueError(
                 f"`forget_bias` must be None or a number. Received: forget_bias={forget_bias!r}"
             )
-        super().__init__(**arguments(locals(), without=("forget_activation", "forget_bias")))
+        super().__init__(**arguments(locals(), without=self._own_arguments))
         self.forget_activation = forget_activation
         self.forget_bias = forget_bias
+        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell)
+
+    @property
+    def zoneout_rates(self):
+        return (self.zoneout, self.zoneout_cell, 0.0, 0.0)
 
     def _initialize_bias(self, shape, dtype=None):
         value = self.forget_bias
@@ -71,15 +79,35 @@ class SLSTMCell(RecurrentCell):
         i = tf.exp(z_i - new_m)
         # Chosen before exp too: a gradient of inf would come back as NaN.
         f = tf.where(held, tf.exp(tf.where(held, carried - new_m, tf.zeros_like(c))), 0)
-        c = f * c + i * self.activation(z_z)
-        n = f * n + i
-        return None, [tf.sigmoid(z_o) * (c / n), c, n, new_m]
+        new_c = f * c + i * self.activation(z_z)
+        new_n = f * n + i
+        new_h = tf.sigmoid(z_o) * (new_c / new_n)
+        kept = self._kept(share[1], (c, n, m), (new_c, new_n, new_m))
+        return None, [new_h, *kept]
+
+    @staticmethod
+    def _kept(share, past, new):
+        """Zoneout of (c, n, m): of c·exp(m) and n·exp(m), `share` of it from the past."""
+        if share is None:
+            return new
+        c, n, m = past
+        new_c, new_n, new_m = new
+        lowest = tf.constant(m.dtype.min, m.dtype)  # of an exponent: has no part
+        past_m = tf.where((n > 0) & (share > 0), tf.stop_gradient(m) + tf.math.log(share), lowest)
+        new_m = tf.where(share < 1, new_m + tf.math.log1p(-share), lowest)
+        lead = past_m - new_m
+        scale = tf.maximum(past_m, new_m) + tf.math.softplus(-tf.abs(lead))
+        past_part, new_part = tf.sigmoid(lead), tf.sigmoid(-lead)
+        mixed = (past_part * c + new_part * new_c, past_part * n + new_part * new_n, scale)
+        kept = share >= 1
+        return [tf.where(kept, old, state) for old, state in zip(past, mixed, strict=True)]
 
     def get_config(self):
         return {
             **super().get_config(),
             "forget_activation": self.forget_activation,
             "forget_bias": self.forget_bias,
+            "zoneout_cell": self.zoneout_cell,
         }
 
 
@@ -94,11 +122,13 @@ class SLSTM(RecurrentLayer):
       use_bias: whether to add b.
       forget_bias: what the forget gate's bias begins with. None: what `bias_initializer` gives to
         the others if the gate is exponential (f = 1 at 0, all is kept), 1 if it is a sigmoid.
+      zoneout_cell: chance that a unit of c, with n and m, keeps its last value in a step; the
+        expectation (of c·exp(m) and n·exp(m)) at inference.
       kwargs: all else that `haste_keras.LSTM` takes, by keyword: initializers (kernel_initializer
         "glorot_uniform", recurrent_initializer "orthogonal", bias_initializer "zeros"),
         regularizers, constraints, transforms, dropout, recurrent_dropout, seed, return_sequences,
         return_state, go_backwards, stateful, direction, merge_mode, heads, zoneout, dropconnect,
-        engine. Zoneout is of h alone: c, n and m have one scale and cannot be mixed over steps.
+        engine.
 
     Weights: kernel [C, 4·units], recurrent_kernel [units, 4·units] (with heads > 1:
     [heads, H, 4, H]), bias [4·units]; gates i, f, z, o; twice when bidirectional, forward first.
@@ -118,12 +148,14 @@ class SLSTM(RecurrentLayer):
         use_bias=True,
         *,
         forget_bias=None,
+        zoneout_cell=0.0,
         **kwargs,
     ):
         super().__init__(**arguments(locals()))
 
     forget_activation = from_cell("forget_activation")
     forget_bias = from_cell("forget_bias")
+    zoneout_cell = from_cell("zoneout_cell")
 
     def recurrence(self, wx, **arguments):
         return ops.slstm(
@@ -131,5 +163,6 @@ class SLSTM(RecurrentLayer):
             activation=self.activation.__name__,
             forget_activation=self.forget_activation,
             zoneout=self.zoneout,
+            zoneout_cell=self.zoneout_cell,
             **arguments,
         )

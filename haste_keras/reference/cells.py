@@ -230,12 +230,14 @@ def slstm(
     activation="tanh",
     forget_activation="exponential",
     zoneout=0.0,
+    zoneout_cell=0.0,
     **options,
 ):
     """The sLSTM of arXiv 2405.04517. wx [N, T, K, 4, H], gates i, f, z, o; states h, c, n, m.
 
     c and n are to be multiplied by e^m; m is no variable but a choice of scale, so that it has no
-    gradient. A state with n = 0 is empty: what its m says does not matter.
+    gradient. A state with n = 0 is empty: what its m says does not matter. `zoneout_cell` keeps, or
+    mixes, c e^m and n e^m.
     """
     kernel = _float64(recurrent_kernel)
     log_gate = {"exponential": tf.identity, "sigmoid": tf.math.log_sigmoid}[forget_activation]
@@ -249,11 +251,26 @@ def slstm(
         i = tf.exp(z_i - new_m)
         # The inner choice keeps an exponential that nobody reads from overflowing.
         f = tf.where(held, tf.exp(tf.where(held, log_f - new_m, 0.0)), 0.0)
-        c = f * c + i * ACTIVATIONS[activation](z_z)
-        n = f * n + i
-        return None, [tf.sigmoid(z_o) * c / n, c, n, new_m]
+        new_c, new_n = f * c + i * ACTIVATIONS[activation](z_z), f * n + i
+        new_h = tf.sigmoid(z_o) * new_c / new_n
+        # Weights of what was and of what is new, by logarithms; -inf: none.
+        with np.errstate(divide="ignore"):
+            log_past, log_new = np.log(share[1]), np.log1p(-share[1])
+        past = tf.where(held, m + log_past, -np.inf)
+        new = new_m + log_new
+        some = tf.maximum(past, new) > -np.inf  # else empty, and kept so
+        scale = tf.reduce_logsumexp(tf.where(some, [past, new], 0.0), axis=0)
+        scale = tf.stop_gradient(scale)
+        past, new = tf.stop_gradient((tf.exp(past - scale), tf.exp(new - scale)))
+        mixed = [past * c + new * new_c, past * n + new * new_n, scale]
+        # An m that is kept is the m it was, with what gradient the caller gives that.
+        mixed[2] = tf.where(some & (share[1] < 1), scale, m)
+        return None, [new_h, *mixed]
 
-    return recurrence(step, wx, initial_state, states=4, rates=(zoneout,), **options)
+    rates = (zoneout, zoneout_cell)
+    return recurrence(
+        step, wx, initial_state, states=4, rates=rates, own_zoneout=(1, 2, 3), **options
+    )
 
 
 def qrnn(
@@ -282,7 +299,7 @@ def qrnn(
         return (c if pooling == "f" else gates[1] * c), [c]
 
     return recurrence(
-        step, wx, initial_state, states=1, rates=(zoneout,), zoneout_in_gate=True, **options
+        step, wx, initial_state, states=1, rates=(zoneout,), own_zoneout=(0,), **options
     )
 
 

@@ -22,7 +22,7 @@ def recurrence(
     *,
     states,
     rates,
-    zoneout_in_gate=False,
+    own_zoneout=(),
     mask=None,
     seed=None,
     reverse=None,
@@ -40,7 +40,7 @@ def recurrence(
       initial_state: sequence of tensors [N, K, H]; default 0.
       states: their number.
       rates: Zoneout's rate for each of the first states; those left out have none.
-      zoneout_in_gate: `step` applies `share` itself.
+      own_zoneout: states whose share `step` applies itself.
       Others: as of the ops.
     Returns:
       y [N, T, K, H], tuple of states [N, K, H]; float64.
@@ -74,9 +74,11 @@ def recurrence(
             elif rate:
                 share[s] = np.full(shape, np.float64(np.float32(rate)))
         y, new = step(x[:, i], [now[0] * drop, *now[1:]], share)
-        if not zoneout_in_gate:
-            kept = zip(share, now, new, strict=True)
-            new = [s * old + (1 - s) * fresh for s, old, fresh in kept]
+        kept = enumerate(zip(share, now, new, strict=True))
+        new = [
+            fresh if state in own_zoneout else s * old + (1 - s) * fresh
+            for state, (s, old, fresh) in kept
+        ]
         y = new[0] if y is None else y
         now = [tf.where(live[:, i], fresh, old) for fresh, old in zip(new, now, strict=True)]
         masked = tf.zeros_like(previous) if zero_output_for_mask else previous

@@ -15,6 +15,11 @@
 // A state that is empty (n[t-1] = 0, as at the start) weighs nothing: m[t] = i~ and f = 0. So the
 // larger of i and f is 1, and n[t] is 1 or more from the first step on.
 //
+// In expectation Zoneout of rate p mixes the states as they are without their scale: c∘exp(m) of
+// t-1 with weight p, of t with 1 - p, in the scale p∘exp(m[t-1]) + (1-p)∘exp(m[t]); n likewise. So
+// they have shares σ(lead) and σ(-lead), lead = m[t-1] + log p - m[t] - log(1-p), of which n stays
+// 1 or more. Kept are then, in place of i and f, log f + m[t-1] - i~ and lead.
+//
 // Backward, given dh, dc, dn at t. Scaling c and n by e^m leaves h as it is, so m is a constant:
 //
 //   dc' = dc + dh ∘ o / n          dn' = dn - dh ∘ o ∘ c / n²        do = dh ∘ c / n ∘ σ'(o)
@@ -42,6 +47,7 @@ struct SLstm : Cell {
   static constexpr const char* kStateNames[kStates] = {"h", "c", "n", "m"};
   static constexpr const char* kSavedNames[] = {"h_in", "c_in", "n_in", "f_slope"};
   static constexpr bool kExponential = true;
+  static constexpr bool kTiedZoneout = true;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, false};
 
   template <class V>
@@ -64,24 +70,60 @@ struct SLstm : Cell {
     s[kNormalizer] = MulAdd(f, s_prev[kNormalizer], i);
     s[kStabilizer] = m;
     s[kHidden] = o * (s[kCell] / s[kNormalizer]);
+    if (act.log_zoneout < 0) Expect(act, s_prev, carried - in, kept, s);
   }
 
   template <class V>
   static HASTE_FN void Backward(const Activations& act, const V* kept, const V* s_prev, const V* ds,
                                 V* dx, V* ds_prev) {
-    const V i = kept[kInput], f = kept[kForget], z = kept[kCandidate], o = kept[kOutput];
+    V i = kept[kInput], f = kept[kForget], dc_left = ds[kCell], dn_left = ds[kNormalizer];
+    V dc_past = V(0.0), dn_past = V(0.0);
+    if (act.log_zoneout < 0) {
+      const V past = Sigmoid(kept[kForget]), renewed = Sigmoid(-kept[kForget]);
+      f = AtMostOne(kept[kInput]), i = AtMostOne(-kept[kInput]);
+      dc_past = dc_left * past, dn_past = dn_left * past;
+      dc_left = dc_left * renewed, dn_left = dn_left * renewed;
+    }
+    const V z = kept[kCandidate], o = kept[kOutput];
     const V n = MulAdd(f, s_prev[kNormalizer], i);
     const V ratio = MulAdd(f, s_prev[kCell], i * z) / n;
     const V dratio = ds[kHidden] * o / n;
-    const V dc = ds[kCell] + dratio, dn = ds[kNormalizer] - dratio * ratio;
+    const V dc = dc_left + dratio, dn = dn_left - dratio * ratio;
     dx[kInput] = MulAdd(dc, z, dn) * i;
     dx[kForget] = MulAdd(dc, s_prev[kCell], dn * s_prev[kNormalizer]) * f * kept[kForgetSlope];
     dx[kCandidate] = dc * i * Slope(act.candidate, z);
     dx[kOutput] = ds[kHidden] * ratio * Slope(HASTE_SIGMOID, o);
     ds_prev[kHidden] = V(0.0);
-    ds_prev[kCell] = dc * f;
-    ds_prev[kNormalizer] = dn * f;
+    ds_prev[kCell] = MulAdd(dc, f, dc_past);
+    ds_prev[kNormalizer] = MulAdd(dn, f, dn_past);
     ds_prev[kStabilizer] = V(0.0);
+  }
+
+ private:
+  // Zoneout's expectation. carried_lead: log f + m[t-1] - i~.
+  template <class V>
+  static HASTE_FN void Expect(const Activations& act, const V* s_prev, V carried_lead, V* kept,
+                              V* s) {
+    const V held = s_prev[kNormalizer], none = V(-kSaturated);
+    const V past_exponent = StopGradient(s_prev[kStabilizer] + V(act.log_zoneout));
+    const V exponent = s[kStabilizer] + V(act.log_renewal);
+    const V lead = IfPositive(held, Saturate(past_exponent - exponent), none);
+    const V past = IfPositive(held, Sigmoid(lead), V(0.0)), renewed = Sigmoid(-lead);
+    s[kCell] = MulAdd(past, s_prev[kCell], renewed * s[kCell]);
+    s[kNormalizer] = MulAdd(past, s_prev[kNormalizer], renewed * s[kNormalizer]);
+    s[kStabilizer] = IfPositive(lead, past_exponent, exponent) - LogSigmoid(AtLeast(lead, -lead));
+    kept[kInput] = IfPositive(held, Saturate(carried_lead), none);
+    kept[kForget] = lead;
+  }
+  template <class V>
+  static HASTE_FN V AtMostOne(V exponent) {
+    return ExpNegative(-AtLeast(-exponent, V(0.0)));
+  }
+  // Within what every storage type holds, and beyond what any exponential tells from infinity.
+  static constexpr double kSaturated = 1e4;
+  template <class V>
+  static HASTE_FN V Saturate(V exponent) {
+    return AtLeast(-AtLeast(-exponent, V(-kSaturated)), V(-kSaturated));
   }
 };
 

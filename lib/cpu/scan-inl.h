@@ -53,9 +53,9 @@ class Scan {
         K(config.lanes),
         H(config.hidden),
         W(Width<C>()),
-        act_{config.activation, config.recurrent_activation} {
+        act_(CellActivations<Cell>(config)) {
     dropout_ = config.training && config.recurrent_dropout > 0.0f;
-    for (int s = 0; s < kStates; ++s) zoneout_ |= config.zoneout[s] > 0.0f;
+    zoneout_ = AnyZoneout<Cell>(config);
     if (seed != nullptr) key_ = MakePhiloxKey(seed);
     workspace->Take<C>(1);  // every engine is given some memory
   }
@@ -148,8 +148,8 @@ class Scan {
   }
 
   // Zoneout of one vector of a strip, of cells that leave it to the engine.
-  HWY_INLINE Zoneout<kStates, C> ZoneoutAt(const Strip& strip, int64_t t, int64_t j) const {
-    return Zoneout<kStates, C>(config_, key_, t, strip.n, strip.k * H + strip.unit + j);
+  HWY_INLINE Zoneout<Cell, C> ZoneoutAt(const Strip& strip, int64_t t, int64_t j) const {
+    return Zoneout<Cell, C>(config_, key_, t, strip.n, strip.k * H + strip.unit + j);
   }
   // The same as share[s], how much of state s it takes from the state before, 0 or 1 where that is
   // drawn, for cells that apply it themselves.

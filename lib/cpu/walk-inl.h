@@ -58,9 +58,9 @@ class Walk {
         H(config.hidden),
         W(Width<C>()),
         Hp((H + W - 1) / W * W),
-        act_{config.activation, config.recurrent_activation} {
+        act_(CellActivations<Cell>(config)) {
     dropout_ = config.training && config.recurrent_dropout > 0.0f;
-    for (int s = 0; s < kStates; ++s) zoneout_ |= config.zoneout[s] > 0.0f;
+    zoneout_ = AnyZoneout<Cell>(config);
     if (seed != nullptr) key_ = MakePhiloxKey(seed);
     if (dropout_) scale_ = workspace->Take<C>(K * N * Hp);
     if (mask != nullptr) first_live_ = workspace->Take<int64_t>(2 * N);
@@ -120,7 +120,7 @@ class Walk {
 
   V Scaled(V h, int64_t at) const { return dropout_ ? h * Load(scale_ + at) : h; }
 
-  HWY_INLINE Zoneout<kStates, C> ZoneoutOf(int64_t t, int64_t k, int64_t n, int64_t j) const {
+  HWY_INLINE Zoneout<Cell, C> ZoneoutOf(int64_t t, int64_t k, int64_t n, int64_t j) const {
     return {config_, key_, t, n, k * H + j};
   }
 

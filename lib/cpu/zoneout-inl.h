@@ -8,14 +8,16 @@
 #define HASTE_LIB_CPU_ZONEOUT_INL_H_
 #endif
 
+#include "lib/cells/cell.h"
 #include "lib/cpu/random-inl.h"
 #include "lib/haste/c_api.h"
 
 HASTE_TARGET_BEGIN
 
-template <int kStates, class C>
+template <class Cell, class C>
 class Zoneout {
   using V = Vec<C>;
+  static constexpr int kStates = Cell::kStates;
 
  public:
   // Of the units from `unit` (counted through all lanes) on, of row n at time t.
@@ -24,13 +26,15 @@ class Zoneout {
       : config_(config) {
     if (!config.training) return;
     const UnitDraws<C> draws(key, t, n, unit, kZoneoutStream);
-    for (int s = 0; s < kStates; ++s) keep_[s] = draws.Drawn(s, config.zoneout[s]);
+    for (int s = 0; s < kStates; ++s) {
+      keep_[s] = draws.Drawn(ZoneoutWord<Cell>(s), ZoneoutRate<Cell>(config, s));
+    }
   }
 
   // next: the states as the cell made them, then as they leave the step.
   HWY_INLINE void Forward(const V* prev, V* next) const {
     for (int s = 0; s < kStates; ++s) {
-      const double rate = config_.zoneout[s];
+      const double rate = ZoneoutRate<Cell>(config_, s);
       if (rate == 0) continue;
       next[s] = config_.training ? IfPositive(keep_[s], prev[s], next[s])
                                  : MulAdd(V(rate), prev[s], V(1 - rate) * next[s]);
@@ -40,7 +44,7 @@ class Zoneout {
   // What went past the cell comes back past it: ds becomes the cell's part, past the rest.
   HWY_INLINE void Backward(V* ds, V* past) const {
     for (int s = 0; s < kStates; ++s) {
-      const double rate = config_.zoneout[s];
+      const double rate = ZoneoutRate<Cell>(config_, s);
       if (rate == 0) continue;
       past[s] = config_.training ? IfPositive(keep_[s], ds[s], V()) : V(rate) * ds[s];
       ds[s] = config_.training ? IfPositive(keep_[s], V(), ds[s]) : V(1 - rate) * ds[s];

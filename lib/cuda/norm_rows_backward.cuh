@@ -91,7 +91,7 @@ struct NormLeaving {
   __device__ void TakePast(const P& p, const Element& e, int64_t t) {
     if (!p.zoneout) return;
     C share[Cell::kStates];
-    ZoneoutShares(p, e, t, share);
+    ZoneoutShares<Cell>(p, e, t, share);
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) {
       past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];

@@ -88,7 +88,7 @@ __device__ void LeaveLiveStep(const P& p, const NormRow& row, const Element& e, 
   using C = typename P::C;
   if (p.zoneout) {
     C share[Cell::kStates];
-    ZoneoutShares(p, e, row.t, share);
+    ZoneoutShares<Cell>(p, e, row.t, share);
     MixZoneout(share, prev, next);
   }
   LeaveStep<Cell>(p, row, e, step, next[0], next);

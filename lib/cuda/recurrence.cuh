@@ -43,15 +43,12 @@ void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrencePa
   p->T_ = config.time;
   p->K = config.lanes;
   p->H = config.hidden;
-  p->act = {config.activation, config.recurrent_activation};
+  p->act = CellActivations<Cell>(config);
   p->training = config.training != 0;
   p->zero_output_for_mask = config.zero_output_for_mask != 0;
   p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
-  p->zoneout = false;
-  for (int s = 0; s < Cell::kStates; ++s) {
-    p->zoneout_rate[s] = config.zoneout[s];
-    p->zoneout |= config.zoneout[s] > 0.0f;
-  }
+  p->zoneout = AnyZoneout<Cell>(config);
+  for (int s = 0; s < Cell::kStates; ++s) p->zoneout_rate[s] = ZoneoutRate<Cell>(config, s);
   p->mask = args.mask;
   p->seed = args.seed;
 }
@@ -101,23 +98,25 @@ __device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, co
 }
 
 // share[s]: 1 where Zoneout keeps state s, else 0.
-template <int kStates, class T>
+template <class Cell, class T>
 __device__ __forceinline__ void DrawZoneout(const RecurrenceParams<T>& p, const Element& e,
                                             int64_t t, PhiloxKey key,
-                                            Compute<T> (&share)[kStates]) {
+                                            Compute<T> (&share)[Cell::kStates]) {
   uint32_t word[4];
   Philox(key, static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
          static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
 #pragma unroll
-  for (int s = 0; s < kStates; ++s) share[s] = Draw(word[s], p.zoneout_rate[s]) ? 1 : 0;
+  for (int s = 0; s < Cell::kStates; ++s) {
+    share[s] = Draw(word[ZoneoutWord<Cell>(s)], p.zoneout_rate[s]) ? 1 : 0;
+  }
 }
 // share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
-template <int kStates, class T>
+template <class Cell, class T>
 __device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
-                                              int64_t t, Compute<T> (&share)[kStates]) {
-  if (p.training) return DrawZoneout(p, e, t, MakePhiloxKey(p.seed), share);
+                                              int64_t t, Compute<T> (&share)[Cell::kStates]) {
+  if (p.training) return DrawZoneout<Cell>(p, e, t, MakePhiloxKey(p.seed), share);
 #pragma unroll
-  for (int s = 0; s < kStates; ++s) share[s] = p.zoneout_rate[s];
+  for (int s = 0; s < Cell::kStates; ++s) share[s] = p.zoneout_rate[s];
 }
 
 }  // namespace haste

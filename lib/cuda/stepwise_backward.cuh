@@ -75,7 +75,7 @@ struct BackwardPhase {
     if (live) {
       C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
-      if (p.zoneout) ZoneoutShares(p, e, at.t, share);
+      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
       ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
     }
 #pragma unroll

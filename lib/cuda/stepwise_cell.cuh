@@ -47,7 +47,8 @@ constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalize
 template <class Cell, class Run>
 __device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
   constexpr int32_t kRecurrent = Cell::kExponential ? HASTE_EXPONENTIAL : HASTE_SIGMOID;
-  if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent) {
+  if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent &&
+      !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
     run(Activations{HASTE_TANH, kRecurrent});
   } else {
     run(act);

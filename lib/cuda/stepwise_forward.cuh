@@ -132,7 +132,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
         kept[Cell::kOperand] = made[kReset];
       }
       C share[kStates] = {};
-      if (p.zoneout) ZoneoutShares(p, e, at.t, share);
+      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
       ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
       y = next[0];
     } else {

@@ -23,7 +23,7 @@ __device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const 
   if (e.exists && !unmasked) seen.repeats = Repeats(p, reverse, e.n, step);
   if (!p.zoneout || !p.training || !seen.live) return seen;
   float share[Cell::kStates];
-  DrawZoneout(p, e, TimeOf(p, reverse, step), key, share);
+  DrawZoneout<Cell>(p, e, TimeOf(p, reverse, step), key, share);
 #pragma unroll
   for (int s = 0; s < Cell::kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
   return seen;

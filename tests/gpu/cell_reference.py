@@ -59,7 +59,7 @@ class Cell:
     step(x, times, s, activation, recurrent) returns the new states of one lane: x [G, n, H];
     times(v, first, last) is v [n, H] through R of gates first … last - 1, with their recurrent
     bias, [last - first, n, H]; s are the states before, h with dropout applied; the last two name
-    activations.
+    activations. expect(rate, old, new): where Zoneout on the states but h is one, its expectation.
     """
 
     step: Callable
@@ -67,6 +67,7 @@ class Cell:
     states: tuple[str, ...]
     recurrent_bias: bool = False
     recurrent_activation: str = "sigmoid"
+    expect: Callable | None = None
 
 
 def _lstm(x, times, s, activation, recurrent):
@@ -110,12 +111,23 @@ def _slstm(x, times, s, activation, recurrent):
     return torch.sigmoid(o) * c / n, c, n, m
 
 
+def _expect_slstm(rate, old, new):
+    """Of c e^m and n e^m, as they were and as they are."""
+    past = torch.where(old[1] > 0, old[2] + np.log(rate), -torch.inf)
+    fresh = new[2] + np.log1p(-rate)
+    m = torch.logaddexp(past, fresh).detach()
+    past, fresh = torch.exp((past - m).detach()), torch.exp((fresh - m).detach())
+    return [past * old[0] + fresh * new[0], past * old[1] + fresh * new[1], m]
+
+
 CELLS = {
     "lstm": Cell(_lstm, 4, ("h", "c")),
     "gru": Cell(_gru, 3, ("h",), recurrent_bias=True),
     "gru_reset_before": Cell(_gru_reset_before, 3, ("h",)),
     "elman": Cell(_elman, 1, ("h",)),
-    "slstm": Cell(_slstm, 4, ("h", "c", "n", "m"), recurrent_activation="exponential"),
+    "slstm": Cell(
+        _slstm, 4, ("h", "c", "n", "m"), recurrent_activation="exponential", expect=_expect_slstm
+    ),
 }
 
 
@@ -148,6 +160,9 @@ def run(
     n, t, k, _, h = wx.shape
     recurrent = recurrent_activation or cell.recurrent_activation
     rates = [float(np.float32(rate)) for rate in zoneout] or [0.0] * len(s0)
+    word = list(range(len(s0)))
+    if cell.expect and len(rates) == 2:  # what is drawn for state 1 decides on the others too
+        rates, word = [rates[0], *[rates[1]] * (len(s0) - 1)], [0] + [1] * (len(s0) - 1)
     if training:
         keep_words, drop_words = draws(seed, t, n, k, h)
     scale = torch.ones(n, k, h, dtype=wx.dtype)
@@ -170,10 +185,14 @@ def run(
             x = wx[:, time, lane].transpose(0, 1)
             dropped = [states[0] * scale[:, lane], *states[1:]]
             news = list(cell.step(x, times, dropped, activation, recurrent))
+            expected = not training and cell.expect is not None and 0 < rates[1] < 1
+            if expected:
+                news[1:] = cell.expect(rates[1], states[1:], news[1:])
             for s, (old, new) in enumerate(zip(states, news, strict=True)):
                 if training and rates[s] > 0:
-                    news[s] = torch.where(draw(keep_words[time, :, lane, :, s], rates[s]), old, new)
-                elif rates[s] > 0:
+                    words = keep_words[time, :, lane, :, word[s]]
+                    news[s] = torch.where(draw(words, rates[s]), old, new)
+                elif rates[s] > 0 and not (expected and s > 0):
                     news[s] = rates[s] * old + (1 - rates[s]) * new
             if mask is None:
                 states = news

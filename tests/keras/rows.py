@@ -160,7 +160,8 @@ ROWS = [
         gates=4,
         states=4,
         other_activations={"activation": "relu", "forget_activation": "sigmoid"},
-        oracle_arguments=("zoneout", "forget_activation"),
+        zoneout=("zoneout", "zoneout_cell"),
+        oracle_arguments=("zoneout", "zoneout_cell", "forget_activation"),
         positive_states=(2,),
     ),
     *(

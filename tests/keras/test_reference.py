@@ -174,13 +174,16 @@ def test_layer_norm_gru_by_hand(rng):
     np.testing.assert_allclose(last, expected[:, -1], atol=1e-13)
 
 
+@pytest.mark.parametrize("zoneout", [None, "drawn", "expected", "whole"])
 @pytest.mark.parametrize("forget", ["exponential", "sigmoid"])
-def test_slstm_is_the_recurrence_without_a_stabilizer(forget, rng, seed):
-    """Equations 8 to 14 of the paper, which have no m; gradients too."""
+def test_slstm_is_the_recurrence_without_a_stabilizer(forget, zoneout, rng, seed):
+    """Equations 8 to 14 of the paper, which have no m; gradients too. Zoneout on c is on n too."""
     wx, kernel = tf.constant(_wx(rng, 4)), tf.constant(_kernel(rng, 4))
     state = [tf.constant(rng.normal(size=(BATCH, 2, UNITS))) for _ in range(2)]
     state.append(tf.constant(rng.uniform(0.5, 2, size=(BATCH, 2, UNITS))))
     m = tf.constant(rng.normal(size=(BATCH, 2, UNITS)))
+    rate = {None: 0.0, "drawn": 0.5, "expected": 0.25, "whole": 1.0}[zoneout]
+    options = {"zoneout_cell": rate, "training": zoneout == "drawn", "seed": (3, 4)}
 
     def plain():
         h, c, n = state[0], state[1] * tf.exp(m), state[2] * tf.exp(m)
@@ -189,14 +192,20 @@ def test_slstm_is_the_recurrence_without_a_stabilizer(forget, rng, seed):
             z = wx[:, t] + tf.einsum("nkh,khgj->nkgj", h, kernel)
             i = tf.exp(z[:, :, 0])
             f = (tf.exp if forget == "exponential" else tf.sigmoid)(z[:, :, 1])
-            c = f * c + i * tf.tanh(z[:, :, 2])
-            n = f * n + i
-            h = tf.sigmoid(z[:, :, 3]) * c / n
+            new_c, new_n = f * c + i * tf.tanh(z[:, :, 2]), f * n + i
+            h = tf.sigmoid(z[:, :, 3]) * new_c / new_n
+            kept = rate
+            if zoneout == "drawn":
+                words = reference.zoneout_draws((3, 4), t, (BATCH, 2, UNITS))[1]
+                kept = reference.draw(words, rate).astype(np.float64)
+            c, n = kept * c + (1 - kept) * new_c, kept * n + (1 - kept) * new_n
             outputs.append(h)
         return [tf.stack(outputs, axis=1), h, c, n]
 
     def ours():
-        y, (h, c, n, last) = reference.slstm(wx, kernel, [*state, m], forget_activation=forget)
+        y, (h, c, n, last) = reference.slstm(
+            wx, kernel, [*state, m], forget_activation=forget, **options
+        )
         return [y, h, c * tf.exp(last), n * tf.exp(last)]
 
     sources = [wx, kernel, *state]

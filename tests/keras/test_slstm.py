@@ -42,6 +42,36 @@ def test_large_inputs_and_weights_stay_finite(policy, rng, seed):
     assert all(np.all(np.isfinite(value)) for value in got.values())
 
 
+@pytest.mark.parametrize("policy", TOLERANCE)
+def test_expected_zoneout_keeps_its_scale_in_a_long_walk(policy, rng):
+    """With f = e^2 at every step: c e^m and n e^m pass any float, c and n do not."""
+    layer = ROW.layer(4, return_sequences=True, return_state=True, zoneout_cell=0.4, dtype=policy)
+    x = tf.constant(rng.normal(size=(2, 1000, 3)), layer.compute_dtype)
+    layer.build(x.shape)
+    kernel, recurrent, bias = layer.get_weights()
+    layer.set_weights([0 * kernel, recurrent, bias + np.repeat([0.0, 2.0, 0.5, 0.0], 4)])
+    y, _, _, n, _ = layer(x)
+    assert np.all(np.isfinite(y))
+    assert np.all(n >= 0.9)
+    np.testing.assert_allclose(tf.cast(y, "float32"), oracle(ROW, layer, x)[0][0], atol=0.02)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("zoneout_cell", [0.3, 1.0])
+def test_zoneout_of_an_empty_state(zoneout_cell, training, rng):
+    """Before the first step there is nothing to keep; with rate 1 it stays like that."""
+    wx, kernel = rng.normal(size=(2, 6, 1, 4, 5)), rng.normal(size=(1, 5, 4, 5))
+    y, (_, c, n, _) = haste_keras.ops.slstm(
+        wx, kernel, zoneout_cell=zoneout_cell, training=training, seed=(1, 2)
+    )
+    assert np.all(np.isfinite(y))
+    if zoneout_cell == 1:
+        assert np.all(c == 0)
+        assert np.all(n == 0)
+    elif not training:
+        assert np.all(n >= 0.7)
+
+
 def test_state_goes_on_over_calls(rng):
     x = rng.normal(size=(2, 12, 3)).astype("float32")
     layer = ROW.layer(5, return_sequences=True, return_state=True)

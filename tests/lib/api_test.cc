@@ -106,6 +106,10 @@ void BadArguments() {
       {"epsilon", [](RnnConfig* c) { c->cell = "layer_norm_gru", c->epsilon = 0; }},
       {"zoneout", [](RnnConfig* c) { c->zoneout[1] = 1.5f; }},
       {"zoneout", [](RnnConfig* c) { c->zoneout[0] = NAN; }},
+      {"zoneout",
+       [](RnnConfig* c) {
+         c->cell = "slstm", c->recurrent_activation = HASTE_SIGMOID, c->zoneout[2] = 0.3f;
+       }},
       {"recurrent_dropout", [](RnnConfig* c) { c->recurrent_dropout = 1.0f; }},
   };
   for (const auto& c : cases) {

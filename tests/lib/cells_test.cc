@@ -4,6 +4,7 @@
 #include "lib/cells/cells.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
@@ -187,13 +188,18 @@ void TestCell(unsigned seed) {
   std::vector<int32_t> recurrent = {HASTE_TANH, HASTE_SIGMOID, HASTE_RELU, HASTE_HARD_SIGMOID,
                                     HASTE_LINEAR};
   if (Cell::kExponential) recurrent = {HASTE_EXPONENTIAL, HASTE_SIGMOID};
-  std::vector<double> shares = {0};
+  std::vector<double> shares = {0};  // where it is the cell that applies them
   if (Cell::kRecurrence != HASTE_DENSE) shares = {0, 0.3, 1};
+  if (Cell::kTiedZoneout) shares = {0, 0.3, 0.999};
   for (int32_t candidate = HASTE_TANH; candidate <= HASTE_LINEAR; ++candidate) {
     for (const int32_t gate : recurrent) {
       for (const double share : shares) {
         for (int trial = 0; trial < 20; ++trial) {
-          const Stage stage = {{candidate, gate}, share, normal(random), normal(random)};
+          Stage stage = {{candidate, gate}, share, normal(random), normal(random)};
+          if (Cell::kTiedZoneout && share > 0) {
+            stage.act.log_zoneout = std::log(share);
+            stage.act.log_renewal = std::log1p(-share);
+          }
           // ReLU has no derivative where a state is 0 exactly.
           const bool starts = trial % 4 == 0 && candidate != HASTE_RELU;
           Trial<Cell>(stage, starts, random, seed);

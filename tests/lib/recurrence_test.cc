@@ -40,8 +40,8 @@ Problem Make(const HasteCellInfo& cell, const Variant& variant, std::mt19937& ra
   config.training = variant.regularised;
   config.zero_output_for_mask = variant.expected;
   for (int s = 0; s < cell.states && (variant.regularised || variant.expected); ++s) {
-    // States and their scale change together or not at all.
-    if (s == 0 || problem.ReadsAll()) config.zoneout[s] = 0.2f + 0.1f * s;
+    const bool has_rate = s <= 1 || !cell.tied_zoneout;
+    if (has_rate) config.zoneout[s] = 0.2f + 0.1f * s;
   }
   if (variant.regularised && cell.recurrence != HASTE_NONE) config.recurrent_dropout = 0.25f;
   if (variant.masked) {

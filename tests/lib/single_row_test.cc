@@ -79,7 +79,7 @@ std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   if (c.regularised) {
     config.training = 1;
     config.recurrent_dropout = 0.25f;
-    config.zoneout[0] = cell.exponential ? 0.0f : 0.2f;
+    config.zoneout[0] = 0.2f;
     for (int64_t t = 0; t < c.time; t += 3) mask[t] = mask[c.time + t] = 0;
     args.mask = mask.data();
     args.seed = seed;

@@ -5,6 +5,7 @@ import ctypes
 import pytest
 from tensorflow.python.framework import op_def_registry
 
+import haste_keras
 from haste_keras import _library
 from haste_keras._cells import CELLS
 
@@ -26,6 +27,7 @@ class CellInfo(ctypes.Structure):
         ("splits_gradient", ctypes.c_int32),
         ("reset_gates", ctypes.c_int32),
         ("exponential", ctypes.c_int32),
+        ("tied_zoneout", ctypes.c_int32),
         ("extras", ctypes.c_int32),
         ("extra_names", ctypes.c_char_p * MAX_EXTRAS),
         ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
@@ -63,6 +65,10 @@ def test_cell(infos, spec):
     for flag in ("separate_gates", "normalizes", "splits_gradient", "exponential"):
         assert getattr(info, flag) == getattr(spec, flag), flag
     assert info.reset_gates == spec.reset_gates
+    own = (
+        getattr(haste_keras, f"{spec.layer}Cell").own_zoneout if spec.layer != "ForgetMult" else ()
+    )
+    assert info.tied_zoneout == (own == tuple(range(1, len(spec.states))) != ())
 
 
 @pytest.mark.parametrize("spec", CELLS, ids=lambda spec: spec.name)
