@@ -53,6 +53,11 @@ bool RnnAttributes::Read(const HasteCellInfo& cell, HasteDevice device, bool has
       return status->Invalid(std::string("zoneout of state ") + cell.state_names[s] +
                              " must be in [0, 1], but is " + std::to_string(zoneout[s]));
     }
+    if (cell.tied_zoneout && s > 1 && zoneout[s] > 0.0f) {
+      return status->Invalid(std::string("zoneout of state ") + cell.state_names[s] +
+                             " must be 0, since that of state " + cell.state_names[1] +
+                             " is its own, but is " + std::to_string(zoneout[s]));
+    }
     config.zoneout[s] = zoneout[s];
     draws |= zoneout[s] > 0.0f;
   }

@@ -17,8 +17,9 @@
 //
 // In expectation Zoneout of rate p mixes the states as they are without their scale: c∘exp(m) of
 // t-1 with weight p, of t with 1 - p, in the scale p∘exp(m[t-1]) + (1-p)∘exp(m[t]); n likewise. So
-// they have shares σ(lead) and σ(-lead), lead = m[t-1] + log p - m[t] - log(1-p), of which n stays
-// 1 or more. Kept are then, in place of i and f, log f + m[t-1] - i~ and lead.
+// they have shares σ(lead) and σ(-lead), lead = m[t-1] + log p - m[t] - log(1-p), and n lies
+// between what it was and what it became. Kept are then, in place of i and f, log f + m[t-1] - i~
+// and lead.
 //
 // Backward, given dh, dc, dn at t. Scaling c and n by e^m leaves h as it is, so m is a constant:
 //
@@ -26,6 +27,7 @@
 //   di = (dc' ∘ z + dn') ∘ i       df = (dc' ∘ c[t-1] + dn' ∘ n[t-1]) ∘ f ∘ d log f / df~
 //   dz = dc' ∘ i ∘ a'(z)           dc[t-1] = dc' ∘ f                 dn[t-1] = dn' ∘ f
 //
+// with σ(-lead) dc in place of dc where Zoneout is expected, σ(lead) dc added to dc[t-1]; dn alike.
 // The sigmoid is that of the output gate, whatever recurrent_activation says of the forget gate.
 #if defined(HASTE_LIB_CELLS_SLSTM_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE

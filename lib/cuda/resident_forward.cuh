@@ -2,9 +2,9 @@
 // with its units' columns of R, and makes the next h of its units.
 //
 // A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
-// memory. One barrier a pass where these are double-buffered, and one with the warps that see to
-// what does not depend on h (ResidentService): all else is a thread's own. What everybody waits for
-// comes first: h is sent before anything of its step is kept.
+// memory. One barrier a pass behind them (`cluster`: one more where they have one buffer), and one
+// with the warps that see to what does not depend on h (ResidentService): all else is a thread's
+// own. What everybody waits for comes first: h is sent before anything of its step is kept.
 #ifndef HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 #define HASTE_LIB_CUDA_RESIDENT_FORWARD_CUH_
 

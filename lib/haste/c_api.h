@@ -120,7 +120,8 @@ typedef struct {
   void* sT[HASTE_MAX_STATES];           // each [N, K, H] final states, or NULL: not wanted
   // What backward reads; keep = 0: none of it is written and all may be NULL.
   int32_t keep;
-  void* gates;                   // [N, T, K, G, H] gates after their activations; may be wx itself
+  void* gates;                   // [N, T, K, G, H] gates after their activations (or what the cell
+                                 // says backward needs in place of one); may be wx itself
   void* products;                // normalizes: [N, T, K, G, H] h·R
   void* saved[HASTE_MAX_SAVED];  // each [N, T, K, H], of the step; saved[0] of a cell with R is h
                                  // as it entered h·R (recurrent dropout applied)
@@ -221,7 +222,8 @@ typedef struct {
   const void* x;                          // [N, T, C]
   const void* before;  // [N, window - 1, C] inputs before the walk, oldest first; NULL: zeros
   void* seen;          // [N, T, window, C]
-  void* after;         // [N, window - 1, C] what is `before` to the next sequence, or NULL
+  void* after;         // [N, window - 1, C] what is `before` to the next sequence, or NULL; not
+                       // `before` itself
 } HasteWindows;
 typedef struct {
   int32_t dtype, device;

@@ -51,7 +51,7 @@ void LayerGradients(const HasteCellInfo& cell, bool input_norm, std::mt19937& ra
   Problem problem(cell, kN, kT, kK, kH);
   problem.features = 4;
   problem.input_norm = input_norm;
-  if (problem.ReadsAll() && cell.recurrence == HASTE_DENSE) Regularise(&problem.config);
+  if (cell.recurrence == HASTE_DENSE) Regularise(&problem.config);
   for (int i = 0; i < kN * kT; ++i) problem.mask.push_back(random() % 3 != 0);
   Tensors in = problem.Inputs(random, /*initial_states=*/true);
   Tensors weights;

@@ -72,19 +72,9 @@ Values Expected(const Case& c, const Tensor& x, const Tensor& before,
   return values;
 }
 
-haste::WindowsArgs Args(const Case& c, int32_t dtype, const uint8_t* mask) {
-  haste::WindowsArgs args = {};
-  args.dtype = dtype;
-  args.batch = c.N;
-  args.time = c.T;
-  args.features = c.C;
-  args.window = c.window;
-  args.reverse = c.reverse;
-  args.mask = mask;
-  return args;
-}
-haste::WindowsGradArgs GradArgs(const Case& c, int32_t dtype, const uint8_t* mask) {
-  haste::WindowsGradArgs args = {};
+template <class Args>  // haste::WindowsArgs or haste::WindowsGradArgs
+Args Of(const Case& c, int32_t dtype, const uint8_t* mask) {
+  Args args = {};
   args.dtype = dtype;
   args.batch = c.N;
   args.time = c.T;
@@ -113,7 +103,7 @@ void TestCase(const Case& c, int32_t dtype, int threads, std::mt19937& random) {
   }
   Stored x_in(dtype, x), before_in(dtype, before);
   Stored seen(dtype, c.steps() * c.window), after(dtype, c.known());
-  haste::WindowsArgs args = Args(c, dtype, c.masked ? mask.data() : nullptr);
+  haste::WindowsArgs args = Of<haste::WindowsArgs>(c, dtype, c.masked ? mask.data() : nullptr);
   args.x = x_in.data();
   args.before = before_in.data();
   args.seen = seen.data();
@@ -124,9 +114,13 @@ void TestCase(const Case& c, int32_t dtype, int threads, std::mt19937& random) {
   EXPECT_TRUE(after.Values() == want.after, "after, window %" PRId64 ", dtype %d", c.window, dtype);
 
   const Tensor dseen = Draw(c.steps() * c.window, random), dafter = Draw(c.known(), random);
-  Stored dseen_in(dtype, dseen), dafter_in(dtype, dafter);
+  Tensor spoilt = dseen;
+  for (int64_t i = 0; i < c.steps() * c.window; ++i) {
+    if (!mask[i / (c.window * c.C)]) spoilt[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  Stored dseen_in(dtype, spoilt), dafter_in(dtype, dafter);
   Stored dx(dtype, c.steps()), dbefore(dtype, c.known());
-  haste::WindowsGradArgs grad = GradArgs(c, dtype, args.mask);
+  haste::WindowsGradArgs grad = Of<haste::WindowsGradArgs>(c, dtype, args.mask);
   grad.dseen = dseen_in.data();
   grad.dafter = dafter_in.data();
   grad.dx = dx.data();
@@ -154,19 +148,25 @@ void TestNull(std::mt19937& random) {
   const Case c = {2, 5, 3, 3, false, false};
   const Tensor x = Draw(c.steps(), random), dseen = Draw(c.steps() * c.window, random);
   Stored x_in(HASTE_FLOAT32, x), seen(HASTE_FLOAT32, c.steps() * c.window);
-  haste::WindowsArgs args = Args(c, HASTE_FLOAT32, nullptr);
+  haste::WindowsArgs args = Of<haste::WindowsArgs>(c, HASTE_FLOAT32, nullptr);
   args.x = x_in.data();
   args.seen = seen.data();
   EXPECT_TRUE(haste::Windows(args).ok(), "no before, no after");
   const std::vector<uint8_t> live(c.N * c.T, 1);
   EXPECT_TRUE(seen.Values() == Expected(c, x, Tensor(c.known()), live).seen, "zeros before");
-  Stored dseen_in(HASTE_FLOAT32, dseen);
-  haste::WindowsGradArgs grad = GradArgs(c, HASTE_FLOAT32, nullptr);
+  Stored dseen_in(HASTE_FLOAT32, dseen), dafter_in(HASTE_FLOAT32, Tensor(c.known()));
+  haste::WindowsGradArgs grad = Of<haste::WindowsGradArgs>(c, HASTE_FLOAT32, nullptr);
   grad.dseen = dseen_in.data();
   EXPECT_TRUE(haste::WindowsGrad(grad).ok(), "nothing wanted");
+  Stored dx(HASTE_FLOAT32, c.steps()), want(HASTE_FLOAT32, c.steps());
+  grad.dx = dx.data();
+  EXPECT_TRUE(haste::WindowsGrad(grad).ok(), "no dafter");
+  grad.dafter = dafter_in.data();
+  grad.dx = want.data();
+  EXPECT_TRUE(haste::WindowsGrad(grad).ok() && dx == want, "no dafter is one of zeros");
 }
 
-// A QRNN with a window of 3 over a sequence, and over its two halves: the same to the last bit.
+// A QRNN with a window of 3 over a sequence, and over its two halves.
 void TestLayer(std::mt19937& random) {
   constexpr int64_t N = 3, T = 8, C = 5, H = 9, kWindow = 3, kGates = 3;
   std::normal_distribution<double> normal;
@@ -229,7 +229,7 @@ void TestLayer(std::mt19937& random) {
 
 void TestErrors() {
   const Case c = {1, 2, 3, 2, false, false};
-  haste::WindowsArgs args = Args(c, HASTE_FLOAT32, nullptr);
+  haste::WindowsArgs args = Of<haste::WindowsArgs>(c, HASTE_FLOAT32, nullptr);
   const auto message = [&] { return haste::Windows(args).message(); };
   EXPECT_TRUE(message().find("x: expected memory") != std::string::npos, "%s", message().c_str());
   args.window = 0;
@@ -239,6 +239,9 @@ void TestErrors() {
   EXPECT_TRUE(message().find("exceeds 2^60 bytes") != std::string::npos, "%s", message().c_str());
   args.dtype = 9;
   EXPECT_TRUE(message().find("dtype") != std::string::npos, "%s", message().c_str());
+  const haste::WindowsGradArgs grad = Of<haste::WindowsGradArgs>(c, HASTE_FLOAT32, nullptr);
+  const std::string said = haste::WindowsGrad(grad).message();
+  EXPECT_TRUE(said.find("dseen: expected memory") != std::string::npos, "%s", said.c_str());
 }
 
 }  // namespace

@@ -135,6 +135,7 @@ CASES = {
     "zoneout_expected": {"zoneout": 0.4, "mask": True},
     "zoneout_cell_expected": {"zoneout": 0.4, "zoneout_cell": 0.3, "mask": True},
     "zoneout_all": {"zoneout": 1.0, **NOISE},
+    "zoneout_cell_all": {"zoneout_cell": 1.0, "mask": True},
     "dropout": {"recurrent_dropout": 0.4, **NOISE},
     "noise": {"mask": True, "reverse": [True, False], "zoneout": 0.2, **NOISE},
     "everything": {

@@ -281,3 +281,14 @@ def test_seed_is_taken_from_a_tensor(row, rng):
     options = {"training": True, "zoneout": 0.5}
     a, b = row.call(tensors, seed=SEED, **options), row.call(tensors, seed=(11, 12), **options)
     assert (a[0].numpy() == b[0].numpy()).all()
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_rate_of_a_state_that_goes_with_another(backward):
+    """Zoneout of c is of n and m too: a rate of their own would say two things."""
+    row = next(row for row in ROWS if row.name == "slstm")
+    message = "zoneout of state n must be 0, since that of state c is its own, but is 0.3"
+    values = list(row.arguments(backward).values())
+    attrs = {"zoneout": [0.1, 0.2, 0.3, 0.0], "recurrent_activation": "exponential"}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        row.raw(values, backward, **attrs)

@@ -46,17 +46,19 @@ def _arch_flags(ctx, nvcc):
     if unknown:
         fail("HASTE_CUDA_ARCHS: %s does not know sm_%s; it knows %s." % (nvcc, unknown[0], ", ".join(known)))
 
-    # Newer GPUs run PTX, of an architecture that is compiled for anyway: a pass of its own for 9.0's
-    # would gain them nothing, as PlanRecurrence sends code that came of PTX to no cluster. PTX of a
-    # variant would run on no other GPU.
-    plain = [a for a in archs if a != "90" and a.isdigit()]
+    # Newer GPUs run PTX of the newest architecture that is compiled for as it is (of a variant it
+    # would run on no other GPU). With 8.0's they have all engines but `cluster` and `tiled`, and
+    # `block` and `grid` without clusters; 9.0's would take a pass of its own, a sixth of the build.
+    # Who wants all builds for the GPU itself.
+    plain = [int(a) for a in archs if a != "90" and a.isdigit()]
+    newest = str(max(plain)) if plain and (max(plain) >= 80 or "90" not in archs) else ""
     flags = []
     for arch in archs:
         # All of compute capability 9.0 have what the variant adds: wgmma.
         code = "90a" if arch == "90" else arch
-        made = "[sm_%s,compute_%s]" % (code, code) if plain and arch == plain[-1] else "sm_" + code
+        made = "[sm_%s,compute_%s]" % (code, code) if arch == newest else "sm_" + code
         flags.append((code, "-gencode=arch=compute_%s,code=%s" % (code, made)))
-    if "90" in archs and not plain:
+    if "90" in archs and not newest:
         flags.append(("90", "-gencode=arch=compute_90,code=compute_90"))
     return flags
 
