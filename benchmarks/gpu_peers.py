@@ -78,7 +78,10 @@ class Cudnn:
 
 
 class Haste:
-    """x·W + b and the products of the gradients by torch, the recurrence by libhaste."""
+    """A layer: the recurrence by libhaste, products that see all steps as TensorFlow's layers.
+
+    Those of exact floats are libhaste's too (haste_keras/_matmul.py), others torch's.
+    """
 
     def __init__(self, library, case, x, weights, engine="auto"):
         self.library, self.case, self.x = library, case, x
@@ -115,10 +118,26 @@ class Haste:
         """What libhaste says of the engine that runs this."""
         return self.library.plan(self.config)
 
+    def _multiply(self, a, b, out, bias=None):
+        """out = a·b + bias."""
+        if self.case.dtype == "float32":
+            size = max(16, self.library.gemm_workspace(a, b))
+            scratch = torch.empty(size, dtype=torch.uint8, device=a.device)
+            self.library.gemm(a, b, out, bias, workspace=scratch)
+        elif bias is None:
+            torch.mm(a, b, out=out)
+        else:
+            torch.addmm(bias, a, b, out=out)
+
+    def _product(self, a, b):
+        out = a.new_empty(a.shape[0], b.shape[1])
+        self._multiply(a, b, out)
+        return out
+
     def project(self):
         if self.x is not None:
             rows = self.wx.flatten(2).flatten(0, 1)
-            torch.addmm(self.bias, self.x.flatten(0, 1), self.kernel, out=rows)
+            self._multiply(self.x.flatten(0, 1), self.kernel, rows, self.bias)
 
     def _recur(self, config, workspace, **reserve):
         given = {**self.given, **reserve}
@@ -160,13 +179,18 @@ class Haste:
         if split < gates:
             parts.append((self.saved[1], dq[:, :, split:]))
         products = [
-            # [K, H, N·T] · [K, N·T, G·H]
-            torch.matmul(
+            self._lane_products(
                 operand[rows].flatten(0, 1).permute(1, 2, 0), part.flatten(2).transpose(0, 1)
             ).view(lanes, hidden, -1, hidden)
             for operand, part in parts
         ]
         return products[0] if len(products) == 1 else torch.cat(products, 2)
+
+    def _lane_products(self, h, d):
+        """[K, H, N·T] · [K, N·T, G·H]."""
+        if self.case.dtype != "float32":
+            return torch.matmul(h, d)
+        return torch.stack([self._product(a, b) for a, b in zip(h, d, strict=True)])
 
     def step(self, dy):
         """Forward, backward, and all gradients, in the order of Cudnn.gradients."""
@@ -177,8 +201,8 @@ class Haste:
         if self.x is None:
             return [recurrent, dwx.sum(0), *self.dextra]
         x = self.x.flatten(0, 1)
-        dx = (dwx @ self.kernel.T).view_as(self.x)
-        return [dx, x.T @ dwx, recurrent, dwx.sum(0), *self.dextra]
+        dx = self._product(dwx, self.kernel.T).view_as(self.x)
+        return [dx, self._product(x.T, dwx), recurrent, dwx.sum(0), *self.dextra]
 
 
 def random_weights(info, case, device, dtype):

@@ -23,6 +23,7 @@ from haste_keras._checks import (
     check_states,
     size,
 )
+from haste_keras._matmul import matmul
 
 # Above this the op's product, whose panels of W then exceed the first-level cache several times, is
 # slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
@@ -330,13 +331,13 @@ class RecurrentLayer(keras.layers.RNN):
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
             return _raw.Projection(sequences, kernel, bias), carried
-        wx = tf.matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
+        wx = matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 
     def _op_projects(self, features):
         """Whether the op can form x·W + b: on a CPU it does so in the cache, just ahead of a step.
 
-        On a GPU the product is TensorFlow's, as it is in 16 bits.
+        On a GPU the product is `matmul`'s, as it is in 16 bits.
         In training it is as well: the reserve is as large as wx, so that nothing would be saved.
         """
         if features > _MOST_FEATURES:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from haste_keras import _library, _raw
 from haste_keras._bias import bias_gradient
 from haste_keras._cells import CELLS
+from haste_keras._matmul import matmul
 
 
 def _or_empty(gradient, dtype):
@@ -25,7 +26,7 @@ def _kernel_gradient(operand, dq, lanes):
 
     def product(h, d):
         rows = tf.reshape(h, [-1, hidden])
-        return tf.matmul(rows, tf.reshape(d, [-1, columns]), transpose_a=True)
+        return matmul(rows, tf.reshape(d, [-1, columns]), transpose_a=True)
 
     if lanes == 1:
         products = product(operand, dq)
@@ -58,9 +59,9 @@ def _projection_gradients(inputs, dwx, wanted):
     d = tf.reshape(dwx, [-1, columns])
     found = {}
     if "x" in wanted:
-        found["dx"] = tf.reshape(tf.matmul(d, weights, transpose_b=True), tf.shape(x))
+        found["dx"] = tf.reshape(matmul(d, weights, transpose_b=True), tf.shape(x))
     if "kernel" in wanted:
-        found["dkernel"] = tf.reshape(tf.matmul(rows, d, transpose_a=True), kernel.shape)
+        found["dkernel"] = tf.reshape(matmul(rows, d, transpose_a=True), kernel.shape)
     if "bias" in wanted and inputs["bias"].shape.rank != 1:
         found["dbias"] = tf.reshape(bias_gradient(d), inputs["bias"].shape)
     return found

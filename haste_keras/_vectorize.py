@@ -12,7 +12,7 @@ import functools
 
 import tensorflow as tf
 
-from haste_keras import _library, _raw
+from haste_keras import _library, _matmul, _raw
 from haste_keras._cells import CELLS
 from haste_keras._checks import sizes
 
@@ -139,7 +139,23 @@ def _register_layer_norm():
         )
 
 
+def _register_matmul(name, dims_in, dims_out, transpose_a=False, transpose_b=False):
+    @RegisterPFor(name)
+    def convert(pfor_input):
+        inputs = [pfor_input.input(i) for i in range(2)]
+        if all(each.is_stacked for each in inputs):
+            a, b = (each.t for each in inputs)
+            return wrap(tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b), True)
+        differs = dims_in[0 if inputs[0].is_stacked else 1]
+        letter = next(each for each in differs if each in dims_out)
+        product = _matmul.OPS[transpose_a, transpose_b]
+        return _convert(pfor_input, lambda inputs: [product(*inputs)], dims_in, [dims_out], letter)
+
+
 if RegisterPFor is not None:
     for _spec in CELLS:
         _register(_spec)
     _register_layer_norm()
+    _register_matmul("HasteMatMul", ["RC", "CW"], "RW")
+    _register_matmul("HasteMatMulTransposeA", ["RC", "RW"], "CW", transpose_a=True)
+    _register_matmul("HasteMatMulTransposeB", ["RW", "CW"], "RC", transpose_b=True)

@@ -17,6 +17,7 @@ from haste_keras import _cells, _directions, ops
 from haste_keras._base import RecurrentLayer, from_cell
 from haste_keras._base_cell import RecurrentCell, arguments
 from haste_keras._checks import check_activation, check_choice, is_integer, size
+from haste_keras._matmul import matmul
 
 POOLINGS = {"f": _cells.QRNN_F, "fo": _cells.QRNN_FO, "ifo": _cells.QRNN_IFO}
 
@@ -198,7 +199,7 @@ class QRNN(RecurrentLayer):
             seen, final = windows(x, states[0], keep, live, self.window)
             seen = tf.reverse(seen, [1]) if backwards else seen
             rows = tf.reshape(seen, [-1, self.window * features])
-            products.append(tf.matmul(rows, each["kernel"]))
+            products.append(matmul(rows, each["kernel"]))
             last.append([final])
         wx = products[0] if len(products) == 1 else tf.concat(products, axis=1)
         others = [{name: w for name, w in each.items() if name != "kernel"} for each in weights]

@@ -32,8 +32,6 @@ double ProductsPerClock(const BlasProblem& p, const BlasDevice& device) {
   return device.sm_major >= 9 ? of_hopper : of_hopper / 2;
 }
 
-int64_t PadTo(int64_t count, int64_t unit) { return CeilDiv(count, unit) * unit; }
-
 }  // namespace
 
 bool PlanBlas(const BlasProblem& p, const BlasDevice& device, BlasTiling* tiling) {

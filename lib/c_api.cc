@@ -165,12 +165,16 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, bytes, status));
-    if (layer->wx != nullptr || *bytes == 0) return HASTE_OK;
+    if (config->batch == 0 || config->time == 0) return HASTE_OK;
     const haste::Engine* engine;
     HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
-    *bytes = haste::FormsInput(*engine, *layer)
-                 ? engine->layer_workspace_bytes(*config, *layer)
-                 : haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
+    if (layer->wx == nullptr && haste::FormsInput(*engine, *layer)) {
+      *bytes = engine->layer_workspace_bytes(*config, *layer);
+      return HASTE_OK;
+    }
+    HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, bytes, status));
+    if (layer->wx != nullptr) return HASTE_OK;
+    *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
     return HASTE_OK;
   });
 }
@@ -200,9 +204,10 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
       }
       size_t bytes = 0;
       HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, &bytes, status));
+      HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, &bytes, status));
       whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
     }
-    HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, executor, status));
+    HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
     rnn->wx = whole.wx;
     return haste_rnn_forward(config, rnn, workspace, executor, status);
   });
@@ -215,12 +220,15 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_workspace_bytes(config, 1, executor, bytes, status));
+    // One after the other.
+    HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
     if (layer->gamma == nullptr) return HASTE_OK;
     const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, nullptr);
     size_t more = 0;
     HASTE_TRY(haste_layer_norm_workspace_bytes(&norm, executor, &more, status));
-    *bytes = std::max(*bytes, more);  // one after the other
+    *bytes = std::max(*bytes, more);
     return HASTE_OK;
   });
 }
@@ -234,12 +242,13 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
-    HASTE_TRY(haste::RecurrentGradient(*config, cell->info, *layer, *rnn, executor, status));
+    HASTE_TRY(
+        haste::RecurrentGradient(*config, cell->info, *layer, *rnn, workspace, executor, status));
     if (layer->gamma != nullptr) {
       const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, rnn->dwx);
       HASTE_TRY(haste_layer_norm_grad(&norm, workspace, executor, status));
     }
-    return haste::WeightGradients(*config, cell->info, *layer, *rnn, executor, status);
+    return haste::WeightGradients(*config, cell->info, *layer, *rnn, workspace, executor, status);
   });
 }
 

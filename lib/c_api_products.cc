@@ -35,6 +35,25 @@ int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
   return HASTE_OK;
 }
 
+// Of haste_gemm: device, dtype, sizes.
+int32_t CheckGemm(const HasteGemm& gemm, HasteStatus* status) {
+  HASTE_TRY(CheckDevice(gemm.device, status));
+  HASTE_TRY(CheckDtype(gemm.dtype, status));
+  if (gemm.m < 0 || gemm.n < 0 || gemm.k < 0) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64, gemm.m,
+                     gemm.n, gemm.k);
+  }
+  const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n);
+  const double k = static_cast<double>(gemm.k);
+  if (std::max({m * n, m * k, k * n}) * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64 ", %" PRId64,
+                     gemm.m, gemm.n, gemm.k);
+  }
+  return HASTE_OK;
+}
+
 // Of haste_windows and its gradient: dtype, device, sizes.
 template <class Windows>
 int32_t CheckWindows(const Windows& windows, HasteStatus* status) {
@@ -63,23 +82,23 @@ using haste::CheckPointer;
 
 extern "C" {
 
-int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteStatus* status) {
+int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckDevice(gemm->device, status));
-    HASTE_TRY(haste::CheckDtype(gemm->dtype, status));
-    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
-      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
-                              "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64,
-                              gemm->m, gemm->n, gemm->k);
+    HASTE_TRY(haste::CheckGemm(*gemm, status));
+    *bytes = 0;
+#ifdef HASTE_HAVE_CUDA
+    if (gemm->device == HASTE_CUDA && gemm->m > 0 && gemm->n > 0) {
+      return haste::CudaGemmWorkspace(*gemm, bytes, status);
     }
-    const double m = static_cast<double>(gemm->m), n = static_cast<double>(gemm->n);
-    const double k = static_cast<double>(gemm->k);
-    if (std::max({m * n, m * k, k * n}) * sizeof(double) > haste::kMaxBytes) {
-      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
-                              "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64
-                              ", %" PRId64,
-                              gemm->m, gemm->n, gemm->k);
-    }
+#endif
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_gemm(const HasteGemm* gemm, void* workspace, const HasteExecutor* executor,
+                   HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckGemm(*gemm, status));
     if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
     HASTE_TRY(CheckPointer(gemm->c, "c", status));
     if (gemm->k > 0) {
@@ -88,9 +107,10 @@ int32_t haste_gemm(const HasteGemm* gemm, const HasteExecutor* executor, HasteSt
     }
 #ifdef HASTE_HAVE_CUDA
     if (gemm->device == HASTE_CUDA) {
-      return haste::CudaGemm(*gemm, haste::OrDefault(executor), status);
+      return haste::CudaGemm(*gemm, workspace, haste::OrDefault(executor), status);
     }
 #endif
+    (void)workspace;
     haste::CpuGemm(*gemm, haste::OrDefault(executor));
     return HASTE_OK;
   });

@@ -1,4 +1,4 @@
-// Parts of `part` that hold all of `whole`.
+// Whole parts of sizes.
 #ifndef HASTE_LIB_CEIL_DIV_H_
 #define HASTE_LIB_CEIL_DIV_H_
 
@@ -6,7 +6,10 @@
 
 namespace haste {
 
+// Parts of `part` that hold all of `whole`.
 constexpr int64_t CeilDiv(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
+// The least multiple of `part` that holds it.
+constexpr int64_t PadTo(int64_t whole, int64_t part) { return CeilDiv(whole, part) * part; }
 
 }  // namespace haste
 

@@ -13,28 +13,68 @@
 namespace haste {
 namespace {
 
-HasteGemm Product(const HasteRnnConfig& config, int64_t m, int64_t n, int64_t k) {
+int64_t Rows(const HasteRnnConfig& config) { return config.batch * config.time; }
+int64_t Width(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return config.lanes * cell.gates * config.hidden;
+}
+
+// a and b have their rows `a_row` and `b_row` apart; transposed, they are those of aᵀ and bᵀ.
+struct Strides {
+  int64_t a_row, b_row;
+  bool a_transposed, b_transposed;
+};
+HasteGemm Product(const HasteRnnConfig& config, int64_t m, int64_t n, int64_t k,
+                  const Strides& strides) {
   HasteGemm gemm = {};
   gemm.dtype = config.dtype;
   gemm.device = config.device;
   gemm.m = m;
   gemm.n = n;
   gemm.k = k;
+  gemm.a_row = strides.a_transposed ? 1 : strides.a_row;
+  gemm.a_col = strides.a_transposed ? strides.a_row : 1;
+  gemm.b_row = strides.b_transposed ? 1 : strides.b_row;
+  gemm.b_col = strides.b_transposed ? strides.b_row : 1;
   gemm.c_row = n;
   gemm.allow_tf32 = config.allow_tf32;
   return gemm;
 }
 
-// a is [m, k] with rows `row` apart, or, transposed, [k, m].
-void SetA(HasteGemm* gemm, const void* a, int64_t row, bool transposed) {
-  gemm->a = a;
-  gemm->a_row = transposed ? 1 : row;
-  gemm->a_col = transposed ? row : 1;
+// The products around a recurrence, but for where their matrices lie: x·W,
+HasteGemm InputProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, Rows(config), width, features, {features, width, false, false});
 }
-void SetB(HasteGemm* gemm, const void* b, int64_t row, bool transposed) {
-  gemm->b = b;
-  gemm->b_row = transposed ? 1 : row;
-  gemm->b_col = transposed ? row : 1;
+// dwx·Wᵀ,
+HasteGemm InputGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                               int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, Rows(config), features, width, {width, width, false, true});
+}
+// xᵀ·dwx,
+HasteGemm KernelGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, features, width, Rows(config), {features, width, true, false});
+}
+// and of a lane saved[operand]ᵀ·dq of the gates that were made of it.
+int RecurrentProducts(const HasteCellInfo& cell) { return cell.reset_gates == 0 ? 1 : 2; }
+HasteGemm RecurrentProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int operand) {
+  const int64_t gates = cell.reset_gates == 0 ? cell.gates
+                        : operand == 0        ? cell.reset_gates
+                                              : cell.gates - cell.reset_gates;
+  HasteGemm gemm = Product(config, config.hidden, gates * config.hidden, Rows(config),
+                           {config.lanes * config.hidden, Width(config, cell), true, false});
+  gemm.c_row = cell.gates * config.hidden;
+  return gemm;
+}
+
+// *bytes, if not the product's scratch memory, which is more.
+int32_t AtLeastThatOf(const HasteGemm& gemm, size_t* bytes, HasteStatus* status) {
+  size_t wanted = 0;
+  HASTE_TRY(haste_gemm_workspace_bytes(&gemm, &wanted, status));
+  *bytes = std::max(*bytes, wanted);
+  return HASTE_OK;
 }
 
 int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, const void* in,
@@ -85,20 +125,24 @@ size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {
 
 size_t InputOffset(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+int32_t ProjectInputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
+                          size_t* bytes, HasteStatus* status) {
+  return AtLeastThatOf(InputProduct(config, cell, features), bytes, status);
+}
+
 int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                     const HasteLayerForwardArgs& layer, const HasteExecutor* executor,
-                     HasteStatus* status) {
-  const int64_t width = config.lanes * cell.gates * config.hidden;
-  HasteGemm gemm = Product(config, config.batch * config.time, width, layer.features);
-  SetA(&gemm, layer.x, layer.features, false);
-  SetB(&gemm, layer.W, width, false);
+                     const HasteLayerForwardArgs& layer, void* workspace,
+                     const HasteExecutor* executor, HasteStatus* status) {
+  HasteGemm gemm = InputProduct(config, cell, layer.features);
+  gemm.a = layer.x;
+  gemm.b = layer.W;
   gemm.c = layer.wx;
   if (layer.gamma == nullptr) {
     gemm.bias = layer.b;
-    return haste_gemm(&gemm, executor, status);
+    return haste_gemm(&gemm, workspace, executor, status);
   }
   if (layer.xw != nullptr) gemm.c = layer.xw;
-  if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+  HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
   HasteLayerNorm norm = {};
   norm.dtype = config.dtype;
   norm.device = config.device;
@@ -124,30 +168,34 @@ int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cell,
                           const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                          const HasteExecutor* executor, HasteStatus* status) {
-  const int64_t rows = config.batch * config.time;
-  const int64_t lane = cell.gates * config.hidden;
-  const int64_t width = config.lanes * lane;
-  const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
+                          void* workspace, const HasteExecutor* executor, HasteStatus* status) {
   if (layer.dR == nullptr || cell.recurrence != HASTE_DENSE) return HASTE_OK;
-  // Gates [first, last) of all lanes were made of saved[operand].
-  const auto product = [&](int operand, int64_t first, int64_t last) -> int32_t {
-    const char* h = static_cast<const char*>(rnn.saved[operand]);
-    const char* dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
+  const int64_t lane = cell.gates * config.hidden;
+  const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
+  const char* const dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
+  for (int operand = 0; operand < RecurrentProducts(cell); ++operand) {
+    const char* const h = static_cast<const char*>(rnn.saved[operand]);
+    // Gates [first, last) of all lanes were made of saved[operand].
+    const int64_t first = operand == 0 ? 0 : cell.reset_gates;
     for (int64_t k = 0; k < config.lanes; ++k) {
-      HasteGemm gemm = Product(config, config.hidden, (last - first) * config.hidden, rows);
-      SetA(&gemm, h + k * config.hidden * size, config.lanes * config.hidden, true);
-      SetB(&gemm, dq + (k * lane + first * config.hidden) * size, width, false);
+      HasteGemm gemm = RecurrentProduct(config, cell, operand);
+      gemm.a = h + k * config.hidden * size;
+      gemm.b = dq + (k * lane + first * config.hidden) * size;
       gemm.c =
           static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
-      gemm.c_row = lane;
-      if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+      HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
     }
-    return HASTE_OK;
-  };
-  if (cell.reset_gates == 0) return product(0, 0, cell.gates);
-  if (const int32_t code = product(0, 0, cell.reset_gates)) return code;
-  return product(1, cell.reset_gates, cell.gates);
+  }
+  return HASTE_OK;
+}
+
+int32_t GradientsBytes(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
+                       size_t* bytes, HasteStatus* status) {
+  for (int i = 0; cell.recurrence == HASTE_DENSE && i < RecurrentProducts(cell); ++i) {
+    HASTE_TRY(AtLeastThatOf(RecurrentProduct(config, cell, i), bytes, status));
+  }
+  HASTE_TRY(AtLeastThatOf(InputGradientProduct(config, cell, features), bytes, status));
+  return AtLeastThatOf(KernelGradientProduct(config, cell, features), bytes, status);
 }
 
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellInfo& cell,
@@ -170,22 +218,20 @@ HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellIn
 
 int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                        const HasteExecutor* executor, HasteStatus* status) {
-  const int64_t rows = config.batch * config.time;
-  const int64_t width = config.lanes * cell.gates * config.hidden;
+                        void* workspace, const HasteExecutor* executor, HasteStatus* status) {
   if (layer.dx != nullptr) {
-    HasteGemm gemm = Product(config, rows, layer.features, width);
-    SetA(&gemm, rnn.dwx, width, false);
-    SetB(&gemm, layer.W, width, true);
+    HasteGemm gemm = InputGradientProduct(config, cell, layer.features);
+    gemm.a = rnn.dwx;
+    gemm.b = layer.W;
     gemm.c = layer.dx;
-    if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+    HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
   }
   if (layer.dW != nullptr) {
-    HasteGemm gemm = Product(config, layer.features, width, rows);
-    SetA(&gemm, layer.x, layer.features, true);
-    SetB(&gemm, rnn.dwx, width, false);
+    HasteGemm gemm = KernelGradientProduct(config, cell, layer.features);
+    gemm.a = layer.x;
+    gemm.b = rnn.dwx;
     gemm.c = layer.dW;
-    if (const int32_t code = haste_gemm(&gemm, executor, status)) return code;
+    HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
   }
   return HASTE_OK;
 }

@@ -19,8 +19,13 @@ size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
 size_t InputOffset(size_t bytes);
 
 // layer.wx = x·W + b, with x·W normalised if layer.gamma. Arguments were checked, here and below.
+// The workspace may be that of the recurrence.
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
-                     const HasteLayerForwardArgs& layer, const HasteExecutor*, HasteStatus*);
+                     const HasteLayerForwardArgs& layer, void* workspace, const HasteExecutor*,
+                     HasteStatus*);
+// *bytes, or what the workspace must have if that is more.
+int32_t ProjectInputBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+                          size_t* bytes, HasteStatus*);
 
 // In this order: db and dR; with layer.gamma haste_layer_norm_grad on what InputNormGrad says,
 // which turns rnn.dwx into the gradient of x·W; dx and dW.
@@ -29,12 +34,15 @@ int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
                       const HasteExecutor*, HasteStatus*);
 int32_t RecurrentGradient(const HasteRnnConfig&, const HasteCellInfo&,
                           const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                          const HasteExecutor*, HasteStatus*);
+                          void* workspace, const HasteExecutor*, HasteStatus*);
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
                                  const HasteLayerBackwardArgs& layer, void* dwx);
 int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                        const HasteExecutor*, HasteStatus*);
+                        void* workspace, const HasteExecutor*, HasteStatus*);
+// As ProjectInputBytes, of these.
+int32_t GradientsBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, size_t* bytes,
+                       HasteStatus*);
 
 }  // namespace haste
 

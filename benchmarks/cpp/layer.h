@@ -94,8 +94,11 @@ class Layer {
  private:
   int64_t WorkspaceFloats(int threads) {
     executor_.threads = threads;
+    haste::LayerForwardArgs sizes = {};
+    sizes.features = size_.features;
+    sizes.wx = wx_.data();
     size_t bytes = 0;
-    Check(haste::WorkspaceBytes(config_, false, &bytes, executor_));
+    Check(haste::LayerForwardWorkspaceBytes(config_, sizes, &bytes, executor_));
     return static_cast<int64_t>(bytes / sizeof(float)) + 1;
   }
 

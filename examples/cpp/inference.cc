@@ -35,19 +35,18 @@ int main(int argc, char** argv) {
   const uint8_t reverse[K] = {0, 1};
   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, device, N, T, K, H);
   config.reverse = reverse;
-  size_t bytes;
-  example::Check(haste::WorkspaceBytes(config, /*backward=*/false, &bytes));
-  Buffer workspace(device, bytes / sizeof(float) + 16);
-
   Buffer wx(device, N * T * K * G * H), y(device, N * T * K * H), h(device, N * K * H);
+  const haste::LayerForwardArgs layer = {C, x.data(), W.data(), b.data(), wx.data()};
+  size_t bytes;
+  example::Check(haste::LayerForwardWorkspaceBytes(config, layer, &bytes));
+  Buffer workspace(device, bytes / sizeof(float) + 16);
   haste::ForwardArgs rnn = {};
   rnn.R = R.data();
   rnn.mask = mask.data();
   rnn.y = y.data();
   rnn.sT[0] = h.data();
   const auto aligned = (reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64;
-  example::Check(haste::LayerForward(config, {C, x.data(), W.data(), b.data(), wx.data()}, &rnn,
-                                     reinterpret_cast<void*>(aligned)));
+  example::Check(haste::LayerForward(config, layer, &rnn, reinterpret_cast<void*>(aligned)));
   y.ToHost();
   h.ToHost();
 

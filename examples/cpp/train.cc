@@ -56,16 +56,24 @@ int main(int argc, char** argv) {
 
   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, device, N, T, 1, H);
   config.training = 1;
+  // gates serves as wx, then as the gates, then as their gradients.
+  Buffer x(device, N * T * C), y(device, N * T * H), hT(device, N * H),
+      gates(device, N * T * G * H), h(device, N * T * H), c(device, N * T * H), dh(device, N * H);
+  const haste::LayerForwardArgs layer = {C, x.data(), W.value.data(), b.value.data(), gates.data()};
+  const haste::LayerBackwardArgs gradients = {C,
+                                              x.data(),
+                                              W.value.data(),
+                                              nullptr,
+                                              W.gradient.data(),
+                                              b.gradient.data(),
+                                              R.gradient.data()};
   size_t forward_bytes, backward_bytes;
-  example::Check(haste::WorkspaceBytes(config, false, &forward_bytes));
-  example::Check(haste::WorkspaceBytes(config, true, &backward_bytes));
+  example::Check(haste::LayerForwardWorkspaceBytes(config, layer, &forward_bytes));
+  example::Check(haste::LayerBackwardWorkspaceBytes(config, gradients, &backward_bytes));
   Buffer scratch(device, std::max(forward_bytes, backward_bytes) / sizeof(float) + 16);
   void* workspace =
       reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
 
-  // gates serves as wx, then as the gates, then as their gradients.
-  Buffer x(device, N * T * C), y(device, N * T * H), hT(device, N * H),
-      gates(device, N * T * G * H), h(device, N * T * H), c(device, N * T * H), dh(device, N * H);
   haste::ForwardArgs forward = {};
   forward.R = R.value.data();
   forward.y = y.data();
@@ -96,8 +104,7 @@ int main(int argc, char** argv) {
       }
     }
     x.ToDevice();
-    example::Check(haste::LayerForward(
-        config, {C, x.data(), W.value.data(), b.value.data(), gates.data()}, &forward, workspace));
+    example::Check(haste::LayerForward(config, layer, &forward, workspace));
 
     // Mean squared error of a linear readout of the last state.
     hT.ToHost();
@@ -116,10 +123,7 @@ int main(int argc, char** argv) {
       readout.gradient.host[H] += d;
     }
     dh.ToDevice();
-    example::Check(haste::LayerBackward(config,
-                                        {C, x.data(), W.value.data(), nullptr, W.gradient.data(),
-                                         b.gradient.data(), R.gradient.data()},
-                                        backward, workspace));
+    example::Check(haste::LayerBackward(config, gradients, backward, workspace));
     for (Parameter* p : {&W, &b, &R, &readout}) p->Update(step);
     average = step == 1 ? loss : 0.95 * average + 0.05 * loss;
     if (step % 100 == 0) std::printf("step %4d  loss %.4f\n", step, average);

@@ -24,8 +24,10 @@ int32_t CudaDeviceStatus(HasteStatus* status);
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
                  HasteStatus* status);
 
-// c = a·b + bias. Any strides of a and b; accumulates in float (double for double).
-int32_t CudaGemm(const HasteGemm& gemm, const HasteExecutor& executor, HasteStatus* status);
+// c = a·b + bias, m, n > 0. Any strides of a and b; accumulates in float (double for double).
+int32_t CudaGemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus* status);
+int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
+                 HasteStatus* status);
 
 // out[c] = Σ_r in[r, c] of in [rows, columns]. Sums in one fixed order.
 int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,

@@ -1,6 +1,7 @@
 // Products of any strides, and sums over rows, for callers that have no linear algebra of their
 // own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
-// is found and takes their strides: in the same order while no other stream is at work.
+// is found and takes their strides: in the same order while no other stream is at work, and those
+// of floats in parts always.
 #include <algorithm>
 #include <cinttypes>
 #include <type_traits>
@@ -9,10 +10,12 @@
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
+#include "lib/cuda/parts_gemm.h"
 #include "lib/cuda/reduce.cuh"
 #include "lib/cuda/storage.cuh"
 #include "lib/engine.h"
 #include "lib/math.h"
+#include "lib/registry.h"
 
 namespace haste {
 namespace {
@@ -150,8 +153,7 @@ template <class T>
 int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   if constexpr (sizeof(Compute<T>) == 4) {
     CudaProperties device;
-    const int32_t code = GetCudaProperties(&device, status);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(GetCudaProperties(&device, status));
     // Large tiles read less; small ones keep more multiprocessors busy.
     const int64_t large = ((g.m + 127) / 128) * ((g.n + 127) / 128);
     if (large >= device.multiprocessors) return LaunchGemm<T, 128>(g, executor, status);
@@ -183,7 +185,10 @@ int32_t SetRows(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* 
   return HASTE_OK;
 }
 
-constexpr double kWorthCublas = 1e7;  // multiply-adds: less is not worth loading it
+// Less than so many multiply-adds is not worth loading it, unless a few blocks would have a long
+// way to go.
+constexpr double kWorthCublas = 1e7;
+constexpr int64_t kDeep = 1024;
 constexpr int64_t kMostOfCublas = INT32_MAX;
 
 // Neighbours of a row or of a column are neighbours in memory, and rows or columns do not overlap.
@@ -196,9 +201,9 @@ bool IsPlain(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_s
 bool IsForCublas(const HasteGemm& g) {
   const double products =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-  return products >= kWorthCublas && std::max({g.m, g.n, g.k, g.c_row}) <= kMostOfCublas &&
-         g.c_row >= g.n && IsPlain(g.m, g.k, g.a_row, g.a_col) &&
-         IsPlain(g.k, g.n, g.b_row, g.b_col);
+  return (products >= kWorthCublas || g.k >= kDeep) &&
+         std::max({g.m, g.n, g.k, g.c_row}) <= kMostOfCublas && g.c_row >= g.n &&
+         IsPlain(g.m, g.k, g.a_row, g.a_col) && IsPlain(g.k, g.n, g.b_row, g.b_col);
 }
 
 int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
@@ -214,15 +219,39 @@ int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteSta
   product.c = g.c;
   product.c_stride = g.c_row;
   CublasCall cublas;
-  int32_t code = cublas.Begin(executor, nullptr, 0, status);
-  if (code == HASTE_OK && product.adds) code = SetRows(g, executor, status);
-  return code == HASTE_OK ? cublas.Multiply(product, status) : code;
+  HASTE_TRY(cublas.Begin(executor, nullptr, 0, status));
+  if (product.adds) HASTE_TRY(SetRows(g, executor, status));
+  return cublas.Multiply(product, status);
+}
+
+int32_t PlanOnGpu(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
+  int device = 0, major = 0, minor = 0;
+  HASTE_CUDA_TRY(cudaGetDevice(&device), status);
+  HASTE_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), status);
+  HASTE_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), status);
+  *plan = PlanProduct(g, major, minor);
+  plan->by_parts = plan->by_parts && IsForCublas(g) && HaveCublasFor(HASTE_BFLOAT16);
+  return HASTE_OK;
 }
 
 }  // namespace
 
-int32_t CudaGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
-  if (g.m <= 0 || g.n <= 0) return HASTE_OK;
+int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
+  ProductPlan plan;
+  HASTE_TRY(PlanOnGpu(g, &plan, status));
+  *bytes = plan.by_parts ? PartsGemmWorkspace(plan) : 0;
+  return HASTE_OK;
+}
+
+int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
+                 HasteStatus* status) {
+  ProductPlan plan;
+  HASTE_TRY(PlanOnGpu(g, &plan, status));
+  if (plan.by_parts) {
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    if (g.bias != nullptr) HASTE_TRY(SetRows(g, executor, status));
+    return PartsGemm(g, plan, workspace, executor, status);
+  }
   if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(g, executor, status);
   switch (g.dtype) {
 #define HASTE_CASE(name, type, dtype) \

@@ -165,7 +165,8 @@ HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForward
 HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwardArgs*,
                                      void* workspace, const HasteExecutor*, HasteStatus*);
 
-// c = a·b + bias, accumulated in float32 (double for double). a is [m, k], b is [k, n],
+// c = a·b + bias, accumulated in float32 (double for double). A large product of floats on CUDA may
+// make NaN of an infinity. a is [m, k], b is [k, n],
 // c is [m, n]; each element (i, j) lies at i·row_stride + j·col_stride.
 typedef struct {
   int32_t dtype, device;
@@ -179,7 +180,10 @@ typedef struct {
   const void* bias;    // [n] added to each row, or NULL
   int32_t allow_tf32;  // CUDA, float32: may be as coarse as TensorFloat-32
 } HasteGemm;
-HASTE_API int32_t haste_gemm(const HasteGemm*, const HasteExecutor*, HasteStatus*);
+// Scratch memory of haste_gemm, of the device, aligned to 64 bytes: for large float32 products on
+// CUDA a third of the matrices, some 20 to 101 MiB, else none.
+HASTE_API int32_t haste_gemm_workspace_bytes(const HasteGemm*, size_t* bytes, HasteStatus*);
+HASTE_API int32_t haste_gemm(const HasteGemm*, void* workspace, const HasteExecutor*, HasteStatus*);
 
 // Layer normalisation (Ba et al., arXiv 1607.06450) of each row [features] of each lane:
 //   y = (x - mean) / sqrt(variance + epsilon) ∘ gamma + beta
@@ -266,8 +270,7 @@ typedef struct {
   const void* xw;     // gamma: what forward left there
   void* dgamma;       // gamma: [K, G, H]
 } HasteLayerBackwardArgs;
-// Scratch memory of haste_layer_forward, of which layer's features, wx and gamma are looked at;
-// with a wx that of haste_rnn_forward.
+// Scratch memory of haste_layer_forward, of which layer's features, wx and gamma are looked at.
 HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
                                                       const HasteLayerForwardArgs* layer,
                                                       const HasteExecutor*, size_t* bytes,
@@ -275,7 +278,7 @@ HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
 HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
                                       HasteRnnForwardArgs* rnn, void* workspace,
                                       const HasteExecutor*, HasteStatus*);
-// Scratch memory of haste_layer_backward.
+// Scratch memory of haste_layer_backward, of which layer's features and gamma are looked at.
 HASTE_API int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig*,
                                                        const HasteLayerBackwardArgs* layer,
                                                        const HasteExecutor*, size_t* bytes,

@@ -1,9 +1,10 @@
 // The C++ face of haste: fused recurrent layers without TensorFlow, on CPU and CUDA.
 //
 //   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, HASTE_CPU, N, T, K, H);
+//   const haste::LayerForwardArgs layer = {C, x, W, b, wx};
 //   size_t bytes;
-//   haste::Status status = haste::WorkspaceBytes(config, /*backward=*/false, &bytes);
-//   status = haste::LayerForward(config, {C, x, W, b, wx}, &rnn, workspace);
+//   haste::Status status = haste::LayerForwardWorkspaceBytes(config, layer, &bytes);
+//   status = haste::LayerForward(config, layer, &rnn, workspace);
 //
 // lib/haste/c_api.h, which this header wraps, gives every tensor's shape and says who may be NULL.
 // Memory is the caller's; calls on CUDA are asynchronous on executor.stream.

@@ -242,8 +242,26 @@ class Library:
             ctypes.byref(self._executor()),
             ctypes.byref(size),
         )
+        return self._scratch(size.value)
+
+    def layer_workspace(self, config, features, wx=None, *, backward=False):
+        """The same for `layer_forward`, with its wx, and `layer_backward`."""
+        size = ctypes.c_size_t()
+        layer = LayerBackwardArgs(features=features)
+        if not backward:
+            layer = LayerForwardArgs(features=features, wx=_at(wx))
+        self.call(
+            f"haste_layer_{'backward' if backward else 'forward'}_workspace_bytes",
+            ctypes.byref(config),
+            ctypes.byref(layer),
+            ctypes.byref(self._executor()),
+            ctypes.byref(size),
+        )
+        return self._scratch(size.value)
+
+    def _scratch(self, size):
         # 64 bytes more than that, so that a size of 0 has an address too.
-        return torch.full((size.value + 64,), 0xFF, dtype=torch.uint8, device=self.device)
+        return torch.full((size + 64,), 0xFF, dtype=torch.uint8, device=self.device)
 
     def forward(self, config, wx, kernel, *, y, workspace, **tensors):
         """haste_rnn_forward; tensors: mask, seed, gates, or lists: s0, sT, extra, saved; or None.
@@ -276,14 +294,34 @@ class Library:
         _set(args, **tensors)
         self._run("haste_layer_backward", config, layer, args, workspace=workspace)
 
-    def gemm(self, a, b, c, bias=None):
-        """c = a·b + bias, of any views a [m, k] and b [k, n]; the columns of c are contiguous."""
-        g = Gemm(dtype=DTYPES[a.dtype], device=DEVICES[self.device])
+    def gemm(self, a, b, c, bias=None, allow_tf32=False, workspace=None):
+        """c = a·b + bias, of any views a [m, k] and b [k, n]; the columns of c are contiguous.
+
+        workspace: at least as many bytes as `gemm_workspace` says; None: made for the call.
+        """
+        g = self._gemm_of(a, b, allow_tf32)
+        g.c, g.c_row, g.bias = _at(c), c.stride(0), _at(bias)
+        if workspace is None:
+            workspace = self._scratch(self._gemm_workspace(g))
+        where = ctypes.byref(self._executor())
+        self.call("haste_gemm", ctypes.byref(g), _p(_at(workspace)), where)
+
+    def gemm_workspace(self, a, b, allow_tf32=False):
+        """Bytes of scratch memory that a·b wants."""
+        return self._gemm_workspace(self._gemm_of(a, b, allow_tf32))
+
+    def _gemm_of(self, a, b, allow_tf32):
+        g = Gemm(dtype=DTYPES[a.dtype], device=DEVICES[self.device], allow_tf32=allow_tf32)
         g.m, g.n, g.k = a.shape[0], b.shape[1], a.shape[1]
         g.a, g.a_row, g.a_col = _at(a), a.stride(0), a.stride(1)
         g.b, g.b_row, g.b_col = _at(b), b.stride(0), b.stride(1)
-        g.c, g.c_row, g.bias = _at(c), c.stride(0), _at(bias)
-        self.call("haste_gemm", ctypes.byref(g), ctypes.byref(self._executor()))
+        g.c_row = g.n
+        return g
+
+    def _gemm_workspace(self, g):
+        size = ctypes.c_size_t()
+        self.call("haste_gemm_workspace_bytes", ctypes.byref(g), ctypes.byref(size))
+        return size.value
 
     def windows(self, window, reverse, mask, *, x, before, seen, after):
         """haste_windows of x [N, T, C] into seen [N, T, window, C] and after [N, window - 1, C]."""

@@ -282,7 +282,7 @@ def test_layer(cell, dtype):
     ours, config = unset(problem.dy), problem.config()
     gates, saved = problem.reserve()
     kept = {"gates": gates, "saved": saved, "extra": extra}
-    scratch = LIB.workspace(config, backward=False)
+    scratch = LIB.layer_workspace(config, features, wx=gates)
     LIB.layer_forward(
         config, x, kernel, bias, recurrent, wx=gates, y=ours, workspace=scratch, **kept
     )
@@ -290,7 +290,7 @@ def test_layer(cell, dtype):
     names = ("dx", "dW", "db", "dR")
     weights = dict(zip(names, map(unset, (x, kernel, bias, recurrent)), strict=True))
     kept |= {"dy": problem.dy.to(ON), **problem.gradients(gates)}
-    scratch = LIB.workspace(config, backward=True)
+    scratch = LIB.layer_workspace(config, features, backward=True)
     LIB.layer_backward(config, x, kernel, recurrent, gradients=weights, workspace=scratch, **kept)
     names += tuple(f"d{name}" for name in problem.parameters)
     results = (*weights.values(), *kept["dextra"])

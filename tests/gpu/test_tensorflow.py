@@ -15,9 +15,9 @@ import keras  # noqa: E402
 from op_cases import OPS, TOLERANCE, compare, feature_options, problems  # noqa: E402
 
 import haste_keras  # noqa: E402
-from haste_keras import _raw, ops, reference  # noqa: E402
+from haste_keras import _matmul, _raw, ops, reference  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("true_float32")  # dR is TensorFlow's product
+pytestmark = pytest.mark.usefixtures("true_float32")  # as the oracle's products are
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 by_name = {"ids": lambda value: getattr(value, "name", str(value))}
 every_op = pytest.mark.parametrize("case", OPS, **by_name)
@@ -43,6 +43,31 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
     normed = kinks and case.spec.normalizes and dtype.size == 2
     tolerance = TOLERANCE[dtype] ** 0.5 if normed else TOLERANCE[dtype]
     _assert_right(errors, tolerance, case.name, dtype.name, sizes, feature)
+
+
+@on_gpu_only
+@pytest.mark.parametrize("transpose", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
+def test_large_exact_products(transpose):
+    """Of a size that is made of bfloat16 parts, with their gradients, against float64."""
+    rows, depth, columns = 3001, 1027, 1301
+    with tf.device(DEVICE):
+        a = tf.random.stateless_normal([rows, depth], [1, 2])
+        b = tf.random.stateless_normal([depth, columns], [3, 4])
+        a = tf.transpose(a) if "transpose_a" in transpose else a
+        b = tf.transpose(b) if "transpose_b" in transpose else b
+        d = tf.random.stateless_normal([rows, columns], [5, 6])
+        found = []
+        for multiply, dtype in ((_matmul.matmul, tf.float32), (tf.matmul, tf.float64)):
+            inputs = [tf.cast(a, dtype), tf.cast(b, dtype)]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                product = multiply(*inputs, **transpose)
+            found.append([product, *tape.gradient(product, inputs, tf.cast(d, dtype))])
+    graph = tf.function(lambda: _matmul.matmul(a, b, **transpose)).get_concrete_function().graph
+    assert any(op.type.startswith("HasteMatMul") for op in graph.get_operations())
+    for ours, exact in zip(*found, strict=True):
+        off = tf.norm(tf.cast(ours, tf.float64) - exact) / tf.norm(exact)
+        assert off <= 4e-6, off
 
 
 @on_gpu_only

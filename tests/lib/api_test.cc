@@ -134,7 +134,7 @@ void BadArguments() {
   HasteGemm gemm = {};
   gemm.m = gemm.n = gemm.k = int64_t{1} << 40;
   HasteStatus status = {};
-  EXPECT_TRUE(haste_gemm(&gemm, nullptr, &status) == HASTE_INVALID_ARGUMENT &&
+  EXPECT_TRUE(haste_gemm(&gemm, nullptr, nullptr, &status) == HASTE_INVALID_ARGUMENT &&
                   strstr(status.message, "m, n, k") != nullptr,
               "%s", status.message);
   const Status no_seed = Forward(config, {}, nullptr);
@@ -181,7 +181,7 @@ void Exceptions() {
   for (const auto& thrown : cases) {
     executor.schedule = thrown.schedule;
     HasteStatus status = {};
-    EXPECT_TRUE(haste_gemm(&gemm, &executor, &status) == HASTE_INTERNAL &&
+    EXPECT_TRUE(haste_gemm(&gemm, nullptr, &executor, &status) == HASTE_INTERNAL &&
                     strstr(status.message, thrown.text) != nullptr,
                 "%s", status.message);
   }

@@ -112,12 +112,12 @@ std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   for (int i = 0; i < cell.saved; ++i) args.saved[i] = out[3 + cell.states + i].data();
   haste::Executor executor = {};
   executor.threads = c.threads;
+  const haste::LayerForwardArgs layer = {c.features, x.data(), W.data(), b.data(),
+                                         out[1 + cell.states].data()};
   size_t bytes = 0;
-  ExpectOk(haste::WorkspaceBytes(config, false, &bytes, executor));
+  ExpectOk(haste::LayerForwardWorkspaceBytes(config, layer, &bytes, executor));
   Scratch workspace(bytes);
-  ExpectOk(haste::LayerForward(
-      config, {c.features, x.data(), W.data(), b.data(), out[1 + cell.states].data()}, &args,
-      workspace.data(), executor));
+  ExpectOk(haste::LayerForward(config, layer, &args, workspace.data(), executor));
   return out;
 }
 
@@ -173,7 +173,8 @@ void CheckProducts() {
             gemm.m = c == &one ? 1 : 2;
             gemm.c = c->data();
             HasteStatus status = {};
-            EXPECT_TRUE(haste_gemm(&gemm, nullptr, &status) == HASTE_OK, "%s", status.message);
+            EXPECT_TRUE(haste_gemm(&gemm, nullptr, nullptr, &status) == HASTE_OK, "%s",
+                        status.message);
           }
           EXPECT_TRUE(two.BeginsAs(one), "dtype %d, %d columns, bias %d, transposed %d",
                       static_cast<int>(dtype), static_cast<int>(columns), biased, transposed);
