@@ -21,13 +21,24 @@ struct ForwardKernels {
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = false;
   static constexpr int kThreads = kResidentForwardThreads;
-  static Kernel Of(const ResidentTiling& t, bool cluster) {
-    const bool one = t.row_tiles == 1;
-    if (cluster) return one ? ResidentForward<Cell, T, 1, true> : ResidentForward<Cell, T, 2, true>;
-    return one ? ResidentForward<Cell, T, 1, false> : ResidentForward<Cell, T, 2, false>;
+  static Kernel Of(const Params& p, bool cluster) {
+    return cluster ? OfTiles<true>(p) : OfTiles<false>(p);
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
     return static_cast<size_t>(kForwardSlots<false>) * t.passes * ReceivedStates(t, sizeof(T));
+  }
+
+ private:
+  template <bool kCluster>
+  static Kernel OfTiles(const Params& p) {
+    return p.tiling.row_tiles == 1 ? OfService<1, kCluster>(p) : OfService<2, kCluster>(p);
+  }
+  template <int kTiles, bool kCluster>
+  static Kernel OfService(const Params& p) {
+    if constexpr (kHasLeanService<Cell, T>) {
+      if (!Foretells(p)) return ResidentForward<Cell, T, kTiles, kCluster, false>;
+    }
+    return ResidentForward<Cell, T, kTiles, kCluster, true>;
   }
 };
 template <class Cell, class T>
@@ -37,7 +48,8 @@ struct BackwardKernels {
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
   static constexpr int kThreads = kResidentWarps * 32;
-  static Kernel Of(const ResidentTiling& t, bool cluster) {
+  static Kernel Of(const Params& p, bool cluster) {
+    const ResidentTiling& t = p.tiling;
     if (cluster) return OfTiles<true, false>(t);
     return t.sharers > 1 ? OfTiles<false, true>(t) : OfTiles<false, false>(t);
   }
@@ -79,7 +91,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
             HasteStatus* status) {
   const ResidentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
-  const auto kernel = Kernels::Of(t, cluster);
+  const auto kernel = Kernels::Of(p, cluster);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;

@@ -13,7 +13,7 @@
 
 namespace haste {
 
-template <class Cell, class T, int kTiles, bool kCluster>
+template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
 class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   using Base = ResidentStates<Cell, T, kTiles, kCluster>;
   using Base::alone, Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::k_, Base::lane_,
@@ -40,7 +40,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   }
   __device__ __forceinline__ void Serve() {
     Base::Prepare();
-    ResidentService<Cell, T, kTiles, kCluster>(p_, *this, at_, some_idle_).Serve();
+    ResidentService<Cell, T, kTiles, kCluster, kForetells>(p_, *this, at_, some_idle_).Serve();
     Leave();
   }
 
@@ -211,7 +211,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     }
     // The sums before have been read: in `grid` since SyncRows.
     if (kCluster && !two_buffers_) SyncProduct();
-    Sums* to = sums_ + buffer * buffer_ + put_;
+    Sums* to = sums_ + BufferAt(buffer) + put_;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -243,6 +243,11 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     }
   }
 
+  // `grid` has one buffer of sums.
+  __device__ __forceinline__ int BufferAt(int buffer) const {
+    return kCluster ? buffer * buffer_ : 0;
+  }
+
   static __device__ __forceinline__ void Clear(Words& words) {
 #pragma unroll
     for (int i = 0; i < kAhead * kTiles * kWords; ++i) (&words[0][0][0])[i] = uint4{};
@@ -250,7 +255,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
   __device__ __forceinline__ void GetProduct(int buffer, float (&q)[kGates]) const {
-    const Sums* from = sums_ + buffer * buffer_ + got_;
+    const Sums* from = sums_ + BufferAt(buffer) + got_;
     if (kTiles == 2 || p_.tiling.unit_tiles == 1) {
       AddParts<kResidentWarps>(from, q);
     } else {
@@ -278,7 +283,9 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     float product[kGates], prev[kStates];
     GetProduct(buffer, product);
     const float scale = Base::Scale(pass);
-    Foreseen seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+    Foreseen seen;
+    seen.live = true;
+    if constexpr (kForetells) seen = UnpackForeseen(seen_[buffer * kResidentElements]);
     seen.live &= Base::There(pass);
     T x[kGates];
 #pragma unroll
@@ -336,19 +343,33 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   TileA<T> held_[kHeld][2 * kGates];
 };
 
-// Of a thread of the warps that have elements, and of the others: together what 168 for all are.
-constexpr int kElementRegisters = 216, kServiceRegisters = 72;
+// A product of floats with four gates wants every register there is. Its service spills, and has
+// the time for it; but in three parts not where it foretells, a kernel of its own then, and not for
+// a cell that keeps more than the LSTM.
+template <class Cell, class T>
+constexpr bool kHasLeanService =
+    std::is_same_v<T, float> && Cell::kGates == 4 && SavedTensors<Cell>() <= 2;
 
-template <class Cell, class T, int kTiles, bool kCluster>
+// Registers of a thread of the service, and of the warps that have elements, which are two for one:
+// together what 168 for all are.
+template <class Cell, class T, bool kForetells>
+constexpr int kServiceRegisters = (std::is_same_v<T, TensorFloat> && Cell::kGates == 4) ||
+                                          (kHasLeanService<Cell, T> && !kForetells)
+                                      ? 24
+                                      : 72;
+template <class Cell, class T, bool kForetells>
+constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T, kForetells>) / 2;
+
+template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
 __global__ void __launch_bounds__(kResidentForwardThreads, 1)
     ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
   if constexpr (HasOnChipCode(kCluster)) {
-    using Run = ResidentForwardRun<Cell, T, kTiles, kCluster>;
+    using Run = ResidentForwardRun<Cell, T, kTiles, kCluster, kForetells>;
     if (threadIdx.x >= kResidentWarps * 32) {
-      FewerRegisters<kServiceRegisters>();
+      FewerRegisters<kServiceRegisters<Cell, T, kForetells>>();
       Run(p).Serve();
     } else {
-      MoreRegisters<kElementRegisters>();
+      MoreRegisters<kElementRegisters<Cell, T, kForetells>>();
       Run(p).Walk();
     }
   }

@@ -30,7 +30,7 @@ struct ResidentParams : OnChipParams<T, Args> {
 // element have none: all of theirs are not `There`.
 template <class Cell, class Params, int kTiles>
 class ResidentThread {
-  template <class, class, int, bool>
+  template <class, class, int, bool, bool>
   friend class ResidentService;
 
  public:
@@ -133,6 +133,12 @@ class ResidentThread {
   int64_t pass_stride_,
       wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
 };
+
+// Is there more to say of a step than whether an element exists?
+template <class T>
+__host__ __device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
+  return p.mask != nullptr || (p.zoneout && p.training);
+}
 
 }  // namespace haste
 

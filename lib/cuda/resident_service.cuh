@@ -22,7 +22,8 @@ __device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
   return seen;
 }
 
-template <class Cell, class T, int kTiles, bool kCluster>
+// kForetells: whether it may have to say anything of an element's steps.
+template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
 class ResidentService {
   using States = ResidentStates<Cell, T, kTiles, kCluster>;
   using Params = ResidentForwardParams<T>;
@@ -41,7 +42,7 @@ class ResidentService {
         written_(reinterpret_cast<T*>(resident_shared + at.writes)),
         read_step_(ResidentReads(p.tiling, SizesOf<Cell, T>()).step()),
         written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
-        needed_(p.mask != nullptr || (p.zoneout && p.training)),
+        needed_(kForetells && Foretells(p)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {

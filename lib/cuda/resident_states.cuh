@@ -43,7 +43,7 @@ constexpr ResidentCell SizesOf() {
 
 template <class Cell, class T, int kTiles, bool kCluster>
 class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTiles> {
-  template <class, class, int, bool>
+  template <class, class, int, bool, bool>
   friend class ResidentService;
 
  protected:
