@@ -80,7 +80,8 @@ class Cudnn:
 class Haste:
     """A layer: the recurrence by libhaste, products that see all steps as TensorFlow's layers.
 
-    Those of exact floats are libhaste's too (haste_keras/_matmul.py), others torch's.
+    Those of exact floats that libhaste makes of parts are its own (haste_keras/_matmul.py), others
+    torch's: by cuBLAS, as libhaste's are.
     """
 
     def __init__(self, library, case, x, weights, engine="auto"):
@@ -103,6 +104,7 @@ class Haste:
         self.inference = library.config(case.cell, self.gates, **{**options, "training": 0})
         self.scratch = [library.workspace(self.config, backward) for backward in (False, True)]
         self.inference_scratch = library.workspace(self.inference, False)
+        self.rooms = {}
 
     def _drawn(self):
         """mask [N, T] of sequences of T/2 to T steps, and seed, for the case that has them."""
@@ -120,14 +122,24 @@ class Haste:
 
     def _multiply(self, a, b, out, bias=None):
         """out = a·b + bias."""
-        if self.case.dtype == "float32":
-            size = max(16, self.library.gemm_workspace(a, b))
-            scratch = torch.empty(size, dtype=torch.uint8, device=a.device)
-            self.library.gemm(a, b, out, bias, workspace=scratch)
+        room = self._room_for(a, b)
+        if room is not None:
+            self.library.gemm(a, b, out, bias, workspace=room)
         elif bias is None:
             torch.mm(a, b, out=out)
         else:
             torch.addmm(bias, a, b, out=out)
+
+    def _room_for(self, a, b):
+        """What libhaste works in, made once for each product; None: torch multiplies."""
+        if self.case.dtype != "float32":
+            return None
+        key = (a.shape, a.stride(), b.shape, b.stride())
+        if key not in self.rooms:
+            size = self.library.gemm_workspace(a, b)
+            room = torch.empty(size, dtype=torch.uint8, device=a.device) if size else None
+            self.rooms[key] = room
+        return self.rooms[key]
 
     def _product(self, a, b):
         out = a.new_empty(a.shape[0], b.shape[1])

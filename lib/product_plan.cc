@@ -15,7 +15,8 @@ constexpr int64_t kTile = 128;                 // rows or columns that cuBLAS gi
 // float32 units in much the same ratio.
 constexpr double kFloatProducts = 22e6;  // a microsecond
 constexpr double kPartProducts = 350e6;
-constexpr double kFloatCall = 4, kPartsCalls = 12;
+constexpr double kFloatCall = 4;
+constexpr double kChunkCalls = 30;           // two kernels and three products, or more
 constexpr double kSplitMicroseconds = 4e-6;  // of an element: 4 bytes read, 6 written
 constexpr double kSumMicroseconds = 5e-6;    // of a sum: three products write it, two read it
 
@@ -25,12 +26,13 @@ bool HasWideTensorCores(int sm_major, int sm_minor) {
   return sm_minor == 0 ? sm_major >= 8 && sm_major <= 10 : sm_major == 10;
 }
 
-bool PartsAreFaster(const HasteGemm& g) {
+// By more than these figures are off.
+bool PartsAreFaster(const HasteGemm& g, int64_t chunks) {
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n);
   const double k = static_cast<double>(g.k);
-  const double parts = kPartsCalls + 6 * m * n * k / kPartProducts +
+  const double parts = static_cast<double>(chunks) * kChunkCalls + 6 * m * n * k / kPartProducts +
                        (m + n) * k * kSplitMicroseconds + m * n * kSumMicroseconds;
-  return parts < kFloatCall + m * n * k / kFloatProducts;
+  return 1.15 * parts < kFloatCall + m * n * k / kFloatProducts;
 }
 
 int64_t RoomFor(const HasteGemm& g) {
@@ -51,9 +53,10 @@ int64_t EvenPart(int64_t whole, int64_t most) {
 ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int sm_minor) {
   ProductPlan plan = {};
   const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
-  plan.by_parts = g.dtype == HASTE_FLOAT32 && !g.allow_tf32 && lies_well && g.m > 0 && g.n > 0 &&
-                  HasWideTensorCores(sm_major, sm_minor) && PartsAreFaster(g);
-  if (!plan.by_parts) return plan;
+  if (g.dtype != HASTE_FLOAT32 || g.allow_tf32 || !lies_well || std::min({g.m, g.n, g.k}) <= 0 ||
+      !HasWideTensorCores(sm_major, sm_minor)) {
+    return plan;
+  }
   plan.a_stays = g.m <= g.n;
   const int64_t stays = std::min(g.m, g.n), passes = std::max(g.m, g.n);
   const int64_t room = RoomFor(g);
@@ -63,13 +66,17 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int sm_minor) {
     const int64_t fits = room / kPartsBytes / (stays + passes) / kTile * kTile;
     depth = std::clamp(fits, kSumDepth, kMostDepth);
   }
-  while (depth > kSumDepth && kPartsBytes * depth * stays > room / 2) depth /= 2;
+  while (depth > kSumDepth && kPartsBytes * depth * stays > room / 2) {
+    depth = std::max(depth / 2, kSumDepth);
+  }
   plan.depth = EvenPart(g.k, depth);
   const int64_t line = kPartsBytes * plan.depth;  // bytes of a row of a, or of a column of b
   const int64_t kept = EvenPart(stays, room / 2 / line);
   const int64_t passed = EvenPart(passes, (room - kept * line) / line);
   plan.rows = plan.a_stays ? kept : passed;
   plan.columns = plan.a_stays ? passed : kept;
+  const int64_t chunks = CeilDiv(stays, kept) * CeilDiv(passes, passed) * CeilDiv(g.k, plan.depth);
+  plan.by_parts = PartsAreFaster(g, chunks);
   return plan;
 }
 

@@ -49,7 +49,7 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
 @pytest.mark.parametrize("transpose", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
 def test_large_exact_products(transpose):
     """Of a size that is made of bfloat16 parts, with their gradients, against float64."""
-    rows, depth, columns = 3001, 1027, 1301
+    rows, depth, columns = 6001, 1027, 2301
     with tf.device(DEVICE):
         a = tf.random.stateless_normal([rows, depth], [1, 2])
         b = tf.random.stateless_normal([depth, columns], [3, 4])
