@@ -152,10 +152,35 @@ def gates_of(name):
     return len(LAYERS[name].ours(1).cell.spec.gates)
 
 
-def multiply_adds(name, n, t, c, h):
-    """Of a forward pass; a training step has three times as many."""
-    of_x, of_h = LAYERS[name].kernels
-    return n * t * gates_of(name) * h * (of_x * c + of_h * h)
+def multiply_adds(name, n, t, c, h, of_x=True):
+    """Of a forward pass; a training step has three times as many. of_x: those of x·W too."""
+    inputs, states = LAYERS[name].kernels
+    return n * t * gates_of(name) * h * (of_x * inputs * c + states * h)
+
+
+def make_surroundings(name, n, t, c, h):
+    """A training step but for its recurrence: the products and sums that see all steps at once.
+
+    None for a layer whose recurrence is not one product of h.
+    """
+    if name not in ("LSTM", "GRU", "Elman", "SLSTM"):
+        return None
+    width = gates_of(name) * h
+    shapes = {"x": (n * t, c), "states": (n * t, h), "kernel": (c, width), "bias": (width,)}
+    x, states, kernel, bias = (tf.random.normal(shape) for shape in shapes.values())
+
+    @tf.function
+    def step():
+        # What the recurrence would hand back takes the place of what it is given.
+        d = tf.nn.bias_add(tf.matmul(x, kernel), bias)
+        return (
+            tf.matmul(d, kernel, transpose_b=True),
+            tf.matmul(x, d, transpose_a=True),
+            tf.matmul(states, d, transpose_a=True),
+            tf.raw_ops.BiasAddGrad(out_backprop=d),
+        )
+
+    return step
 
 
 def memory_budget(name, n, t, c, h):

@@ -12,7 +12,9 @@ gradients with the peers', and is not timed if they differ.
 
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
 tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
-multiply-adds, so a ratio far above it is out of reach in float32. The last columns state the memory
+multiply-adds, so a ratio far above it is out of reach in float32. `reach` is what a training step
+would show if its recurrence ran like that and TensorFlow did the rest: the call, x·W + b, dx, dW,
+dR and the bias's gradient, timed in turn too. The last columns state the memory
 of our training step at its peak, beside what it should need: the reserve (gates and states),
 inputs, outputs and gradients, and one recurrent kernel.
 """
@@ -35,7 +37,7 @@ from benchmarks import cases, measure, peers, shapes
 
 MATMUL_SIZE = 1024
 # Of a table, beside the comparison with Keras.
-COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("torch", "vs")}
+COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("reach", "torch", "vs")}
 REST, BURST = 0.02, 0.05  # seconds; see measure.interleaved_medians
 
 
@@ -69,15 +71,25 @@ def run_case(name, shape, seconds):
             cases.check(check, steps[1][i], f"{where}: {who}'s and Keras's")
             blocking[who] = function
         blocking["matmul"] = cases.blocking(make_matmul())
+        rest = cases.make_surroundings(name, *shape) if kind == "training" else None
+        if rest is not None:
+            blocking["rest"] = cases.blocking(rest)
         for function in blocking.values():
             function()
         medians.append(measure.interleaved_medians(blocking, seconds, rest=REST, burst=BURST))
     return medians
 
 
-def describe(times, work):
-    """Milliseconds, the ratio to Keras and its bound, from the medians of a case."""
-    floor = work * times["matmul"] / MATMUL_SIZE**3
+def describe(times, work, of_recurrence):
+    """Milliseconds, the ratio to Keras and its bounds, from the medians of a case.
+
+    work, of_recurrence: multiply-adds, of all and of the products of a step.
+    """
+    multiply_add = times["matmul"] / MATMUL_SIZE**3
+    floor = work * multiply_add
+    reach = {}
+    if "rest" in times:
+        reach["reach"] = times["keras"] / (times["rest"] + of_recurrence * multiply_add)
     columns = {"other": "vs", "torch": "torch", "ort": "ort"}
     return {
         **{column: times[who] / times["ours"] for who, column in columns.items() if who in times},
@@ -85,6 +97,7 @@ def describe(times, work):
         "keras_ms": 1e3 * times["keras"],
         "ratio": times["keras"] / times["ours"],
         "bound": times["keras"] / floor,
+        **reach,
     }
 
 
@@ -135,7 +148,9 @@ def run_row(name, shape, options):
     work = cases.multiply_adds(name, *shape)
     medians = run_case(name, shape, options.seconds)
     for kind, times, times_work in zip(("infer", "train"), medians, (1, 3), strict=True):
-        numbers = describe(times, times_work * work)
+        # A step is multiplied once forward and once backward.
+        of_recurrence = 2 * cases.multiply_adds(name, *shape, of_x=False)
+        numbers = describe(times, times_work * work, of_recurrence)
         text += " |{ms:8.2f} {keras_ms:6.1f} {ratio:6.2f} {bound:6.2f}".format(**numbers)
         for column in COLUMNS[kind]:
             text += f" {numbers[column]:6.2f}" if column in numbers else 7 * " "

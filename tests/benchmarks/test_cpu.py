@@ -36,9 +36,29 @@ def test_peer_computes_what_keras_does(who, name):
 
 def test_case_is_timed_with_all_peers_there_are():
     inference, training = cpu.run_case("GRU", SHAPE, seconds=0.1)
-    assert {"ours", "keras", "matmul"} <= set(training) <= set(inference)
+    assert {"ours", "keras", "matmul"} <= set(training) - {"rest"} <= set(inference)
+    assert "rest" in training
     assert set(peers.installed()) <= set(inference)
     assert all(seconds > 0 for seconds in (*inference.values(), *training.values()))
+
+
+def test_bounds_of_a_training_step():
+    """A large matmul at 2 multiply-adds a nanosecond."""
+    times = {"ours": 4e-3, "keras": 12e-3, "matmul": cpu.MATMUL_SIZE**3 / 2e9, "rest": 2e-3}
+    numbers = cpu.describe(times, work=6e6, of_recurrence=2e6)
+    assert numbers["ratio"] == pytest.approx(3)
+    assert numbers["bound"] == pytest.approx(4)
+    assert numbers["reach"] == pytest.approx(4)
+    del times["rest"]
+    assert "reach" not in cpu.describe(times, work=6e6, of_recurrence=2e6)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "Elman"])
+def test_surroundings_are_the_products_of_a_step(name):
+    n, t, c, h = SHAPE
+    width = cases.gates_of(name) * h
+    shapes = [tuple(v.shape) for v in cases.make_surroundings(name, *SHAPE)()]
+    assert shapes == [(n * t, c), (c, width), (h, width), (width,)]
 
 
 def test_check_refuses_another_result():
