@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
+from haste_keras import _library
 
 PLAIN = {
     "LSTM": haste_keras.LSTM,
@@ -56,11 +57,18 @@ def test_not_in_16_bits(make, dtype):
     assert multiplies
 
 
-def test_not_beside_a_gpu(make, monkeypatch):
+@pytest.mark.parametrize("exact", [False, True], ids=["tf32", "exact"])
+def test_not_beside_a_gpu(make, exact, monkeypatch):
+    """There TensorFlow multiplies, or where float32 is to be exact our own op."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
-    (op,), multiplies = ops_of(make(4))
-    assert not op.endswith("Layer")
-    assert multiplies
+    monkeypatch.setattr(
+        tf.config.experimental, "tensor_float_32_execution_enabled", lambda: not exact
+    )
+    monkeypatch.setattr(_library, "has_cuda", lambda: True)
+    found, multiplies = ops_of(make(4))
+    assert not any(op.endswith("Layer") for op in found)
+    assert ("HasteMatMul" in found) == exact
+    assert multiplies != exact
 
 
 @pytest.mark.parametrize("make_normalized", NORMALIZED)
