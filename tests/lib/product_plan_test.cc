@@ -41,6 +41,8 @@ void Choices() {
       {2048, 2048, 512, false, 0, 0, 0},
       {2048, 512, 2048, false, 0, 0, 0},
       {512, 2048, 2048, false, 0, 0, 0},
+      // Of which only the number of chunks makes it so.
+      {1024, 4096, 1600, false, 0, 0, 0},
       {1, 1, 1, false, 0, 0, 0},
       {128, 128, 0, false, 0, 0, 0},
       {0, 128, 128, false, 0, 0, 0},
