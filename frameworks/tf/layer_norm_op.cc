@@ -75,13 +75,10 @@ void Backward(void* object, TF_OpKernelContext* context) {
   norm.dx = call.OutputInPlace(0, 2, &norm.dy);
   norm.dgamma = call.Output(1);
   norm.dbeta = call.Output(2);
-  size_t bytes = 0;
+  void* workspace = call.Workspace([&](size_t* bytes, HasteStatus* error) {
+    return haste_layer_norm_workspace_bytes(&norm, &call.executor(), bytes, error);
+  });
   HasteStatus error = {};
-  if (call.ok() &&
-      haste_layer_norm_workspace_bytes(&norm, &call.executor(), &bytes, &error) != HASTE_OK) {
-    call.Report(error);
-  }
-  void* workspace = call.Workspace(bytes);
   if (call.ok() && haste_layer_norm_grad(&norm, workspace, &call.executor(), &error) != HASTE_OK) {
     call.Report(error);
   }

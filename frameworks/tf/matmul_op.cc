@@ -59,12 +59,10 @@ void Compute(void* object, TF_OpKernelContext* context) {
   gemm.b_col = kForm == Form::kTransposeB ? gemm.k : 1;
   gemm.c = call.Output(0);
   gemm.c_row = gemm.n;
-  size_t bytes = 0;
+  void* workspace = call.Workspace([&](size_t* bytes, HasteStatus* error) {
+    return haste_gemm_workspace_bytes(&gemm, bytes, error);
+  });
   HasteStatus error = {};
-  if (call.ok() && haste_gemm_workspace_bytes(&gemm, &bytes, &error) != HASTE_OK) {
-    call.Report(error);
-  }
-  void* workspace = call.Workspace(bytes);
   if (call.ok() && haste_gemm(&gemm, workspace, &call.executor(), &error) != HASTE_OK) {
     call.Report(error);
   }

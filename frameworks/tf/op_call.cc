@@ -101,8 +101,7 @@ void* OpCall::OutputInPlace(int i, int input_index, const void** input) {
   return output;
 }
 
-void* OpCall::Workspace(size_t bytes) {
-  if (!ok()) return nullptr;
+void* OpCall::Scratch(size_t bytes) {
   const int64_t size = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
   TF_AllocatorAttributes where = {};
   where.struct_size = TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE;

@@ -39,7 +39,16 @@ class OpCall {
   // An output of the shape of an input, in that input's memory if nobody else needs it. *input
   // is where the input lies; Input(input_index) is nullptr from now on.
   void* OutputInPlace(int i, int input_index, const void** input);
-  void* Workspace(size_t bytes);
+  // Scratch memory of the size that ask(&bytes, &error), a function of the C ABI, tells.
+  template <class Ask>
+  void* Workspace(const Ask& ask) {
+    if (!ok()) return nullptr;
+    size_t bytes = 0;
+    HasteStatus error = {};
+    if (ask(&bytes, &error) == HASTE_OK) return Scratch(bytes);
+    Report(error);
+    return nullptr;
+  }
 
   int64_t Size(char letter) const { return sizes_[letter]; }
   const HasteExecutor& executor() const { return executor_; }
@@ -52,6 +61,7 @@ class OpCall {
  private:
   bool ReadInputs();
   bool FindExecutor();
+  void* Scratch(size_t bytes);
   void* Keep(TF_Tensor* tensor);
 
   const Signature& signature_;

@@ -35,12 +35,12 @@ class RnnCall : public OpCall {
   }
 
   void* Workspace(const HasteRnnConfig& config, bool backward) {
-    return WorkspaceOf([&](size_t* bytes, HasteStatus* error) {
+    return OpCall::Workspace([&](size_t* bytes, HasteStatus* error) {
       return haste_rnn_workspace_bytes(&config, backward, &executor(), bytes, error);
     });
   }
   void* Workspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
-    return WorkspaceOf([&](size_t* bytes, HasteStatus* error) {
+    return OpCall::Workspace([&](size_t* bytes, HasteStatus* error) {
       return haste_layer_forward_workspace_bytes(&config, &layer, &executor(), bytes, error);
     });
   }
@@ -56,17 +56,6 @@ class RnnCall : public OpCall {
   }
 
  private:
-  // Memory of a size that ask(&bytes, &error) tells.
-  template <class Ask>
-  void* WorkspaceOf(const Ask& ask) {
-    if (!ok()) return nullptr;
-    size_t bytes = 0;
-    HasteStatus error = {};
-    if (ask(&bytes, &error) == HASTE_OK) return OpCall::Workspace(bytes);
-    Report(error);
-    return nullptr;
-  }
-
   bool CheckAttributes() {
     const RnnAttributes& attributes = kernel_.attributes;
     if (attributes.reverse.size() != static_cast<size_t>(Size('K'))) {
