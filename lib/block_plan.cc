@@ -20,6 +20,8 @@ constexpr double kOverClocks = 18;           // of a tile's chunk from shared me
 // The same of a part of floats, which leave no registers to ask ahead; and of rows 5 to 8 of them.
 constexpr double kForwardOverFloatClocks = 95, kBackwardOverFloatClocks = 55;
 constexpr double kSecondFloatRowsClocks = 250;
+// Gates' gradients that are scaled: of a step, alone and in a cluster, and of a chunk.
+constexpr double kAloneScaledClocks = 150, kClusterScaledClocks = 350, kScaledChunkClocks = 25;
 
 double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   const BlockCell& cell = p.cell;
@@ -33,6 +35,10 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   double clocks = chain * kLatencyClocks + warps * products * kProductClocks +
                   (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
                               : kForwardClocks + warps * gates * kForwardGateClocks);
+  if (cell.scales_rows(p.backward)) {
+    clocks +=
+        t.chunks * kScaledChunkClocks + (t.blocks > 1 ? kClusterScaledClocks : kAloneScaledClocks);
+  }
   if (t.blocks > 1) {
     const double bytes = 2.0 * cell.parts * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
     clocks += kClusterClocks + t.blocks * kClusterBlockClocks + bytes * kClusterByteClocks +

@@ -48,6 +48,10 @@ struct BlockCell {
     if (parts > 1 && cluster) return 2 * kGroup;
     return (parts == 1 ? 4 : 2) / tiles(backward);
   }
+  // Whether gates' gradients are scaled, row by row (lib/cuda/scaled.cuh): a warp's are a chunk.
+  constexpr bool scales_rows(bool backward) const {
+    return backward && gates > 1 && storage_bytes == 4 && parts < 3;
+  }
   // Chunks whose products a warp has under way together.
   static constexpr int kGroup = 2;
   // As many warps as leave each the registers for its part of R, of which a tile's chunk takes 8
@@ -90,13 +94,15 @@ constexpr StepRows BlockWrites(int rows, const BlockCell& c, bool backward, int6
 struct BlockLayout {
   static constexpr int kWordBytes = 512;                 // 16 of a warp's lanes each
   static constexpr int kReadSteps = 5, kWriteSteps = 2;  // under way
-  // The operand is first; then what counts its arrival, parts of sums for the warp that shares the
-  // tile, rows, and what of R registers do not hold.
-  int counters, sums, reads, writes, tiles, bytes;
+  // The operand is first; then what counts its arrival, scales of its rows, parts of sums for the
+  // warp that shares the tile, rows, and what of R registers do not hold.
+  int counters, scales, sums, reads, writes, tiles, bytes;
 
   constexpr BlockLayout(const BlockTiling& t, const BlockCell& c, bool backward, int64_t hidden)
       : counters(2 * t.chunks * c.depth_warps(backward) * c.parts * kWordBytes),
-        sums(counters + 2 * 8),
+        scales(counters + 2 * 8),
+        sums(scales +
+             (c.scales_rows(backward) ? 2 * t.chunks * c.depth_warps(backward) * t.rows * 4 : 0)),
         reads(sums + (c.depth_warps(backward) - 1) * t.warps * (t.rows / 4) * 32 * 4),
         writes(reads + kReadSteps * BlockReads(t.rows, c, backward, t.units(hidden)).step() *
                            c.storage_bytes),

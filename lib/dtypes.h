@@ -20,6 +20,12 @@ struct Bfloat16 {
 struct TensorFloat {
   float value;
 };
+// float32 whose products are of float16, in so many parts and in a scale of its own: what is
+// multiplied with R has a bound (HasBoundedStates), or scales travel with it.
+template <int kParts>
+struct Scaled {
+  float value;
+};
 
 template <class T>
 struct ComputeOf {

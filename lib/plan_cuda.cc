@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <iterator>
 
+#include "lib/cells/info.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
 #include "lib/plan_engines.h"
@@ -18,9 +19,22 @@ ResidentDevice DeviceOf(const CudaProperties& cuda) {
   return device;
 }
 
-// Of an operand of the tensor cores, in engines that tell float32 from TensorFloat-32.
+// Of an operand of the tensor cores, in engines that tell float32 from TensorFloat-32: of float16
+// where floats are scaled, else of bfloat16.
+int ScaledPartsOf(const HasteRnnConfig& config) {
+  return config.dtype != HASTE_FLOAT32 || config.allow_tf32 ? 1 : 2;
+}
 int PartsOf(const HasteRnnConfig& config) {
   return config.dtype != HASTE_FLOAT32 ? 1 : config.allow_tf32 ? 2 : 3;
+}
+// Forward (WithForwardStorage).
+int ForwardPartsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  if (HasBoundedStates(config, cell)) return ScaledPartsOf(config);
+  return config.dtype == HASTE_FLOAT32 ? 3 : 1;
+}
+// Backward, where a warp has whole units' gradients to scale.
+int SharedPartsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.gates > 1 ? ScaledPartsOf(config) : PartsOf(config);
 }
 
 // Which of the two persistent engines, and how; false: neither.
@@ -32,7 +46,9 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   problem.cell.gates = cell.gates;
   problem.cell.states = cell.states;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
-  problem.cell.parts = PartsOf(config);
+  problem.cell.parts = backward ? PartsOf(config) : ForwardPartsOf(config, cell);
+  problem.shared_parts = SharedPartsOf(config, cell);
+  problem.cell.operand_bytes = problem.cell.parts == 1 ? 2 : 4;
   problem.cell.saved = cell.saved;
   problem.cell.forward_tiles = cuda.sm_major == 9 ? kResidentTiles : kFewerResidentTiles;
   problem.batch = config.batch;
@@ -65,7 +81,7 @@ double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   BlockProblem problem = {};
   problem.cell.gates = cell.gates;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
-  problem.cell.parts = PartsOf(config);
+  problem.cell.parts = backward ? SharedPartsOf(config, cell) : ForwardPartsOf(config, cell);
   problem.cell.saved = cell.saved;
   problem.cell.splits_gradient = cell.splits_gradient != 0;
   problem.batch = config.batch;
@@ -99,8 +115,10 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     const int gates = GatesOf(cell, i);
     TiledProblem problem = {};
     problem.shape.sums = backward ? 1 : gates;
-    problem.shape.parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
-    problem.shape.operand_parts = config.dtype == HASTE_FLOAT32 ? 3 : cell.exponential ? 2 : 1;
+    const bool bounded = !backward && HasBoundedStates(config, cell);
+    problem.shape.parts = config.dtype != HASTE_FLOAT32 ? 1 : bounded ? 2 : 3;
+    problem.shape.operand_parts =
+        problem.shape.parts == 1 && cell.exponential ? 2 : problem.shape.parts;
     problem.batch = config.batch;
     problem.lanes = config.lanes;
     problem.hidden = config.hidden;

@@ -15,8 +15,8 @@ constexpr double kProductClocks = 6.5;  // of a tensor core, for 16 × 8 × 16
 constexpr double kLatencyClocks = 33;   // from one product to the next that adds to it
 constexpr double kSharedBytesPerClock = 128;
 constexpr double kSplitClocks = 6;  // of a warp's chunk of floats into parts
-// Forward, of a warp's chunk of floats whose R is in shared memory, of two parts and of three.
-constexpr double kOverFloatClocks[] = {900, 550};
+// Forward, of a warp's chunk of floats whose R is in shared memory, of one part, two and three.
+constexpr double kOverFloatClocks[] = {300, 900, 550};
 constexpr double kAloneClocks = 150;    // a block that waits for itself alone
 constexpr double kClusterClocks = 600;  // from one block of a cluster to another
 constexpr double kClusterBlockClocks = 16;
@@ -27,7 +27,7 @@ constexpr double kCrowdedClocks = 1200;
 constexpr double kGridSumsClocks = 1800;
 constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
 constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
-// Of floats: of a byte of a group's, as groups hardly slow down others.
+// Of floats: of a byte of a group's row tile, as groups hardly slow down others.
 constexpr double kFloatSumClocks = 2.0e-3;
 // Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
 // rms.
@@ -38,6 +38,8 @@ constexpr double kSharedProductClocks = 8.6;  // of a warp, for 16 × 8 × 16
 constexpr double kSharedOverClocks = 152;     // of four tiles of R from shared memory
 constexpr double kSharedOverFloatClocks = 450;
 constexpr double kSharedByteClocks = 0.063;  // of the gradients
+// Of a second row tile of scaled ones, of one part and of two: registers are few.
+constexpr double kScaledRowTileClocks[] = {1130, 2000};
 // Forward, rows that are copied element by element.
 constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
@@ -73,11 +75,11 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
   double clocks = std::max(products * per_core * kProductClocks, chain * small * kLatencyClocks);
   const double over = std::max(0, chunks - held) * (tiles / chunks) * parts;
   const double loads = over * kResidentWarps * kTileBytes +
-                       kResidentWarps * chunks * t.row_tiles * 512.0 * p.cell.storage_bytes / 2;
+                       kResidentWarps * chunks * t.row_tiles * 512.0 * p.cell.operand_bytes / 2;
   clocks = std::max(clocks, loads / kSharedBytesPerClock);
   if (parts == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
-  if (parts > 1 && !p.backward) {
-    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[parts - 2];
+  if (p.cell.storage_bytes == 4 && !p.backward) {
+    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[parts - 1];
   }
   return clocks + (p.backward ? kBackwardClocks : kForwardClocks) +
          (t.row_tiles - 1) * kSecondRowTileClocks;
@@ -86,7 +88,7 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
 double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
                       const ResidentDevice& device, bool cluster) {
   if (t.blocks == 1) return kAloneClocks;
-  const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.storage_bytes);
+  const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.operand_bytes);
   const double second = t.unit_tiles - 1;
   const bool odd = !p.backward && p.hidden * p.cell.storage_bytes % kPieceBytes != 0;
   if (cluster) {
@@ -101,13 +103,14 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
   const double of_group = received * t.blocks, sums = of_group * t.row_groups * p.lanes;
   const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
   return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
-         (p.cell.parts > 1 ? of_group * kFloatSumClocks : sums * kSumClocks) *
+         (p.cell.parts > 1 ? of_group / t.row_tiles * kFloatSumClocks : sums * kSumClocks) *
              (outgrows ? kL2Penalty : 1);
 }
 
 // Both, where gates' gradients are shared.
 double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
   return kSharedClocks + (p.cell.parts == 3 ? kSharedFloatClocks : 0) +
+         (p.cell.scales_rows(t) ? (t.row_tiles - 1) * kScaledRowTileClocks[p.cell.parts - 1] : 0) +
          (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
          kSharedProductClocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
          (p.cell.parts == 1 ? kSharedOverClocks
@@ -118,9 +121,11 @@ double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
 
 // Fills in what follows from `blocks`, `unit_tiles`, `row_tiles` and `sharers`; false if that does
 // not fit.
-bool Fill(const ResidentProblem& p, const ResidentDevice& device, bool cluster, int64_t passes,
-          ResidentPlan* plan) {
+bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool cluster,
+          int64_t passes, ResidentPlan* plan) {
   ResidentTiling& t = plan->tiling;
+  ResidentProblem p = problem;
+  if (t.sharers > 1) p.cell.parts = p.shared_parts;
   if (t.units() * t.rows() > kResidentElements || passes > kMaxPasses) return false;
   t.passes = static_cast<int>(passes);
   t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));

@@ -66,6 +66,7 @@ struct ResidentTiling {
 struct ResidentCell {
   int gates, states;
   int storage_bytes;  // 2 or 4
+  int operand_bytes;  // the same, of what h is on its way
   int parts;          // of an operand of the tensor cores (lib/cuda/mma.cuh)
   int saved;          // tensors of the reserve beside the gates
   int forward_tiles;  // of R, in a warp's registers
@@ -80,6 +81,10 @@ struct ResidentCell {
   constexpr int sum_at(int row, int unit) const {
     return row * row_stride() + (width() == 4 ? unit ^ (row / 2 * 2 & 7) : unit);
   }
+  // Backward: whether gates' gradients are scaled, row by row (lib/cuda/scaled.cuh).
+  constexpr bool scales_rows(const ResidentTiling& t) const {
+    return t.sharers > 1 && gates > 1 && storage_bytes == 4 && parts < 3;
+  }
   // Forward: chunks that a warp keeps in registers. Backward: pairs of unit tiles × a chunk.
   constexpr int held_chunks() const { return forward_tiles / (2 * gates * parts); }
   constexpr int held_pairs() const { return kResidentTiles / (4 * parts); }
@@ -88,8 +93,8 @@ struct ResidentCell {
 constexpr int AlignUp16(int bytes) { return (bytes + 15) / 16 * 16; }
 
 // Bytes of h of a pass, all units of the group: what a block receives.
-constexpr int ReceivedStates(const ResidentTiling& t, int storage_bytes) {
-  return t.hidden_chunks() * t.row_tiles * 32 * 8 * storage_bytes;
+constexpr int ReceivedStates(const ResidentTiling& t, int operand_bytes) {
+  return t.hidden_chunks() * t.row_tiles * 32 * 8 * operand_bytes;
 }
 // Bytes of a pass's sums of dh that one block receives.
 constexpr int ReceivedSums(const ResidentTiling& t) {
@@ -98,6 +103,11 @@ constexpr int ReceivedSums(const ResidentTiling& t) {
 // Bytes of the gates' gradients of a pass that a block multiplies.
 constexpr int OperandBytes(const ResidentTiling& t, const ResidentCell& cell) {
   return t.chunks * t.row_tiles * 32 * 16 * cell.parts;
+}
+
+// And of what undoes their scales: of all blocks' unit tiles, each row's.
+constexpr int RowScaleBytes(const ResidentTiling& t, const ResidentCell& cell) {
+  return cell.scales_rows(t) ? t.sharers * t.unit_tiles * t.rows() * 4 : 0;
 }
 
 // Bytes of the states of a block's elements, and of what dropout multiplies h with.
@@ -124,7 +134,7 @@ struct ForwardLayout {
         sum_buffers(!cluster || t.chunks > cell.held_chunks() ? 1 : 2),
         counters(0),
         receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
-        sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.storage_bytes) : 0)),
+        sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.operand_bytes) : 0)),
         states(AlignUp16(sums + sum_buffers * kResidentWarps * sums_of_warp * cell.width() * 4)),
         seen(states + StateBytes(t, cell.states)),
         reads(seen + 2 * kResidentElements),
@@ -143,7 +153,8 @@ struct BackwardLayout {
         receive(cluster || t.sharers > 1 ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedSums(t) : 0)),
         operand(sums + kResidentWarps * kSumTile * 4),
-        states(operand + (t.sharers > 1 ? 2 * t.passes : 1) * OperandBytes(t, cell)),
+        states(operand + (t.sharers > 1 ? 2 * t.passes : 1) *
+                             (OperandBytes(t, cell) + RowScaleBytes(t, cell))),
         tiles(states + StateBytes(t, cell.states)),
         bytes(tiles + Over(t, cell) * 4 * cell.parts * kResidentWarps * kTileBytes) {}
 
@@ -156,6 +167,7 @@ struct BackwardLayout {
 
 struct ResidentProblem {
   ResidentCell cell;
+  int shared_parts;  // in place of cell.parts where gates' gradients are shared
   int64_t batch, lanes, hidden;
   bool backward;
 };

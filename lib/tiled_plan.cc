@@ -29,7 +29,9 @@ constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted i
 // Of a product's chunk in shared memory and on the tensor cores.
 double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
   const TiledProductShape& shape = p.shape;
-  const int products = shape.parts == 1 ? shape.operand_parts : p.exact ? 6 : 3;
+  const int products = shape.parts == 1   ? shape.operand_parts
+                       : shape.parts == 2 ? (p.exact ? 3 : 1)
+                                          : (p.exact ? 6 : 3);
   const double turns = shape.depth() / 16.0 * products;
   const double multiplies = turns * shape.tiles() * (t.rows / 8);  // of 16 × 8 × 16: one a clock
   // Four warps read 64 sums of R, and their rows of the operand.
@@ -42,7 +44,8 @@ double Clocks(const TiledProblem& p, const ResidentDevice& device, const TiledTi
   const TiledProductShape& shape = p.shape;
   const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
   const double blocks = static_cast<double>(std::min(t.blocks(p.lanes), at_once));
-  const double read = shape.parts == 3 && !p.exact ? 2.0 / 3 : 1;  // of an operand's parts
+  // Of an operand's parts all but the last.
+  const double read = shape.parts > 1 && !p.exact ? (shape.parts - 1.0) / shape.parts : 1;
   const double streamed = (t.chunks - t.kept) * shape.kernel_bytes() * read;
   const double loaded = streamed + t.chunks * shape.operand_bytes(t.rows) * read;
   double load = loaded / std::min(kBlockBytesPerClock, kL2BytesPerClock / blocks);

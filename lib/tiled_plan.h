@@ -35,7 +35,7 @@ struct TiledProductShape {
   // Of 16 sums, of a block; and shares of its rows. A warp has a tile and a share. Floats' warps
   // have enough to do with all of the rows: R is read from shared memory once for each share.
   constexpr int tiles() const { return sums == 3 ? 12 : 8; }
-  constexpr int row_groups() const { return sums == 3 || parts == 3 ? 1 : 2; }
+  constexpr int row_groups() const { return sums == 3 || parts > 1 ? 1 : 2; }
   constexpr int threads() const { return 32 * tiles() * row_groups(); }
   constexpr int units() const { return 16 * tiles() / sums; }
   // Rows of a block at most: what registers hold.

@@ -83,6 +83,12 @@ struct Cell {
   static constexpr bool kOutputsState = true;
   static constexpr bool kLinearScan = false;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, true};
+
+  // Where HasBoundedStates: from these states on |h| is never larger than this, or than 1.
+  template <class V>
+  static HASTE_FN V Bound(const V* s) {
+    return IfPositive(s[0], s[0], -s[0]);
+  }
 };
 
 // States that the reserve keeps as they enter a step.

@@ -1,4 +1,5 @@
-// What the C ABI says of a cell, made from its traits (lib/cells/cell.h).
+// What the C ABI says of a cell, made from its traits (lib/cells/cell.h), and what follows from
+// that.
 #ifndef HASTE_LIB_CELLS_INFO_H_
 #define HASTE_LIB_CELLS_INFO_H_
 
@@ -36,6 +37,24 @@ constexpr HasteCellInfo CellInfo() {
   info.saved += C::kKept - C::kGates;
   for (int i = 0; i < info.saved; ++i) info.saved_names[i] = C::kSavedNames[i];
   return info;
+}
+
+// Whether |h| can have a bound, which Cell::Bound gives. What has no state but h carries that on
+// through a gate: in a mean of what was and what is new, if the gate is a share and dropout leaves
+// h as it was. Elsewhere h is new at every step, a product of two that are at most 1; an
+// exponential gate weighs a mean.
+inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  const auto is_share = [](int32_t activation) {
+    return activation == HASTE_SIGMOID || activation == HASTE_HARD_SIGMOID;
+  };
+  const auto bounded = [&](int32_t activation) {
+    return activation == HASTE_TANH || is_share(activation);
+  };
+  if (!bounded(config.activation)) return false;
+  if (cell.gates == 1 || cell.exponential) return true;
+  if (cell.states > 1) return bounded(config.recurrent_activation);
+  return is_share(config.recurrent_activation) &&
+         !(config.training != 0 && config.recurrent_dropout > 0);
 }
 
 }  // namespace haste

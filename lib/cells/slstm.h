@@ -52,6 +52,13 @@ struct SLstm : Cell {
   static constexpr bool kTiedZoneout = true;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, false};
 
+  // h is o times a mean of z and of what c / n was, if there was any.
+  template <class V>
+  static HASTE_FN V Bound(const V* s) {
+    const V h = Cell::Bound(s), mean = s[kCell] / s[kNormalizer];
+    return IfPositive(s[kNormalizer], AtLeast(IfPositive(mean, mean, -mean), h), h);
+  }
+
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,
                                V* kept, V* s) {

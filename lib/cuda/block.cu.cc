@@ -86,11 +86,16 @@ struct Block {
   }
   static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Call<ForwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(config, args, workspace, executor, status);
+    });
   }
   static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                           void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
+    const int32_t code =
+        Call<BackwardKernels<Cell, Storage>>(config, args, workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };

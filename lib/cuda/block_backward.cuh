@@ -13,7 +13,7 @@ using BlockBackwardParams = BlockParams<T, HasteRnnBackwardArgs>;
 template <class Cell, class T, int kRows, bool kCluster>
 class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true> {
   using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true>;
-  using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::state_;
+  using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::scales_, Base::state_;
   using Base::kDepths, Base::kElements, Base::kGates, Base::kStates;
   static constexpr int kSaved = SavedTensors<Cell>();
 
@@ -33,6 +33,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       return;
     }
     Base::ClearOperand();
+    Base::FindScales();
     Base::LoadTiles();
     Base::LoadStates(p_.args.dsT);
     bool wants_initial = false;
@@ -59,13 +60,15 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       if (done > 0) AddProduct(done - 1);
       float dx[kElements][kGates] = {}, dq[kElements][kGates] = {};
       WalkBackward<Cell, T, kElements>(p_, seen, kept, dy, scale_, state_, dx, dq);
+      float depths[kElements][kDepths] = {};
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        float depths[kDepths] = {};
 #pragma unroll
-        for (int g = 0; g < kGates; ++g) depths[g] = dq[e][g];
-        Base::Put(done & 1, e, depths);
+        for (int g = 0; g < kGates; ++g) depths[e][g] = dq[e][g];
       }
+      Base::ScaleRows(done & 1, depths);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) Base::Put(done & 1, e, depths[e]);
       if (wants_initial || done + 1 < steps) Base::Send(done & 1);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
@@ -93,6 +96,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     Base::Multiply(done, dh);
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
+      if constexpr (Base::kScalesRows) dh[e][0] *= scales_.product;
       state_[e][0] = MulAdd(dh[e][0], scale_[e], state_[e][0]);
     }
   }

@@ -12,9 +12,11 @@ using BlockForwardParams = BlockParams<T, HasteRnnForwardArgs>;
 template <class Cell, class T, int kRows, bool kCluster>
 class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false> {
   using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false>;
-  using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::state_;
+  using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::scales_,
+      Base::state_;
   using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
   static constexpr int kSaved = SavedTensors<Cell>();
+  static constexpr bool kBounded = kScaledParts<T> > 0;
 
  public:
   __device__ __forceinline__ explicit BlockForwardRun(const BlockForwardParams<T>& p) : Base(p) {}
@@ -29,11 +31,12 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       return;
     }
     Base::ClearOperand();
+    Base::FindScales();
     Base::LoadTiles();
     Base::LoadStates(p_.args.s0);
     Base::EndClear();
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) Base::Put(0, e, {state_[e][0] * scale_[e]});
+    for (int e = 0; e < kElements; ++e) Put(0, e, state_[e][0] * scale_[e]);
     Base::Send(0);
     Base::EndStep();
     Places places[kElements];
@@ -65,13 +68,15 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
 #pragma unroll
             for (int e = 0; e < kElements; ++e) {
 #pragma unroll
-              for (int g = 0; g < kGates; ++g) q[e][g] = products[e][g];
+              for (int g = 0; g < kGates; ++g) {
+                q[e][g] = kBounded ? products[e][g] * scales_.product : products[e][g];
+              }
             }
           },
           before, kept, next, y);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        Base::Put((step + 1) & 1, e, {next[e][0] * scale_[e]});
+        Put((step + 1) & 1, e, next[e][0] * scale_[e]);
 #pragma unroll
         for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
       }
@@ -94,6 +99,10 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
   }
 
  private:
+  __device__ __forceinline__ void Put(int use, int e, float h) const {
+    Base::Put(use, e, {kBounded ? h * scales_.state : h});
+  }
+
   // Of an element in the rows of a step: its first gate of wx, its first gate, y.
   struct Places {
     int x, gates, y;

@@ -1,310 +1,89 @@
-// What both directions of the engine `block` share: which thread has which elements, R in
-// registers, and a step's product.
-//
-// A block walks one lane and a few rows of the batch alone, so nothing of a step crosses
-// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. Where
-// R is too large for that, a few blocks of a cluster push it to each other, 16 bytes at a time. A
-// warp has eight hidden units and, where their gates make tiles, the whole depth of their product:
-// tensor cores leave the sums where the cell needs them, in the registers of the threads that have
-// the elements. What a step reads and leaves other warps move, beside it.
+// The product of a step of the engine `block`: R in registers, and what it is multiplied with as
+// block_operand.cuh has it.
 #ifndef HASTE_LIB_CUDA_BLOCK_WALK_CUH_
 #define HASTE_LIB_CUDA_BLOCK_WALK_CUH_
 
-#include "lib/block_plan.h"
-#include "lib/cuda/exchange.cuh"
-#include "lib/cuda/mma.cuh"
-#include "lib/cuda/on_chip.cuh"
-#include "lib/cuda/step_traffic.cuh"
-#include "lib/cuda/walk_element.cuh"
+#include "lib/cuda/block_operand.cuh"
 
 namespace haste {
 
-template <class T, class Args>
-struct BlockParams : OnChipParams<T, Args> {
-  BlockTiling tiling;
-  int row_groups;  // of a lane: blocks, or clusters
-  int piece;       // bytes that are copied together: kPieceBytes, or an element's
-};
-
-extern __shared__ __align__(16) unsigned char block_shared[];
-
-template <class Cell, class T>
-constexpr BlockCell BlockSizesOf() {
-  return {Cell::kGates, sizeof(T), kMmaParts<T>, SavedTensors<Cell>(), Cell::kSplitsGradient};
-}
-template <class Cell, class T, bool kCluster>
-constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
-
-// kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
-// half as many elements.
 template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
-class BlockWalk {
+class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackward> {
  protected:
-  using T = typename Params::Storage;
-  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
-  static constexpr int kParts = kMmaParts<T>;
-  static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
-  static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
+  using Base = BlockOperand<Cell, Params, kRows, kCluster, kBackward>;
+  using Base::at_, Base::k_, Base::lane_, Base::operand_, Base::p_, Base::row_scales_,
+      Base::scales_, Base::scales_of_use_, Base::warp_, Base::words_of_use_;
+  using Base::kDepths, Base::kElements, Base::kGates, Base::kParts, Base::kScalesRows,
+      Base::kSharing, Base::kTiles;
+  using typename Base::T;
   static constexpr int kGroup = BlockCell::kGroup;
-  static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_warps(kCluster) * kBlockUnits;
   static constexpr int kHeld = BlockSizesOf<Cell, T>().held_chunks(kBackward, kCluster);
   static constexpr bool kHoldsAll =
       BlockSizesOf<Cell, T>().chunks(kBackward, BlockSizesOf<Cell, T>().max_hidden(kCluster)) ==
       kHeld;
   static_assert(kHeld % kGroup == 0, "groups are held whole");
-  static constexpr int kElements = kRows / 4;
   static constexpr int kValues = kTiles == 2 ? 4 : 1;  // of the product, of an element
-  // Depths that a unit takes of what is multiplied.
-  static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
-  static constexpr int kWords = kRows * kDepths;  // of 16 bytes, that a warp puts
   static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward, kCluster);
 
   __device__ __forceinline__ explicit BlockWalk(const Params& p)
-      : p_(p),
-        warp_(threadIdx.x / 32),
-        lane_(threadIdx.x % 32),
-        rank_(kCluster ? blockIdx.x % p.tiling.blocks : 0),
-        group_(kCluster ? blockIdx.x / p.tiling.blocks : blockIdx.x),
-        k_(group_ / p.row_groups),
-        first_row_(group_ % p.row_groups * kRows),
-        reverse_(p.IsReverse(k_)),
-        at_(p.tiling, BlockSizesOf<Cell, T>(), kBackward, p.H),
-        words_of_use_(kParts * kSharing * p.tiling.chunks * 32),
-        operand_(reinterpret_cast<uint4*>(block_shared)),
-        counters_(reinterpret_cast<ArrivalCounter*>(block_shared + at_.counters)),
+      : Base(p),
         sums_(reinterpret_cast<float*>(block_shared + at_.sums)),
-        tiles_(reinterpret_cast<TileA<T>*>(block_shared + at_.tiles)) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      exists_[e] = Once(ElementOf(e).exists);
-      const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
-      puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
-    }
-    const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
-    sends_ =
-        Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 + depth % kChunkDepth / 8);
-  }
-
-  // --- Elements of this thread
-
-  // Of the block, of this warp.
-  __device__ __forceinline__ int BlockUnit() const { return rank_ * kClusterUnits; }
-  __device__ __forceinline__ int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
-  // Room for units in the rows of a step.
-  __device__ __forceinline__ int units() const {
-    return kCluster ? kClusterUnits : static_cast<int>(p_.H);
-  }
-  __device__ __forceinline__ int UnitOf(int e) const {
-    if (kTiles == 1) return FirstUnit() + lane_ / 4;
-    return FirstUnit() + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
-  }
-  __device__ __forceinline__ int RowOf(int e) const {
-    if (kRows == 4) return lane_ % 4;
-    return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
-  }
-  __device__ __forceinline__ Element ElementOf(int e) const {
-    Element element;
-    element.n = first_row_ + RowOf(e);
-    element.k = k_;
-    element.j = UnitOf(e);
-    element.exists = element.n < p_.N && element.j < p_.H;
-    element.at = (element.n * p_.K + k_) * p_.H + element.j;
-    return element;
-  }
-  // from: [N, K, H] each, or null.
-  __device__ __forceinline__ void LoadStates(const void* const* from) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      const Element element = ElementOf(e);
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        const T* all = static_cast<const T*>(from[s]);
-        state_[e][s] = all == nullptr || !element.exists ? 0.0f : ToCompute(all[element.at]);
-      }
-      scale_[e] = element.exists ? DropScale(p_, element) : 1.0f;
-    }
-  }
-
-  __device__ __forceinline__ Foreseen ForeseeElement(int e, int step) const {
-    if (p_.mask == nullptr && !p_.zoneout) {
-      Foreseen seen;
-      seen.live = exists_[e] != 0;
-      return seen;
-    }
-    return Foresee<Cell>(p_, ElementOf(e), reverse_, step);
-  }
-
-  // --- Rows of a step
-
-  __device__ __forceinline__ StepRows Reads() const {
-    return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
-  }
-  __device__ __forceinline__ StepRows Writes() const {
-    return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
-  }
-  // Where they are: goes round over those that are under way, from step to step of the walk.
-  struct Ring {
-    T *first, *last, *now;
-    int step;
-
-    __device__ __forceinline__ Ring(int begin, int steps, int step)
-        : first(reinterpret_cast<T*>(block_shared + begin)),
-          last(first + (steps - 1) * step),
-          now(first),
-          step(step) {}
-    __device__ __forceinline__ void Advance() { now = now == last ? first : now + step; }
-  };
-  __device__ __forceinline__ Ring ReadRing() const {
-    return {at_.reads, BlockLayout::kReadSteps, Reads().step()};
-  }
-  __device__ __forceinline__ Ring WriteRing() const {
-    return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
-  }
-
-  // Is this one of the warps that do nothing but copy?
-  __device__ __forceinline__ bool copies() const { return warp_ >= p_.tiling.warps; }
-  // What they do, beside the others: what a step reads is asked for kReadSteps - 1 steps ahead, and
-  // what it leaves is written while the next is made.
-  template <int kRead, int kWritten>
-  __device__ __forceinline__ void Copy(void* const (&read)[kRead],
-                                       void* const (&written)[kWritten]) const {
-    constexpr int kAhead = BlockLayout::kReadSteps - 1;
-    constexpr int kMostRead = BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
-                                  .pieces(kMostUnits, kGates, sizeof(T));
-    constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
-                                     .pieces(kMostUnits, kGates, sizeof(T));
-    const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
-    StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
-                                                   BlockUnit(), units(), reverse_ != kBackward);
-    StepTraffic<T, kGates, kWritten, kMostWritten> writes(
-        p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
-    Ring reading = ReadRing(), writing = WriteRing();
-    const auto read_next = [&](int step) {
-      if (step < p_.T_) reads.Read(reading.now);
-      CommitCopies();
-      reading.Advance();
-    };
-    for (int step = 0; step < kAhead; ++step) read_next(step);
-    EndClear();
-    WaitCopies(kAhead - 2);
-    EndStep();
-    for (int step = 0; step < p_.T_; ++step) {
-      WaitCopies(kAhead - 2);  // all but so many: the next step's are there
-      EndStep();
-      writes.Write(writing.now);
-      writing.Advance();
-      read_next(step + kAhead);
-    }
-    EndWalk();
-  }
-
-  // --- What is multiplied: [use, part, chunk, lane] of 16 bytes
-
-  // Behind the last unit, and in empty columns, nothing is ever written.
-  __device__ __forceinline__ void ClearOperand() {
-    for (int i = threadIdx.x; i < 2 * words_of_use_; i += p_.tiling.warps * 32) {
-      operand_[i] = make_uint4(0, 0, 0, 0);
-    }
-  }
-  // Barriers of all warps; kCluster: of all blocks, before the first sends and after the last.
-  __device__ __forceinline__ void EndClear() const {
-    if constexpr (kCluster) {
-      if (threadIdx.x == 0) {
-        counters_[0].Init();
-        counters_[1].Init();
-      }
-      ClusterSync();
-    } else {
-      EndStep();
-    }
-  }
-  // Not __syncthreads: warps that copy and those that multiply come here from different places.
-  __device__ __forceinline__ void EndStep() const {
-    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kCopyWarps) * 32) : "memory");
-  }
-  __device__ __forceinline__ void EndWalk() const {
-    if constexpr (kCluster) ClusterSync();
-  }
-
-  // The depths of element e.
-  __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
-    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
-    if constexpr (kParts == 1) {
-      if constexpr (kDepths == 4) {
-        *reinterpret_cast<uint2*>(to) = make_uint2(PackTwo<T>(v[0], v[1]), PackTwo<T>(v[2], v[3]));
-      } else {
-        *to = static_cast<uint16_t>(PackTwo<T>(v[0], 0.0f));
-      }
-    } else {
-      uint16_t part[kDepths][3];
-#pragma unroll
-      for (int d = 0; d < kDepths; ++d) Split(v[d], part[d]);
-#pragma unroll
-      for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
-        if constexpr (kDepths == 4) {
-          *reinterpret_cast<uint2*>(to) =
-              make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
-                         part[2][s] | static_cast<uint32_t>(part[3][s]) << 16);
-        } else {
-          *to = part[0][s];
-        }
-      }
-    }
-  }
-
-  // kCluster: what the warp has put, to the other blocks. Two uses are enough: nobody sends before
-  // it has what all that read its last words but one have made of them.
-  __device__ __forceinline__ void Send(int use) const {
-    if constexpr (kCluster) {
-      __syncwarp();
-      const uint4* word = operand_ + use * words_of_use_ + sends_;
-      const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
-      const int part_words = words_of_use_ / kParts;
-      uint4 part[kParts];
-#pragma unroll
-      for (int s = 0; s < kParts; ++s) part[s] = word[s * part_words];
-      for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
-        const int rank = i < rank_ ? i : i + 1;
-#pragma unroll
-        for (int s = 0; s < kParts; ++s) {
-          Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
-        }
-      }
-    }
-  }
-  // What the other blocks have sent; count: of the uses before it.
-  __device__ __forceinline__ void Receive(int count) const {
-    if constexpr (kCluster) {
-      ArrivalCounter* counter = counters_ + count % 2;
-      if (threadIdx.x == 0) {
-        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kWords * kParts * 16);
-      }
-      counter->Wait(count >> 1 & 1);
-    }
-  }
+        tiles_(reinterpret_cast<TileA<T>*>(block_shared + at_.tiles)) {}
 
   // --- R
 
-  __device__ __forceinline__ void LoadTiles() {
+  // chunk: of the lane's. make: of a weight what is loaded.
+  template <class Make>
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
+                                           const Make& make) const {
     const int H = static_cast<int>(p_.H);
     const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
-    const int first_unit = BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
-    const int first_chunk = warp_ % kSharing * p_.tiling.chunks;
-    const auto load = [&](int chunk, int i, TileA<T>* tile) {
-      tile->Load(i % 2, [&](int row, int depth) {
-        depth += (first_chunk + chunk) * kChunkDepth;
-        int from, gate, to;  // of R [H, G, H]
-        if constexpr (kBackward) {
-          from = first_unit + row;
-          gate = depth % kDepths;
-          to = depth / kDepths;
-        } else {
-          from = depth;
-          gate = kTiles == 2 ? row / 4 : 0;
-          to = first_unit + (kTiles == 2 ? i / 2 * 4 + row % 4 : row);
+    const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
+    tile->Load(i % 2, [&](int row, int depth) {
+      depth += chunk * kChunkDepth;
+      int from, gate, to;  // of R [H, G, H]
+      if constexpr (kBackward) {
+        from = first_unit + row;
+        gate = depth % kDepths;
+        to = depth / kDepths;
+      } else {
+        from = depth;
+        gate = kTiles == 2 ? row / 4 : 0;
+        to = first_unit + (kTiles == 2 ? i / 2 * 4 + row % 4 : row);
+      }
+      const bool there = from < H && gate < kGates && to < H;
+      return make(there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0));
+    });
+  }
+  // Of Scaled: R's is of all that adds to this warp's sums.
+  __device__ __forceinline__ void FindScales() {
+    if constexpr (kScaledParts<T> > 0) {
+      float weight = 0.0f;
+      const auto look = [&weight](T x) {
+        weight = Larger(weight, x.value);
+        return x;
+      };
+      for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
+#pragma unroll
+        for (int i = 0; i < 2 * kTiles; ++i) {
+          TileA<T> unused;
+          LoadTile(c, i, &unused, look);
         }
-        const bool there = from < H && gate < kGates && to < H;
-        return there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0);
+      }
+      weight = LargestOfWarp(weight);
+      if constexpr (kBackward) {
+        scales_ = ProductScales(weight);
+      } else {
+        const float state = BoundOfStates<Cell>(p_, k_, Base::first_row_, kRows, lane_, 32);
+        scales_ = ProductScales(LargestOfWarp(state), weight, p_.dropout_rate);
+      }
+    }
+  }
+  __device__ __forceinline__ void LoadTiles() {
+    const auto load = [&](int chunk, int i, TileA<T>* tile) {
+      LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile, [&](T weight) {
+        if constexpr (kScaledParts<T> > 0) weight.value *= scales_.weight;
+        return weight;
       });
     };
 #pragma unroll
@@ -328,13 +107,22 @@ class BlockWalk {
   // --- A step's product, of what Put has left for a use
 
   using Sums = TileC<T>[kTiles][kChains];
+  // kScalesRows: a chunk's, whose scales are undone when the next of its place has been begun.
+  struct Pending {
+    TileC<T> product;
+    Fragment<float, kRows / 4> scales = {};
+  };
 
   // count: of the uses before. values: of each element its unit's product; forward of every gate.
   __device__ __forceinline__ void Multiply(int count, float (&values)[kElements][kValues]) const {
-    Receive(count);
+    Base::Receive(count);
     const int use = count % 2, chunks = p_.tiling.chunks;
     const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
+    // Scales of the columns that this lane has of a tile, of the first chunk.
+    const float* scales = row_scales_ + use * scales_of_use_ + warp_ % kSharing * chunks * kRows +
+                          lane_ % 4 * (kRows / 4);
     Sums sums;
+    Pending pending[kGroup];
     ChunkB<T> b[2][kGroup];
     LoadGroup(from, 0, b[0]);
 #pragma unroll
@@ -345,7 +133,9 @@ class BlockWalk {
         LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
       }
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i) AddChunk(held_[c + i], b[c / kGroup % 2][i], i, sums);
+      for (int i = 0; i < kGroup; ++i) {
+        AddChunk(held_[c + i], b[c / kGroup % 2][i], i, scales + (c + i) * kRows, pending, sums);
+      }
     }
     for (int c = kHeld; !kHoldsAll && c < chunks; c += kGroup) {
       TileA<T> tiles[kGroup][2 * kTiles];
@@ -355,7 +145,13 @@ class BlockWalk {
         tiles[i / (2 * kTiles)][i % (2 * kTiles)] = *TileAt(c + i / (2 * kTiles), i % (2 * kTiles));
       }
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i) AddChunk(tiles[i], b[0][i], i, sums);
+      for (int i = 0; i < kGroup; ++i) {
+        AddChunk(tiles[i], b[0][i], i, scales + (c + i) * kRows, pending, sums);
+      }
+    }
+    if constexpr (kScalesRows) {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) Undo(i, pending, sums);
     }
     Collect(sums, values);
   }
@@ -376,13 +172,31 @@ class BlockWalk {
     }
   }
   __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[2 * kTiles], const ChunkB<T>& b,
-                                           int chunk, Sums& sums) const {
+                                           int chunk, const float* scales,
+                                           Pending (&pending)[kGroup], Sums& sums) const {
+    if constexpr (kScalesRows) {
+      Pending next;
+      next.product.Add(tiles[0], b, 0);
+      next.product.Add(tiles[1], b, 1);
+      next.scales = LoadFragment<kRows / 4>(scales);
+      Undo(chunk, pending, sums);
+      pending[chunk] = next;
+      return;
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
       }
+    }
+  }
+  static __device__ __forceinline__ void Undo(int chunk, const Pending (&pending)[kGroup],
+                                              Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < 4; i += kRows == 8 ? 1 : 2) {  // the other columns are empty
+      float& sum = sums[0][chunk % kChains].sum[0][i];
+      sum = fmaf(pending[chunk].product.Get(i), pending[chunk].scales.v[i % (kRows / 4)], sum);
     }
   }
   static __device__ __forceinline__ float Sum(const Sums& sums, int tile, int i) {
@@ -433,23 +247,7 @@ class BlockWalk {
     asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
   }
 
- protected:
-  const Params& p_;
-  const int warp_, lane_;
-  const int rank_, group_;  // of the block in its cluster, and which cluster that is
-  const int k_, first_row_;
-  const bool reverse_;
-  float state_[kElements][kStates], scale_[kElements];
-  int exists_[kElements];
-
- private:
-  const BlockLayout at_;
-  const int words_of_use_;
-  uint4* const operand_;
-  ArrivalCounter* const counters_;
   float* const sums_;
-  int puts_[kElements];  // where an element's depths go, in 16 bits
-  int sends_;            // this lane's word of what its warp puts
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][2 * kTiles];
 };

@@ -94,8 +94,9 @@ namespace haste {
 
 // What a cell is computed in, of a storage type.
 template <class T>
-using CellScalar =
-    std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, TensorFloat>, Coarse, Compute<T>>;
+using CellScalar = std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, TensorFloat> ||
+                                          std::is_same_v<T, Scaled<1>>,
+                                      Coarse, Compute<T>>;
 
 }  // namespace haste
 

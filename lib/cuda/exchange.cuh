@@ -90,6 +90,17 @@ __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 #endif
 }
 
+// The same of 8 bytes.
+__device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          to),
+      "f"(v.x), "f"(v.y), "r"(counter)
+      : "memory");
+#endif
+}
+
 // --- Bulk copies (sm_90+) run beside the threads. What threads have written where one reads or
 // writes must be fenced.
 __device__ __forceinline__ void FenceSharedBulkCopies() {

@@ -9,7 +9,8 @@
 // A float is the sum of three bfloat16 (8 bits each of its 24), so that a product of floats is a
 // sum of nine; the three smallest are left out: at most 2^-22 of it where parts were cut off, 2^-24
 // where they were rounded, 2^-26 on average. With two parts and three products the error is 2^-16:
-// where TensorFloat-32 (2^-11) would do.
+// where TensorFloat-32 (2^-11) would do. What has a bound is float16, scaled: one part has eleven
+// bits, TensorFloat-32's, two have 22 and a sign, and with three products an error of 2^-22.
 #ifndef HASTE_LIB_CUDA_MMA_CUH_
 #define HASTE_LIB_CUDA_MMA_CUH_
 
@@ -24,11 +25,20 @@ constexpr int kTileRows = 16, kTileColumns = 8;  // of c
 
 // What is multiplied in place of a T, and how many of them.
 template <class T>
-using MmaOperand = std::conditional_t<std::is_same_v<T, Half>, Half, Bfloat16>;
+constexpr int kScaledParts = 0;
+template <int kParts>
+constexpr int kScaledParts<Scaled<kParts>> = kParts;
 template <class T>
-constexpr int kMmaParts = sizeof(T) == 2                   ? 1
+using MmaOperand =
+    std::conditional_t<std::is_same_v<T, Half> || (kScaledParts<T> > 0), Half, Bfloat16>;
+template <class T>
+constexpr int kMmaParts = kScaledParts<T> > 0              ? kScaledParts<T>
+                          : sizeof(T) == 2                 ? 1
                           : std::is_same_v<T, TensorFloat> ? 2
                                                            : 3;
+// Of b on its way: its parts, or where these are three the float.
+template <class T>
+constexpr int kOperandBytes = kMmaParts<T> == 1 ? 2 : 4;
 
 template <class Operand>
 __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
@@ -48,8 +58,8 @@ __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_
 #endif
 }
 
-// x as parts, the largest first, of which a TensorFloat is the first two. Infinity and NaN are
-// their own first part.
+// x as parts of bfloat16, the largest first, of which a TensorFloat is the first two. Infinity and
+// NaN are their own first part.
 __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
   uint16_t bits = FromCompute<Bfloat16>(x).bits;
   // Rounding up must not make infinity of a finite number.
@@ -61,11 +71,26 @@ __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
   part[2] = FromCompute<Bfloat16>(rest).bits;
 }
 
-// By two neighbouring lanes, of neighbouring depths: the first gets the first parts of both, packed
-// as an operand has them, the second the second parts. Nothing gets all bits set.
+// The same as T is multiplied, of which x may be a product.
+template <class T>
+__device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
+  if constexpr (kMmaParts<T> == 1) {
+    part[0] = FromCompute<MmaOperand<T>>(x).bits;
+  } else if constexpr (kScaledParts<T> == 2) {
+    const Half first = FromCompute<Half>(x);
+    part[0] = first.bits;
+    part[1] = FromCompute<Half>(x - ToCompute(first)).bits;
+  } else {
+    Split(x, part);
+  }
+}
+
+// By two neighbouring lanes, of neighbouring depths: the first gets the first of two parts of both,
+// packed as an operand has them, the second the second parts. Nothing gets all bits set.
+template <class T>
 __device__ __forceinline__ uint32_t PackedParts(float x) {
   uint16_t part[3];
-  Split(x, part);
+  SplitOperand<T>(x, part);
   const uint32_t mine = part[0] | static_cast<uint32_t>(part[1]) << 16;
   const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
   return threadIdx.x % 2 == 0 ? __byte_perm(mine, other, 0x5410) : __byte_perm(other, mine, 0x7632);
@@ -74,12 +99,12 @@ __device__ __forceinline__ uint32_t PackedParts(float x) {
 // Two neighbouring depths of each part, packed as an operand has them.
 template <class T>
 __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
-  if constexpr (kMmaParts<T> == 1) {
+  if constexpr (sizeof(T) == 2) {
     packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
   } else {
     uint16_t low[3], high[3];
-    Split(ToCompute(first), low);
-    Split(ToCompute(second), high);
+    SplitOperand<T>(ToCompute(first), low);
+    SplitOperand<T>(ToCompute(second), high);
 #pragma unroll
     for (int i = 0; i < kMmaParts<T>; ++i) {
       packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
@@ -125,8 +150,8 @@ template <class T>
 struct ChunkB {
   uint32_t part[kMmaParts<T>][4];
 
-  // v: the lane's eight elements, in memory's order; of TensorFloat as PackedParts has them.
-  __device__ __forceinline__ void Set(const uint4 (&v)[sizeof(T) / 2]) {
+  // v: the lane's eight elements, in memory's order; of two parts as PackedParts has them.
+  __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
     if constexpr (kMmaParts<T> == 1) {
       part[0][0] = v[0].x;
       part[0][1] = v[0].y;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/cells/info.h"
 #include "lib/cuda/async.cuh"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
@@ -73,6 +74,22 @@ class Prefetcher {
 };
 
 // --- The host's part
+
+// Of T, what multiplies as scaled float16 if it is a float.
+template <class T>
+using ScaledStorage =
+    std::conditional_t<sizeof(T) == 2, T, Scaled<std::is_same_v<T, float> ? 2 : 1>>;
+
+// Calls run(a T*) with what a forward walk of T takes it for, as PlanRecurrence counts its parts.
+template <class T, class Run>
+auto WithForwardStorage(const HasteRnnConfig& config, const HasteCellInfo& cell, const Run& run) {
+  if constexpr (sizeof(T) == 2) {
+    return run(static_cast<T*>(nullptr));
+  } else {
+    return HasBoundedStates(config, cell) ? run(static_cast<ScaledStorage<T>*>(nullptr))
+                                          : run(static_cast<float*>(nullptr));
+  }
+}
 
 template <class Cell, class Params>
 void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,

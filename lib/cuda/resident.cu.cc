@@ -22,23 +22,18 @@ struct ForwardKernels {
   static constexpr bool kBackward = false;
   static constexpr int kThreads = kResidentForwardThreads;
   static Kernel Of(const Params& p, bool cluster) {
-    return cluster ? OfTiles<true>(p) : OfTiles<false>(p);
+    return cluster ? OfTiles<true>(p.tiling) : OfTiles<false>(p.tiling);
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
-    return static_cast<size_t>(kForwardSlots<false>) * t.passes * ReceivedStates(t, sizeof(T));
+    return static_cast<size_t>(kForwardSlots<false>) * t.passes *
+           ReceivedStates(t, kOperandBytes<T>);
   }
 
  private:
   template <bool kCluster>
-  static Kernel OfTiles(const Params& p) {
-    return p.tiling.row_tiles == 1 ? OfService<1, kCluster>(p) : OfService<2, kCluster>(p);
-  }
-  template <int kTiles, bool kCluster>
-  static Kernel OfService(const Params& p) {
-    if constexpr (kHasLeanService<Cell, T>) {
-      if (!Foretells(p)) return ResidentForward<Cell, T, kTiles, kCluster, false>;
-    }
-    return ResidentForward<Cell, T, kTiles, kCluster, true>;
+  static Kernel OfTiles(const ResidentTiling& t) {
+    return t.row_tiles == 1 ? ResidentForward<Cell, T, 1, kCluster>
+                            : ResidentForward<Cell, T, 2, kCluster>;
   }
 };
 template <class Cell, class T>
@@ -48,10 +43,16 @@ struct BackwardKernels {
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
   static constexpr int kThreads = kResidentWarps * 32;
+  // Which a plan may ask for (WithBackwardStorage).
+  static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledParts<T> > 0;
+  static constexpr bool kOwns = kScaledParts<T> == 0;
   static Kernel Of(const Params& p, bool cluster) {
     const ResidentTiling& t = p.tiling;
-    if (cluster) return OfTiles<true, false>(t);
-    return t.sharers > 1 ? OfTiles<false, true>(t) : OfTiles<false, false>(t);
+    if constexpr (kShares) {
+      if (t.sharers > 1) return OfTiles<false, true>(t);
+    }
+    if constexpr (kOwns) return cluster ? OfTiles<true, false>(t) : OfTiles<false, false>(t);
+    return nullptr;
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
     return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
@@ -64,6 +65,16 @@ struct BackwardKernels {
                             : ResidentBackward<Cell, T, 2, kCluster, kShared>;
   }
 };
+
+// Calls run(a T*) with what a backward walk of T takes it for: gates' gradients that clusters share
+// are scaled.
+template <class Cell, class T, class Run>
+auto WithBackwardStorage(const Plan& plan, const Run& run) {
+  if constexpr (Cell::kGates > 1 && sizeof(T) == 4) {
+    if (plan.resident.tiling.sharers > 1) return run(static_cast<ScaledStorage<T>*>(nullptr));
+  }
+  return run(static_cast<T*>(nullptr));
+}
 
 // What FillOnChip leaves; `workspace` counts what it takes.
 template <class Kernels>
@@ -119,12 +130,8 @@ int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
 }
 
 template <class Kernels, class Args>
-int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
+int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, void* workspace,
              const HasteExecutor& executor, HasteStatus* status) {
-  Plan plan;
-  const int32_t planned =
-      PlanOnGpu(config, CellInfo<typename Kernels::CellType>(), Kernels::kBackward, &plan, status);
-  if (planned != HASTE_OK) return planned;
   typename Kernels::Params p = {};
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
@@ -149,18 +156,36 @@ struct Resident {
     HasteStatus status;
     // Without a device there is nothing to run on; forward and backward say so.
     if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
-    return backward ? BytesOf<BackwardKernels<Cell, T>>(plan, config)
-                    : BytesOf<ForwardKernels<Cell, T>>(plan, config);
+    if (backward) {
+      return WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
+        return BytesOf<BackwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
+      });
+    }
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      return BytesOf<ForwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
+    });
   }
 
   static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Call<ForwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    Plan plan;
+    const int32_t planned = PlanOnGpu(config, CellInfo<Cell>(), false, &plan, status);
+    if (planned != HASTE_OK) return planned;
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(plan, config, args, workspace, executor, status);
+    });
   }
 
   static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                           void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    const int32_t code = Call<BackwardKernels<Cell, T>>(config, args, workspace, executor, status);
+    Plan plan;
+    int32_t code = PlanOnGpu(config, CellInfo<Cell>(), true, &plan, status);
+    if (code != HASTE_OK) return code;
+    code = WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
+      using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(plan, config, args, workspace, executor, status);
+    });
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };

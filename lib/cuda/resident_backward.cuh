@@ -27,8 +27,10 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       std::conditional_t<kShared, SharedOperand<T, kGates, kTiles>, OwnOperand<T, kGates, kTiles>>;
   static constexpr int kParts = kMmaParts<T>;
   static constexpr int kHeld = SizesOf<Cell, T>().held_pairs();
+  static constexpr bool kScales = kScaledParts<T> > 0;
+  static_assert(kShared || !kScales, "who has scales");
   // A chunk's halves are summed apart where a tile is one chain of products.
-  static constexpr int kChains = kParts == 1 && kTiles == 1 ? 2 : 1;
+  static constexpr int kChains = kParts == 1 && kTiles == 1 && !kScales ? 2 : 1;
 
  public:
   __device__ __forceinline__ explicit ResidentBackwardRun(const Params& p)
@@ -81,7 +83,9 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   }
   // Tiles at half · 2 + which of the pair. 32 bits index one lane's R: what stays on a chip is far
   // smaller.
-  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
+  template <class Make>
+  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4],
+                                            const Make& make) const {
     const ResidentKernel<T> kernel = {static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H,
                                       static_cast<int>(p_.H)};
     const int units = p_.tiling.units(), own = rank_ / sharers_ * sharers_ * units;
@@ -96,14 +100,38 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       Operand::LoadWeights(p_.tiling, kernel, unit, own, depth, row);
       Operand::LoadWeights(p_.tiling, kernel, unit + 8, own, depth, further);
 #pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        row[j] = make(row[j]);
+        further[j] = make(further[j]);
+      }
+#pragma unroll
       for (int half = 0; half < 2; ++half) tiles[half * 2 + i].Set(half, row, further);
     }
+  }
+  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
+    LoadPlace(place, tiles, [&](T weight) {
+      if constexpr (kScales) weight.value *= scales_.weight;
+      return weight;
+    });
+  }
+  // This warp's.
+  __device__ __forceinline__ void FindScales() {
+    float weight = 0.0f;
+    for (int place = 0; place < places_; ++place) {
+      TileA<T> unused[4];
+      LoadPlace(place, unused, [&weight](T x) {
+        weight = Larger(weight, x.value);
+        return x;
+      });
+    }
+    scales_ = ProductScales(LargestOfWarp(weight));
   }
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
     return tiles_ + (((place - kHeld) * 4 + i) * kResidentWarps + warp_) * 32 + lane_;
   }
   // Places: pairs one after the other, all of this warp's chunks of each.
   __device__ __forceinline__ void LoadTiles() {
+    if constexpr (kScales) FindScales();
 #pragma unroll
     for (int place = 0; place < kHeld; ++place) {
       if (place >= places_) break;
@@ -129,6 +157,15 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
                            part_ * places_of_pair_ * kTiles * 32 + lane_;
     TileC<T> sums[2][kTiles][kChains];
     if constexpr (kShared) {
+      float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
+      const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
+        AddChunk(tiles, b, sums);
+        if constexpr (kScales) {
+          if ((place + 1) % Operand::kTileChunks == 0) {
+            Undo(operand_.Scales(UseOf(done, pass), part_ * places_of_pair_ + place), sums, totals);
+          }
+        }
+      };
       // One pair of tiles, many chunks: each is asked for while the one before is multiplied.
       ChunkB<T> b[2][kTiles];
       LoadChunk(operand, 0, b[0]);
@@ -136,18 +173,34 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
 #pragma unroll
         for (int place = 0; place < kHeld; ++place) {
           if (place + 1 < kHeld) LoadChunk(operand, place + 1, b[(place + 1) % 2]);
-          AddChunk(held_[place], b[place % 2], sums);
+          add(place, held_[place], b[place % 2]);
         }
       } else {
 #pragma unroll
         for (int place = 0; place < kHeld; ++place) {
           if (place >= places_) break;
           LoadChunk(operand, min(place + 1, places_ - 1), b[(place + 1) % 2]);
-          AddChunk(held_[place], b[place % 2], sums);
+          add(place, held_[place], b[place % 2]);
         }
       }
       for (int place = kHeld; place < places_; ++place) {
-        AddChunkFromShared(operand, place, place, sums);
+        TileA<T> tiles[4];
+        LoadChunk(operand, place, b[0]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        add(place, tiles, b[0]);
+      }
+      if constexpr (kScales) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              sums[i][n][0].sum[0][e] = totals[i][n][e] * scales_.product;
+            }
+          }
+        }
       }
       SendPair(done, pass, 0, sums);
     } else {
@@ -202,14 +255,23 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       }
     }
   }
-  __device__ __forceinline__ void AddChunkFromShared(const uint4* operand, int place, int chunk,
-                                                     TileC<T> (&sums)[2][kTiles][kChains]) const {
-    ChunkB<T> b[kTiles];
-    LoadChunk(operand, chunk, b);
-    TileA<T> tiles[4];
+  // Sums of chunks of one scale, to those of all. Leaves them at 0. scales: in pairs of rows, of
+  // which a lane's columns of a tile are one.
+  __device__ __forceinline__ void Undo(const float2* scales, TileC<T> (&sums)[2][kTiles][kChains],
+                                       float (&totals)[2][kTiles][4]) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
-    AddChunk(tiles, b, sums);
+    for (int n = 0; n < kTiles; ++n) {
+      const float2 scale = scales[n * (kTileColumns / 2) + lane_ % 4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          totals[i][n][e] =
+              fmaf(sums[i][n][0].Get(e), e % 2 == 0 ? scale.x : scale.y, totals[i][n][e]);
+        }
+        sums[i][n][0] = TileC<T>();
+      }
+    }
   }
   // Leaves the sums at 0.
   __device__ __forceinline__ void SendPair(int done, int pass, int pair,
@@ -242,6 +304,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   Operand operand_;
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][4];
+  ProductScales scales_;  // kScales
 };
 
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>

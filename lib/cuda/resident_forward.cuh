@@ -13,11 +13,11 @@
 
 namespace haste {
 
-template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
+template <class Cell, class T, int kTiles, bool kCluster>
 class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   using Base = ResidentStates<Cell, T, kTiles, kCluster>;
-  using Base::alone, Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::k_, Base::lane_,
-      Base::p_, Base::rank_, Base::tile_, Base::unit_, Base::warp_;
+  using Base::alone, Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::group_, Base::k_,
+      Base::lane_, Base::p_, Base::rank_, Base::scales_, Base::tile_, Base::unit_, Base::warp_;
   using Base::kAhead, Base::kGates, Base::kHeld, Base::kRows, Base::kStates, Base::kWords;
   using typename Base::Params;
   using Sums = Fragment<float, SizesOf<Cell, T>().width()>;
@@ -40,7 +40,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   }
   __device__ __forceinline__ void Serve() {
     Base::Prepare();
-    ResidentService<Cell, T, kTiles, kCluster, kForetells>(p_, *this, at_, some_idle_).Serve();
+    ResidentService<Cell, T, kTiles, kCluster>(p_, *this, at_, some_idle_).Serve();
     Leave();
   }
 
@@ -83,6 +83,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   }
 
   __device__ __forceinline__ void WalkElements() {
+    if constexpr (kScaledParts<T> > 0) FindScales();
     LoadTiles();
     for (int pass = 0; pass < p_.tiling.passes; ++pass) {
       Base::LoadStates(p_.args.s0, pass);
@@ -122,15 +123,25 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // --- R
 
-  // 32 bits index one lane's R: what stays on a chip is far smaller.
-  __device__ __forceinline__ void LoadTile(int chunk, int half, int gate, TileA<T>* tile) const {
+  // 32 bits index one lane's R: what stays on a chip is far smaller. make: of a weight what is
+  // loaded.
+  template <class Make>
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
+                                           const Make& make) const {
+    const int half = i / kGates, gate = i % kGates;
     const int H = static_cast<int>(p_.H);
     const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
     const int first_depth = (product_part_ * p_.tiling.chunks + chunk) * kChunkDepth;
     const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
     tile->Load(half, [&](int row, int depth) {
       const int unit = first_unit + row, from = first_depth + depth;
-      return unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0);
+      return make(unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0));
+    });
+  }
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile) const {
+    LoadTile(chunk, i, tile, [&](T weight) {
+      if constexpr (kScaledParts<T> > 0) weight.value *= scales_.weight;
+      return weight;
     });
   }
   __device__ __forceinline__ void LoadTiles() {
@@ -138,18 +149,48 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     for (int c = 0; c < kHeld; ++c) {
       if (c >= p_.tiling.chunks) break;
 #pragma unroll
-      for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i / kGates, i % kGates, &held_[c][i]);
+      for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &held_[c][i]);
     }
     for (int c = kHeld; c < p_.tiling.chunks; ++c) {
       for (int i = 0; i < 2 * kGates; ++i) {
         TileA<T> tile;
-        LoadTile(c, i / kGates, i % kGates, &tile);
+        LoadTile(c, i, &tile);
         *TileAt(c, i) = tile;
       }
     }
   }
   __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
     return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kResidentWarps + warp_) * 32 + lane_;
+  }
+
+  // The same for all blocks of a group of what is h's, for all warps of a block of what is R's.
+  __device__ __forceinline__ void FindScales() {
+    float weight = 0.0f;
+    const auto look = [&weight](T x) {
+      weight = Larger(weight, x.value);
+      return x;
+    };
+    for (int c = 0; c < count_; ++c) {
+      for (int i = 0; i < 2 * kGates; ++i) {
+        TileA<T> unused;
+        LoadTile(c, i, &unused, look);
+      }
+    }
+    const int rows = p_.tiling.group_rows();
+    float state = BoundOfStates<Cell>(p_, k_, group_ % p_.tiling.row_groups * int64_t{rows}, rows,
+                                      threadIdx.x, kResidentWarps * 32);
+    weight = LargestOfWarp(weight);
+    state = LargestOfWarp(state);
+    float2* most = reinterpret_cast<float2*>(sums_);  // of each warp
+    if (lane_ == 0) most[warp_] = make_float2(state, weight);
+    SyncProduct();
+#pragma unroll
+    for (int i = 0; i < kResidentWarps; ++i) {
+      state = Larger(state, most[i].x);
+      weight = Larger(weight, most[i].y);
+    }
+    SyncProduct();  // the first sums take their place
+    scales_ = ProductScales(state, weight, p_.dropout_rate);
   }
 
   // --- A step
@@ -283,9 +324,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     float product[kGates], prev[kStates];
     GetProduct(buffer, product);
     const float scale = Base::Scale(pass);
-    Foreseen seen;
-    seen.live = true;
-    if constexpr (kForetells) seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+    Foreseen seen = UnpackForeseen(seen_[buffer * kResidentElements]);
     seen.live &= Base::There(pass);
     T x[kGates];
 #pragma unroll
@@ -297,7 +336,9 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
         p_, {seen}, k_, {unit_}, OfOne(x), {scale}, OfOne(prev),
         [&](float (&q)[1][kGates]) {
 #pragma unroll
-          for (int g = 0; g < kGates; ++g) q[0][g] = product[g];
+          for (int g = 0; g < kGates; ++g) {
+            q[0][g] = kScaledParts<T> > 0 ? product[g] * scales_.product : product[g];
+          }
         },
         OfOne(before), OfOne(kept), OfOne(next), y);
     const bool last = step + 1 == p_.T_;
@@ -343,33 +384,24 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   TileA<T> held_[kHeld][2 * kGates];
 };
 
-// A product of floats with four gates wants every register there is. Its service spills, and has
-// the time for it; but in three parts not where it foretells, a kernel of its own then, and not for
-// a cell that keeps more than the LSTM.
-template <class Cell, class T>
-constexpr bool kHasLeanService =
-    std::is_same_v<T, float> && Cell::kGates == 4 && SavedTensors<Cell>() <= 2;
-
 // Registers of a thread of the service, and of the warps that have elements, which are two for one:
-// together what 168 for all are.
-template <class Cell, class T, bool kForetells>
-constexpr int kServiceRegisters = (std::is_same_v<T, TensorFloat> && Cell::kGates == 4) ||
-                                          (kHasLeanService<Cell, T> && !kForetells)
-                                      ? 24
-                                      : 72;
-template <class Cell, class T, bool kForetells>
-constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T, kForetells>) / 2;
+// together what 168 for all are. A product of two parts with four gates wants every register there
+// is; its service spills, and has the time for it.
+template <class Cell, class T>
+constexpr int kServiceRegisters = kMmaParts<T> == 2 && Cell::kGates == 4 ? 24 : 72;
+template <class Cell, class T>
+constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T>) / 2;
 
-template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
+template <class Cell, class T, int kTiles, bool kCluster>
 __global__ void __launch_bounds__(kResidentForwardThreads, 1)
     ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
   if constexpr (HasOnChipCode(kCluster)) {
-    using Run = ResidentForwardRun<Cell, T, kTiles, kCluster, kForetells>;
+    using Run = ResidentForwardRun<Cell, T, kTiles, kCluster>;
     if (threadIdx.x >= kResidentWarps * 32) {
-      FewerRegisters<kServiceRegisters<Cell, T, kForetells>>();
+      FewerRegisters<kServiceRegisters<Cell, T>>();
       Run(p).Serve();
     } else {
-      MoreRegisters<kElementRegisters<Cell, T, kForetells>>();
+      MoreRegisters<kElementRegisters<Cell, T>>();
       Run(p).Walk();
     }
   }

@@ -9,6 +9,7 @@
 
 #include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
+#include "lib/cuda/scaled.cuh"
 #include "lib/cuda/storage.cuh"
 #include "lib/resident_plan.h"
 
@@ -18,16 +19,6 @@ namespace haste {
 struct OperandElement {
   int unit, row;
 };
-
-// What a gate's gradient is multiplied as.
-template <class T>
-__device__ __forceinline__ void OperandParts(float dq, uint16_t (&part)[3]) {
-  if constexpr (kMmaParts<T> == 1) {
-    part[0] = FromCompute<T>(dq).bits;
-  } else {
-    Split(dq, part);
-  }
-}
 
 // from[0 … kCount - 1], 0 from `left` on. aligned: to kCount of them, and `left` is a multiple.
 template <int kCount, class T>
@@ -82,7 +73,7 @@ class OwnOperand {
       // With one unit tile two gates share a chunk.
       const int chunk = two_ ? g : g / 2, eighth = two_ ? 0 : g % 2 * 2;
       uint16_t part[3];
-      OperandParts<T>(dq[g], part);
+      SplitOperand<T>(dq[g], part);
 #pragma unroll
       for (int s = 0; s < kParts; ++s) {
         mine_[((s * chunks_ + chunk) * kTiles * 32 + eighth) * 8] = part[s];
@@ -120,23 +111,32 @@ class SharedOperand {
   static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
   static constexpr int kLanes = 8 / kDepthGates;  // that share a word, a unit each
   static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
+  static constexpr bool kScalesRows = kScaledParts<T> > 0;
+  static_assert(!kScalesRows || kDepthGates == 4, "a warp's are two chunks");
 
  public:
   __device__ __forceinline__ SharedOperand(const ResidentTiling& t, uint4* words,
                                            const OperandElement& e)
-      : chunks_(t.chunks), words_of_use_(t.chunks * kTiles * 32 * kParts), words_(words) {
+      : chunks_(t.chunks),
+        words_of_use_(t.chunks * kTiles * 32 * kParts),
+        tiles_(kSharers * t.unit_tiles),
+        words_(words),
+        scales_(reinterpret_cast<float2*>(words + 2 * t.passes * words_of_use_)) {
     const int first = static_cast<int>(blockIdx.x) % kSharers * t.units();
     const int depth = (first + e.unit) * kDepthGates;
     at_ = (depth / kChunkDepth * kTiles + e.row / 8) * 32 + e.row % 8 * 4 + depth % kChunkDepth / 8;
+    scale_at_ = (first + e.unit) / kTileRows * kPairs + e.row / 2;
   }
 
   __device__ __forceinline__ void Clear() {}
 
   __device__ __forceinline__ void Set(const float (&dq)[kGates], int use, ArrivalCounter* counter) {
+    float scaled[kGates];
+    if constexpr (kScalesRows) ScaleRows(dq, use, counter, scaled);
     const int lane = threadIdx.x % kLanes;
     uint16_t part[kDepthGates][3] = {};
 #pragma unroll
-    for (int g = 0; g < kGates; ++g) OperandParts<T>(dq[g], part[g]);
+    for (int g = 0; g < kGates; ++g) SplitOperand<T>(kScalesRows ? scaled[g] : dq[g], part[g]);
 #pragma unroll
     for (int s = 0; s < kParts; ++s) {
       uint4 word;
@@ -166,11 +166,18 @@ class SharedOperand {
   }
   __device__ __forceinline__ const uint4* Get(int use, ArrivalCounter* counter,
                                               uint32_t parity) const {
-    if (threadIdx.x == 0) counter->Expect(words_of_use_ * 16);
+    if (threadIdx.x == 0) {
+      counter->Expect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
+    }
     __syncthreads();  // what this block's own Set was made of has been read
     counter->Wait(parity);
     return words_ + use * words_of_use_;
   }
+  // What undoes the scales of a chunk's rows, in pairs.
+  __device__ __forceinline__ const float2* Scales(int use, int chunk) const {
+    return scales_ + (use * tiles_ + chunk / kTileChunks) * kPairs;
+  }
+  static constexpr int kTileChunks = kTileRows * kDepthGates / kChunkDepth;
 
   static __device__ __forceinline__ void LoadWeights(const ResidentTiling&,
                                                      const ResidentKernel<T>& kernel, int unit,
@@ -188,9 +195,33 @@ class SharedOperand {
   }
 
  private:
+  static constexpr int kPairs = kTiles * kTileColumns / 2;  // of rows; a warp has one of 16 units
+
+  // A warp's two rows.
+  __device__ __forceinline__ void ScaleRows(const float (&dq)[kGates], int use,
+                                            ArrivalCounter* counter,
+                                            float (&scaled)[kGates]) const {
+    float most = fabsf(dq[0]);
+#pragma unroll
+    for (int g = 1; g < kGates; ++g) most = fmaxf(most, fabsf(dq[g]));
+    const int lane = threadIdx.x % 32;
+    const bool second = lane >= kTileRows;
+    const uint32_t bits = __float_as_uint(most);
+    const RowScale one(LargestBits(second ? 0 : bits)), two(LargestBits(second ? bits : 0));
+    const float up = second ? two.up : one.up;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) scaled[g] = dq[g] * up;
+    if (lane < kSharers) {
+      Push(AddressIn(SharedAddress(scales_ + use * tiles_ * kPairs + scale_at_), lane),
+           make_float2(one.down, two.down), AddressIn(SharedAddress(counter), lane));
+    }
+  }
+
   const int chunks_, words_of_use_;
+  const int tiles_;  // of 16 units, of all blocks
   uint4* const words_;
-  int at_;  // this thread's word
+  float2* const scales_;  // [use, tile, pair]
+  int at_, scale_at_;     // this thread's word; its warp's pair
 };
 
 }  // namespace haste

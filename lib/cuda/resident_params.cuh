@@ -30,7 +30,7 @@ struct ResidentParams : OnChipParams<T, Args> {
 // element have none: all of theirs are not `There`.
 template <class Cell, class Params, int kTiles>
 class ResidentThread {
-  template <class, class, int, bool, bool>
+  template <class, class, int, bool>
   friend class ResidentService;
 
  public:
@@ -136,7 +136,7 @@ class ResidentThread {
 
 // Is there more to say of a step than whether an element exists?
 template <class T>
-__host__ __device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
+__device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
   return p.mask != nullptr || (p.zoneout && p.training);
 }
 

@@ -22,8 +22,7 @@ __device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
   return seen;
 }
 
-// kForetells: whether it may have to say anything of an element's steps.
-template <class Cell, class T, int kTiles, bool kCluster, bool kForetells>
+template <class Cell, class T, int kTiles, bool kCluster>
 class ResidentService {
   using States = ResidentStates<Cell, T, kTiles, kCluster>;
   using Params = ResidentForwardParams<T>;
@@ -42,7 +41,7 @@ class ResidentService {
         written_(reinterpret_cast<T*>(resident_shared + at.writes)),
         read_step_(ResidentReads(p.tiling, SizesOf<Cell, T>()).step()),
         written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
-        needed_(kForetells && Foretells(p)),
+        needed_(Foretells(p)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {

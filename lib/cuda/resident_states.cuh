@@ -5,6 +5,7 @@
 
 #include "lib/cuda/async.cuh"
 #include "lib/cuda/resident_params.cuh"
+#include "lib/cuda/scaled.cuh"
 #include "lib/cuda/stepwise_cell.cuh"
 
 namespace haste {
@@ -37,13 +38,13 @@ constexpr int kForwardTiles = kResidentTiles;
 
 template <class Cell, class T>
 constexpr ResidentCell SizesOf() {
-  return {Cell::kGates, Cell::kStates,        sizeof(T),
+  return {Cell::kGates, Cell::kStates,        sizeof(T),    kOperandBytes<T>,
           kMmaParts<T>, SavedTensors<Cell>(), kForwardTiles};
 }
 
 template <class Cell, class T, int kTiles, bool kCluster>
 class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTiles> {
-  template <class, class, int, bool, bool>
+  template <class, class, int, bool>
   friend class ResidentService;
 
  protected:
@@ -52,7 +53,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   using Base::column_, Base::group_, Base::kThreads, Base::lane_, Base::p_, Base::rank_,
       Base::tile_;
   static constexpr int kHeld = SizesOf<Cell, T>().held_chunks();
-  static constexpr int kWords = sizeof(T) / 2;  // of 16 bytes, that a lane has of a chunk
+  static constexpr int kWords = kOperandBytes<T> / 2;  // of 16 bytes, that a lane has of a chunk
   // Chunks asked for at once: floats of two tiles leave few registers.
   static constexpr int kAhead = kWords * kTiles == 4 ? 1 : kHeld < 4 ? kHeld : 4;
 
@@ -62,7 +63,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         chunks_(p.tiling.hidden_chunks()),
         sent_chunks_(Once((p.tiling.padded_hidden() - lane_ % 4 * 8 + 31) / 32)),
         tile_words_(Once(chunks_ * kWords * 32)),
-        words_of_pass_(ReceivedStates(p.tiling, sizeof(T)) / 16),
+        words_of_pass_(ReceivedStates(p.tiling, kOperandBytes<T>) / 16),
         counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
         receive_(reinterpret_cast<uint4*>(resident_shared + at.receive)),
         words_(p.exchange +
@@ -85,7 +86,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       } else {
         ArrivalCounter* counter = CounterOf(step, pass);
         if (threadIdx.x == 0) {
-          counter->Expect(p_.tiling.padded_hidden() * Base::kRows * static_cast<int>(sizeof(T)));
+          counter->Expect(p_.tiling.padded_hidden() * Base::kRows * kOperandBytes<T>);
         }
         counter->Wait(step >> 1 & 1);
       }
@@ -144,10 +145,12 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   __device__ __forceinline__ void Send(int step, int pass, float h) const {
     if (tile_ >= p_.tiling.unit_tiles) return;
     uint32_t mine;
+    if constexpr (kScaledParts<T> > 0) h *= scales_.state;
     if constexpr (kWords == 1) {
-      mine = PackTwo<T>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
+      mine =
+          PackTwo<MmaOperand<T>>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
     } else if constexpr (kMmaParts<T> == 2) {
-      mine = PackedParts(h);
+      mine = PackedParts<T>(h);
     } else {
       mine = h == h ? __float_as_uint(h) : 0x7FC00000u;  // NaN, but not kAbsent
     }
@@ -200,7 +203,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
  private:
   static constexpr int kSlots = kForwardSlots<kCluster>;
   static constexpr int kWordsOfWarp = 4 * kWords, kElements = 8 / kWords;
-  static constexpr int kLanes = 4 / sizeof(T);  // that share 32 bits
+  static constexpr int kLanes = 4 / kOperandBytes<T>;  // that share 32 bits
   // Of a row tile, from its first chunk on.
   static __device__ __forceinline__ uint4 Word(const uint4* at, int chunk, int word) {
     at += (chunk * kWords + word) * 32;
@@ -252,6 +255,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
 
  protected:
   const int chunks_;
+  ProductScales scales_;  // Scaled alone
 
  private:
   const int sent_chunks_;  // those of which this lane's words are sent

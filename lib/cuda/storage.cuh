@@ -15,6 +15,10 @@ namespace haste {
 __device__ __forceinline__ float ToCompute(float x) { return x; }
 __device__ __forceinline__ double ToCompute(double x) { return x; }
 __device__ __forceinline__ float ToCompute(TensorFloat x) { return x.value; }
+template <int kParts>
+__device__ __forceinline__ float ToCompute(Scaled<kParts> x) {
+  return x.value;
+}
 __device__ __forceinline__ float ToCompute(Half x) {
   return __half2float(__ushort_as_half(x.bits));
 }
@@ -24,11 +28,11 @@ __device__ __forceinline__ float ToCompute(Bfloat16 x) {
 
 template <class T>
 __device__ __forceinline__ T FromCompute(Compute<T> x) {
-  return x;
-}
-template <>
-__device__ __forceinline__ TensorFloat FromCompute<TensorFloat>(float x) {
-  return {x};
+  if constexpr (std::is_arithmetic_v<T>) {
+    return x;
+  } else {
+    return {x};  // TensorFloat, Scaled
+  }
 }
 template <>
 __device__ __forceinline__ Half FromCompute<Half>(float x) {

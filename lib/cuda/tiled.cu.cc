@@ -26,20 +26,28 @@ void FillTiled(const TiledTiling& t, Workspace* workspace, typename Phase::Param
   while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
   p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K, shape.operand_parts));
   p->arrived = workspace->Take<uint32_t>(p->K * t.row_tiles);
+  p->most = workspace->Take<float>(2);
 }
 
 // Packs R for the product of a phase, and clears what it is multiplied with.
-template <class Phase>
+template <class Cell, class Phase>
 int32_t PrepareTiled(const typename Phase::Params& p, const void* r, const HasteExecutor& executor,
                      HasteStatus* status) {
   using T = typename Phase::Params::Storage;
   const TiledTiling& t = p.tiling;
-  const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
-  HASTE_CUDA_TRY(
-      Launch(PackTiled<Phase>, PrepareBlocks(warps * 32), kPrepareThreads, 0, false, executor, t,
-             p.K, p.H, static_cast<const T*>(r), const_cast<uint4*>(p.kernel)),
-      status);
   const auto stream = static_cast<cudaStream_t>(executor.stream);
+  if constexpr (kScaledParts<T> > 0) {
+    const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
+    HASTE_CUDA_TRY(cudaMemsetAsync(p.most, 0, 2 * sizeof(float), stream), status);
+    HASTE_CUDA_TRY(
+        Launch(FindMost<Cell, typename Phase::Params>, PrepareBlocks(weights), kPrepareThreads, 0,
+               false, executor, p, weights, static_cast<const T*>(r)),
+        status);
+  }
+  const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
+  HASTE_CUDA_TRY(Launch(PackTiled<Phase>, PrepareBlocks(warps * 32), kPrepareThreads, 0, false,
+                        executor, p, static_cast<const T*>(r), const_cast<uint4*>(p.kernel)),
+                 status);
   const size_t bytes = p.operand.Size(p.K, Phase::Params::kParts) * sizeof(uint16_t);
   HASTE_CUDA_TRY(cudaMemsetAsync(p.operand.a, 0, bytes, stream), status);
   HASTE_CUDA_TRY(cudaMemsetAsync(p.arrived, 0, p.K * t.row_tiles * sizeof(uint32_t), stream),
@@ -102,8 +110,8 @@ class TiledMachine {
   int32_t Prepare(const Phased<Direction>& phased, const void* r, const HasteExecutor& executor,
                   HasteStatus* status) const {
     return ForEachPhase<Direction>([&](auto* phase, int i) {
-      return PrepareTiled<std::remove_pointer_t<decltype(phase)>>(phased.of[i], r, executor,
-                                                                  status);
+      return PrepareTiled<Cell, std::remove_pointer_t<decltype(phase)>>(phased.of[i], r, executor,
+                                                                        status);
     });
   }
 
@@ -133,10 +141,17 @@ class TiledMachine {
   const Plan& plan_;
 };
 
-template <class Cell, class T, int kParts = kOperandParts<Cell, T>>
+template <class Cell, class T>
+using TiledForward =
+    TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kOperandParts<Cell, T>>>>;
+template <class Cell, class T>
+using TiledBackward =
+    TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kOperandParts<Cell, T>>>>;
+// Floats whose h has a bound go forward in two parts: the first alone where they need not be exact.
+template <class Cell, class T>
 using Tiled =
-    WalkEngine<Cell, TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kParts>>>,
-               TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kParts>>>>;
+    WalkEngine<Cell, TiledForward<Cell, T>, TiledBackward<Cell, T>,
+               TiledForward<Cell, std::conditional_t<std::is_same_v<T, float>, Scaled<2>, T>>>;
 
 }  // namespace
 

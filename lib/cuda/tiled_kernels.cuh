@@ -40,6 +40,7 @@ class TiledRun {
         own_rows_(p.tiling.own_rows()),
         row_(static_cast<int>(threadIdx.x) / kUnits),
         unit_(static_cast<int>(threadIdx.x) % kUnits) {
+    if constexpr (kScaledParts<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
     first_.n = place_.row + place_.split * own_rows_ + row_;
     first_.k = place_.lane;
     first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
@@ -179,6 +180,7 @@ class TiledRun {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) {
       sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
+      if constexpr (kScaledParts<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
   }
 
@@ -230,6 +232,7 @@ class TiledRun {
   Element first_;
   int64_t at_stride_, one_stride_;  // from one of a thread's elements to the next
   uint32_t meetings_ = 0;
+  float sum_scale_;  // Scaled alone
   Phase mine_[kBatch];
   int last_ = 0;  // the first of the elements in mine_
 };

@@ -4,15 +4,16 @@
 
 #include "lib/cuda/mma.cuh"
 #include "lib/cuda/recurrence.cuh"
+#include "lib/cuda/scaled.cuh"
 #include "lib/cuda/tiled_tiles.cuh"
 #include "lib/tiled_plan.h"
 
 namespace haste {
 
-// Parts of 16 bits of what R is multiplied with: a float is three, and of cells whose exponents add
-// up what is rounded off, a 16-bit number is two.
+// Parts of 16 bits of what R is multiplied with: a float is three, or two that have a bound, and of
+// cells whose exponents add up what is rounded off, a 16-bit number is two.
 template <class Cell, class T>
-constexpr int kOperandParts = sizeof(T) == 4       ? 3
+constexpr int kOperandParts = sizeof(T) == 4       ? kMmaParts<T>
                               : Cell::kExponential ? 2
                                                    : 1;
 
@@ -52,7 +53,13 @@ struct TiledParams : WalkParams<T> {
   // the product at hand.
   TiledOperand operand, other;
   uint32_t* arrived;  // [K, row tiles] blocks that have ended a step, of all steps
+  float* most;        // Scaled alone: what h can come to, with dropout; the largest of R
 };
+
+template <class Params>
+__device__ __forceinline__ ProductScales ScalesOf(const Params& p) {
+  return ProductScales(__ldg(p.most), __ldg(p.most + 1), 0.0f);
+}
 
 template <class T, int kOfOperand>
 struct TiledForwardParams : TiledParams<T, kOfOperand> {
@@ -70,7 +77,8 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
   constexpr int kDepth = TiledDepth(kMmaParts<T>, kOfOperand);
   uint16_t part[3];
   if constexpr (sizeof(T) == 4) {
-    Split(value, part);
+    if constexpr (kScaledParts<T> > 0) value *= ScalesOf(p).state;
+    SplitOperand<T>(value, part);
   } else {
     part[0] = FromCompute<T>(value).bits;
     // Infinity and NaN are their own first part.

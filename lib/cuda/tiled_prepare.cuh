@@ -11,15 +11,18 @@ namespace haste {
 // to[k, unit tile, chunk, part, tile, piece, lane of a warp], uint4. A warp makes a piece of a
 // tile. Of a block's tiles those of the same 16 units stand side by side.
 template <class Phase>
-__global__ void PackTiled(const TiledTiling t, int64_t K, int64_t H,
+__global__ void PackTiled(const typename Phase::Params p,
                           const typename Phase::Params::Storage* __restrict__ r,
                           uint4* __restrict__ to) {
+  const TiledTiling& t = p.tiling;
+  const int64_t K = p.K, H = p.H;
   using T = typename Phase::Params::Storage;
   constexpr int kParts = kMmaParts<T>, kSums = Phase::kSums, kTiles = ShapeOf<Phase>().tiles();
   constexpr int kAllGates = Phase::kAllGates;
   constexpr int kDepth = ShapeOf<Phase>().depth(), kPieces = ShapeOf<Phase>().tile_pieces();
   constexpr int kPiecesOfTile = kPieces / kTiles;
   const int64_t warps = K * t.unit_tiles * t.total_chunks() * kPieces;
+  [[maybe_unused]] const float scale = kScaledParts<T> > 0 ? ScalesOf(p).weight : 1.0f;
   for (int64_t at = GlobalThread() / 32; at < warps; at += GlobalThreads() / 32) {
     int64_t rest = at / kPiecesOfTile;
     const int piece = static_cast<int>(at % kPiecesOfTile);
@@ -39,7 +42,9 @@ __global__ void PackTiled(const TiledTiling t, int64_t K, int64_t H,
           if constexpr (Phase::kBackward) {
             return r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d];
           } else {
-            return r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
+            T weight = r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
+            if constexpr (kScaledParts<T> > 0) weight.value *= scale;
+            return weight;
           }
         },
         line);
@@ -49,6 +54,27 @@ __global__ void PackTiled(const TiledTiling t, int64_t K, int64_t H,
       const auto& v = line[s];
       of_chunk[s * kPieces * 32 + threadIdx.x % 32] = make_uint4(v[0], v[1], v[2], v[3]);
     }
+  }
+}
+
+// What ScalesOf goes by, of all rows and lanes; `most` is 0 before. weights: of R.
+template <class Cell, class Params>
+__global__ void FindMost(const Params p, int64_t weights,
+                         const typename Params::Storage* __restrict__ r) {
+  float weight = 0.0f, state = 1.0f;
+  for (int64_t i = GlobalThread(); i < weights; i += GlobalThreads()) {
+    weight = Larger(weight, ToCompute(r[i]));
+  }
+  for (int64_t i = GlobalThread(); HasInitialStates(p) && i < p.N * p.K * p.H;
+       i += GlobalThreads()) {
+    state = Larger(state, BoundOfState<Cell>(p, i));
+  }
+  weight = LargestOfWarp(weight);
+  state = LargestOfWarp(state) / (1.0f - p.dropout_rate);
+  if (threadIdx.x % 32 == 0) {
+    // Magnitudes, whose bits are in their order.
+    atomicMax(reinterpret_cast<unsigned*>(p.most), __float_as_uint(state));
+    atomicMax(reinterpret_cast<unsigned*>(p.most + 1), __float_as_uint(weight));
   }
 }
 

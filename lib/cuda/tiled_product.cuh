@@ -19,7 +19,7 @@ class TiledProduct {
   static constexpr int kTiles = ShapeOf<Phase>().tiles();
   // Of a chunk.
   static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
-  static constexpr int kOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
+  static constexpr int kChunkOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
 
  public:
   __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
@@ -79,7 +79,7 @@ class TiledProduct {
                                    : shared_ + layout_.kept + (chunk - streamed_) * kKernelBytes;
       if (kParts == 1 || all_parts_) {
         tiles_.template Chunk<true>(a, OperandSlot(chunk));
-      } else if constexpr (kParts == 3) {
+      } else if constexpr (kParts > 1) {
         tiles_.template Chunk<false>(a, OperandSlot(chunk));
       }
       tiles_.template Wait<1>();
@@ -107,11 +107,11 @@ class TiledProduct {
 
   // Bytes that are read of a chunk: parts lie one behind the other.
   __device__ __forceinline__ int Read(int bytes) const {
-    return all_parts_ ? bytes : bytes / 3 * 2;
+    return all_parts_ ? bytes : bytes / kParts * (kParts - 1);
   }
   __device__ __forceinline__ void AskForKernel(int chunk) const {
     const bool streams = chunk < streamed_;
-    ring_.Open(asked_ + chunk, Read((streams ? kKernelBytes : 0) + kOperandBytes));
+    ring_.Open(asked_ + chunk, Read((streams ? kKernelBytes : 0) + kChunkOperandBytes));
     if (!streams) return;
     ring_.Copy(asked_ + chunk, KernelSlot(chunk),
                kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, Read(kKernelBytes));
@@ -119,7 +119,8 @@ class TiledProduct {
   // After AskForKernel.
   __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
     ring_.Copy(asked_ + chunk, OperandSlot(chunk),
-               operand + static_cast<int64_t>(chunk) * kOperandBytes, Read(kOperandBytes));
+               operand + static_cast<int64_t>(chunk) * kChunkOperandBytes,
+               Read(kChunkOperandBytes));
   }
 
   const Params& p_;
@@ -127,7 +128,7 @@ class TiledProduct {
   const TiledLayout layout_;
   unsigned char* const shared_;
   const TiledRing ring_;
-  const bool all_parts_;  // are read; else two of three
+  const bool all_parts_;  // are read; else all but the last
   const int streamed_;    // chunks of R
   const unsigned char* kernel_;
   const uint16_t* operand_;

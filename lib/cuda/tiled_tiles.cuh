@@ -101,7 +101,8 @@ class BlockTiles {
       for (int i = 0; i < kOwnRows / 2; ++i) sums_[s][i] = 0;
     }
   }
-  // a, b: of all parts. All but the last kPending chunks have been multiplied after Wait.
+  // a, b: of all parts, or where it need not be exact of all but the last. All but the last
+  // kPending chunks have been multiplied after Wait.
   template <bool kExact>
   __device__ __forceinline__ void Chunk(const unsigned char* a, const unsigned char* b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -122,9 +123,11 @@ class BlockTiles {
       if constexpr (kParts == 1) {
         if constexpr (kOfOperand == 2) multiply(0, 1, 0);
       } else {
-        multiply(0, 1, 1);
-        multiply(1, 0, 1);
-        if constexpr (kExact) {
+        if constexpr (kExact || kParts == 3) {
+          multiply(0, 1, 1);
+          multiply(1, 0, 1);
+        }
+        if constexpr (kExact && kParts == 3) {
           multiply(1, 1, 1);
           multiply(0, 2, 1);
           multiply(2, 0, 1);

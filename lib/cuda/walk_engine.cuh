@@ -12,8 +12,14 @@
 
 namespace haste {
 
-template <class Cell, class ForwardMachine, class BackwardMachine>
+// BoundedMachine: forward, where h has a bound.
+template <class Cell, class ForwardMachine, class BackwardMachine,
+          class BoundedMachine = ForwardMachine>
 class WalkEngine {
+  static bool IsBounded(const HasteRnnConfig& config) {
+    return HasBoundedStates(config, CellInfo<Cell>());
+  }
+
   template <class Machine>
   static size_t BytesOf(const HasteRnnConfig& config, const Plan& plan) {
     Workspace count(nullptr);
@@ -51,13 +57,16 @@ class WalkEngine {
     HasteStatus status;
     // Without a device there is nothing to run on; forward and backward say so.
     if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
-    return backward ? BytesOf<BackwardMachine>(config, plan)
-                    : BytesOf<ForwardMachine>(config, plan);
+    return backward            ? BytesOf<BackwardMachine>(config, plan)
+           : IsBounded(config) ? BytesOf<BoundedMachine>(config, plan)
+                               : BytesOf<ForwardMachine>(config, plan);
   }
 
   static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Call<ForwardMachine>(config, args, args.s0, 0, config.time, workspace, executor, status);
+    const auto call = IsBounded(config) ? Call<BoundedMachine, HasteRnnForwardArgs>
+                                        : Call<ForwardMachine, HasteRnnForwardArgs>;
+    return call(config, args, args.s0, 0, config.time, workspace, executor, status);
   }
 
   static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,

@@ -38,12 +38,11 @@ def fitted(engine, cell, precision, size):
 
 def most_block_units(cell, precision):
     """In clusters what backward has room for in shared memory, alone what warps hold."""
-    is_float = PRECISIONS[precision]["dtype"] == torch.float32
-    if not HOPPER:
-        return 64 if is_float else 96
-    if cell == "elman" or not is_float:
+    if not HOPPER:  # as many as warps can hold: of floats of two parts, or three, fewer
+        return 64 if precision == "float32" or (precision, cell) == ("tf32", "elman") else 96
+    if cell == "elman" or precision != "float32":
         return 512
-    return 192 if precision == "float32" else 320 if cell == "slstm" else 352
+    return 320 if cell == "slstm" else 352
 
 
 def make(cell, engine, precision, size, **options):

@@ -24,7 +24,8 @@ def save(folder):
 def check(folder):
     io = np.load(f"{folder}/io.npz")
     model = tf.saved_model.load(f"{folder}/export")
-    np.testing.assert_allclose(model.serve(io["x"]), io["want"], atol=2e-5)
+    # A GPU multiplies as TensorFloat-32 does.
+    np.testing.assert_allclose(model.serve(io["x"]), io["want"], rtol=0, atol=3e-4)
 
 
 if __name__ == "__main__":

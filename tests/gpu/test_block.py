@@ -51,6 +51,8 @@ def test_every_width(cell, precision, hidden):
             problem.plan()
         return
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    if cell == "gru" and is_float and hidden > 256:  # its h has no bound then, and R three parts
+        del options["recurrent_dropout"]
     for n, k in ((5, 2), (1050 if hidden <= (64 if is_float else 96) else 140, 1)):
         mask = make_mask("holes", n, 4)
         problem = Problem(

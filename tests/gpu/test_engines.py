@@ -22,7 +22,6 @@ from engine_problem import (  # noqa: E402
     make,
 )
 from kernel_problem import (  # noqa: E402
-    CUBLAS_TF32_TOLERANCE,
     LIB,
     NAN,
     Problem,
@@ -101,10 +100,7 @@ def test_large_sizes_run_or_are_refused(engine, cell, precision, size):
 @pytest.mark.parametrize("precision", ["bfloat16", "float32", "tf32"])
 @each_cell
 def test_the_choice_of_the_library_is_right(cell, precision, size):
-    problem = Problem(cell, *size, **PRECISIONS[precision])
-    if precision == "tf32" and " on blas" in problem.plan():
-        problem.tolerance = CUBLAS_TF32_TOLERANCE
-    problem.check()
+    Problem(cell, *size, **PRECISIONS[precision]).check()
 
 
 @pytest.mark.parametrize("size", [*SIZES, *LARGE], ids=str)

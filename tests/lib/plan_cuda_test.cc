@@ -85,7 +85,7 @@ void Sharers() {
   } cases[] = {
       {16, 768, HASTE_BFLOAT16, true},  {1, 1024, HASTE_FLOAT16, true},
       {32, 1536, HASTE_BFLOAT16, true}, {1, 2048, HASTE_BFLOAT16, false},  // 16 clusters of 8
-      {16, 768, HASTE_FLOAT32, false},                                     // no room for R
+      {16, 512, HASTE_FLOAT32, true},   {16, 768, HASTE_FLOAT32, false},   // slower than its own
   };
   CudaProperties no_clusters = Hopper();
   std::fill(std::begin(no_clusters.clusters), std::end(no_clusters.clusters), 0);
@@ -152,7 +152,8 @@ void InBlocks() {
       {&kLstm, 16, 1, 520, HASTE_BFLOAT16, false, 0, 0, 0, 0},
       {&kLstm, 16, 1, 72, HASTE_FLOAT32, true, 3, 4, 4, 6},
       {&kLstm, 16, 1, 128, HASTE_FLOAT32, true, 4, 4, 4, 8},
-      {&kLstm, 16, 1, 128, HASTE_FLOAT32, false, 0, 0, 0, 0},  // `grid` holds more in registers
+      {&kLstm, 16, 1, 128, HASTE_FLOAT32, false, 4, 4, 4, 4},
+      {&kLstm, 16, 1, 256, HASTE_FLOAT32, false, 0, 0, 0, 0},  // `grid` holds more in registers
       {&elman, 16, 1, 200, HASTE_FLOAT32, false, 7, 4, 4, 4},
       {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0, 0},  // rows of no 16 bytes
       {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0, 0},
@@ -194,17 +195,18 @@ void InBlocks() {
   }
 }
 
-// TensorFloat-32 has kernels of its own: R takes two thirds of the room.
+// TensorFloat-32 has kernels of its own: R takes half of the room or two thirds.
 void TensorFloat() {
   const struct {
     int64_t n, h;
     bool backward;
     EngineKind exact, relaxed;
   } cases[] = {
-      {16, 1024, false, EngineKind::kStepwise, EngineKind::kGrid},
-      {16, 1024, true, EngineKind::kStepwise, EngineKind::kGrid},
-      {16, 128, false, EngineKind::kGrid, EngineKind::kBlock},
-      {16, 320, true, EngineKind::kGrid, EngineKind::kGrid},
+      {16, 1024, false, EngineKind::kGrid, EngineKind::kGrid},
+      {16, 1024, true, EngineKind::kGrid, EngineKind::kGrid},
+      {16, 128, true, EngineKind::kBlock, EngineKind::kBlock},
+      {16, 320, true, EngineKind::kGrid, EngineKind::kBlock},
+      {16, 1536, false, EngineKind::kTiled, EngineKind::kGrid},
   };
   for (const auto& c : cases) {
     HasteRnnConfig config = CudaSizes(c.n, 1, c.h, HASTE_FLOAT32);
@@ -214,9 +216,58 @@ void TensorFloat() {
     EXPECT_TRUE(exact.engine == c.exact && relaxed.engine == c.relaxed, "H=%d: %s, %s",
                 static_cast<int>(c.h), EngineName(exact.engine), EngineName(relaxed.engine));
     if (c.exact != c.relaxed) continue;
+    if (c.exact == EngineKind::kBlock) {
+      EXPECT_TRUE(relaxed.block.shared_bytes < exact.block.shared_bytes, "H=%d",
+                  static_cast<int>(c.h));
+      EXPECT_TRUE(relaxed.block.clocks < exact.block.clocks, "H=%d", static_cast<int>(c.h));
+      continue;
+    }
     EXPECT_TRUE(relaxed.resident.shared_bytes < exact.resident.shared_bytes, "H=%d",
                 static_cast<int>(c.h));
     EXPECT_TRUE(relaxed.resident.clocks < exact.resident.clocks, "H=%d", static_cast<int>(c.h));
+  }
+}
+
+// Floats go forward as float16 where h has a bound, in less room than as bfloat16.
+void Bounds() {
+  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
+  const struct {
+    const HasteCellInfo* cell;
+    int32_t activation, recurrent;
+    float dropout;
+    bool bounded;
+  } cases[] = {
+      {&kLstm, HASTE_TANH, HASTE_SIGMOID, 0.0f, true},
+      {&kLstm, HASTE_TANH, HASTE_HARD_SIGMOID, 0.5f, true},
+      {&kLstm, HASTE_RELU, HASTE_SIGMOID, 0.0f, false},
+      {&kLstm, HASTE_TANH, HASTE_LINEAR, 0.0f, false},
+      {&kLstm, HASTE_TANH, HASTE_TANH, 0.0f, true},
+      {&gru, HASTE_TANH, HASTE_SIGMOID, 0.0f, true},
+      {&gru, HASTE_TANH, HASTE_TANH, 0.0f, false},  // -h + 2 g, at worst
+      {&gru, HASTE_TANH, HASTE_SIGMOID, 0.5f,
+       false},  // h itself is carried on, as dropout leaves it
+      {&elman, HASTE_SIGMOID, HASTE_LINEAR, 0.5f, true},
+      {&elman, HASTE_RELU, HASTE_SIGMOID, 0.0f, false},
+      {&slstm, HASTE_TANH, HASTE_EXPONENTIAL, 0.5f, true},
+      {&slstm, HASTE_LINEAR, HASTE_SIGMOID, 0.0f, false},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(16, 1, 512, HASTE_FLOAT32);
+    config.activation = c.activation;
+    config.recurrent_activation = c.recurrent;
+    config.recurrent_dropout = c.dropout;
+    config.training = 1;
+    config.engine = "grid";
+    EXPECT_TRUE(HasBoundedStates(config, *c.cell) == c.bounded, "%s", c.cell->name);
+    const Plan plan = PlanOnHopper(config, *c.cell, false);
+    config.activation = HASTE_LINEAR;
+    const Plan unbounded = PlanOnHopper(config, *c.cell, false);
+    EXPECT_TRUE((plan.resident.clocks < unbounded.resident.clocks) == c.bounded, "%s: %f, %f",
+                c.cell->name, plan.resident.clocks, unbounded.resident.clocks);
+    config.training = 0;
+    config.activation = c.activation;
+    EXPECT_TRUE(HasBoundedStates(config, *c.cell) == (c.bounded || c.dropout > 0), "%s",
+                c.cell->name);
   }
 }
 
@@ -259,6 +310,7 @@ int main() {
   haste::Sharers();
   haste::InBlocks();
   haste::TensorFloat();
+  haste::Bounds();
   haste::BlocksFit();
   return haste_test::Report("plan_cuda_test");
 }
