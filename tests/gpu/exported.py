@@ -25,7 +25,7 @@ def check(folder):
     io = np.load(f"{folder}/io.npz")
     model = tf.saved_model.load(f"{folder}/export")
     # A GPU multiplies as TensorFloat-32 does.
-    np.testing.assert_allclose(model.serve(io["x"]), io["want"], rtol=0, atol=3e-4)
+    np.testing.assert_allclose(model.serve(io["x"]), io["want"], rtol=0, atol=1e-4)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,10 @@ def test_the_choice_of_the_library_without_a_bound(precision):
 # share, of a row tile and of two, of several passes.
 BACKWARD_SIZES = [(5, 3, 2, 64), (9, 3, 1, 128), (300, 3, 1, 72), (9, 4, 1, 300), (37, 3, 1, 530)]
 
-each_backward_size = pytest.mark.parametrize("size", BACKWARD_SIZES, ids=str)
+
+def each_backward_case(test):
+    by_size = pytest.mark.parametrize("size", BACKWARD_SIZES, ids=str)
+    return by_size(each_precision(each_cell(each_engine(test))))
 
 
 def check_rows_of_dwx(problem, rows):
@@ -155,10 +158,7 @@ def make_backward(engine, cell, precision, size):
         pytest.skip(f"{engine} has no room for it")
 
 
-@each_backward_size
-@each_precision
-@each_cell
-@each_engine
+@each_backward_case
 def test_gradients_of_any_size_in_one_batch(engine, cell, precision, size):
     problem = make_backward(engine, cell, precision, size)
     rows = range(size[0])
@@ -168,10 +168,7 @@ def test_gradients_of_any_size_in_one_batch(engine, cell, precision, size):
     check_rows_of_dwx(problem, [row for row in rows if row % 6 != 3])
 
 
-@each_backward_size
-@each_precision
-@each_cell
-@each_engine
+@each_backward_case
 def test_gradients_that_are_not_finite_stay_in_their_row(engine, cell, precision, size):
     problem = make_backward(engine, cell, precision, size)
     problem.dy[2], problem.dy[4, 0, 0, 5] = torch.nan, torch.inf
@@ -179,10 +176,7 @@ def test_gradients_that_are_not_finite_stay_in_their_row(engine, cell, precision
 
 
 @pytest.mark.parametrize("weights", [0.0, 1e-30])
-@each_backward_size
-@each_precision
-@each_cell
-@each_engine
+@each_backward_case
 def test_weights_that_vanish_backward(engine, cell, precision, size, weights):
     problem = make_backward(engine, cell, precision, (*size[:1], 2, *size[2:]))
     problem.kernel *= weights
