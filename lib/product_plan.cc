@@ -5,34 +5,39 @@
 namespace haste {
 namespace {
 
-// Of parts: a third of the matrices themselves, within these bounds.
+// Of parts and sums: a third of the matrices themselves, within these bounds.
 constexpr int64_t kLeastBytes = 16 << 20, kMostBytes = 96 << 20;
-constexpr int64_t kPartsBytes = kProductParts * sizeof(uint16_t);
-constexpr int64_t kMostDepth = 4 * kSumDepth;  // of a chunk
-constexpr int64_t kTile = 128;                 // rows or columns that cuBLAS gives a multiprocessor
+constexpr int64_t kElementBytes = 2 * sizeof(uint16_t);
+// Of chunks, what is looked at: depths up to these; counts of those that pass by.
+constexpr int64_t kDepths[] = {4096, 3072, 2048, 1024};
+constexpr int kTriedCounts = 8;
 
-// Microseconds of an H200, of some 40 products; other GPUs that take parts have tensor cores and
-// float32 units in much the same ratio.
+constexpr int kLeastShare = 8;  // slabs that are worth a share
+
+// Microseconds of an H200.
 constexpr double kFloatProducts = 22e6;  // a microsecond
-constexpr double kPartProducts = 350e6;
 constexpr double kFloatCall = 4;
-constexpr double kChunkCalls = 30;           // two kernels and three products, or more
-constexpr double kSplitMicroseconds = 4e-6;  // of an element: 4 bytes read, 6 written
-constexpr double kSumMicroseconds = 5e-6;    // of a sum: three products write it, two read it
+constexpr double kWorthPlanning = 20;
+constexpr double kMargin = 1.15;  // more than these figures are off by
+constexpr double kChunkCalls = 10;
+constexpr double kPackMicroseconds = 3.5e-6;  // of an element: 8 bytes read, 4 written
+constexpr double kSlabMicroseconds = 0.52;    // of a tile
+constexpr double kTileMicroseconds = 2.9;     // of a tile's sums
+constexpr double kSlotMicroseconds = 0.1;     // of adding up what waits
 
-// Tensor cores that add up bfloat16 at a dozen times the rate of float32 units: those of data
-// centres.
-bool HasWideTensorCores(int sm_major, int sm_minor) {
-  return sm_minor == 0 ? sm_major >= 8 && sm_major <= 10 : sm_major == 10;
+double Microseconds(const ProductWork& work) {
+  const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
+  const double sums = static_cast<double>(CeilDiv(work.slabs, kSumSlabs));
+  const double whole = rounds * (work.slabs * kSlabMicroseconds + sums * kTileMicroseconds);
+  if (work.shared() == 0) return whole;
+  const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
+  return whole + share * kSlabMicroseconds + 2 * kTileMicroseconds +
+         work.slots() * kSlotMicroseconds;
 }
 
-// By more than these figures are off.
-bool PartsAreFaster(const HasteGemm& g, int64_t chunks) {
-  const double m = static_cast<double>(g.m), n = static_cast<double>(g.n);
-  const double k = static_cast<double>(g.k);
-  const double parts = static_cast<double>(chunks) * kChunkCalls + 6 * m * n * k / kPartProducts +
-                       (m + n) * k * kSplitMicroseconds + m * n * kSumMicroseconds;
-  return 1.15 * parts < kFloatCall + m * n * k / kFloatProducts;
+double FloatMicroseconds(const HasteGemm& g) {
+  return kFloatCall + static_cast<double>(g.m) * static_cast<double>(g.n) *
+                          static_cast<double>(g.k) / kFloatProducts;
 }
 
 int64_t RoomFor(const HasteGemm& g) {
@@ -42,42 +47,92 @@ int64_t RoomFor(const HasteGemm& g) {
   return std::max(static_cast<int64_t>(third), kLeastBytes);
 }
 
-// Parts of `whole`, alike, and none larger than `most`.
-int64_t EvenPart(int64_t whole, int64_t most) {
-  if (whole <= most) return PadTo(whole, kProductAlign);
-  return PadTo(CeilDiv(whole, CeilDiv(whole, most / kTile * kTile)), kTile);
+// `whole` in so many parts, alike, of whole tiles.
+int64_t EvenPart(int64_t whole, int64_t parts, int64_t tile) {
+  return CeilDiv(CeilDiv(whole, tile), parts) * tile;
+}
+// And of no more than `most`, where that has a tile.
+int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
+  const int64_t fit = std::max(most / tile, int64_t{1});
+  return EvenPart(whole, CeilDiv(CeilDiv(whole, tile), fit), tile);
+}
+
+// The time of the best chunks of this depth, that go into `best`; its slots are given.
+double FillChunks(const HasteGemm& g, int64_t depth, ProductPlan* best) {
+  ProductPlan plan = *best;
+  plan.depth = depth;
+  const int64_t room = RoomFor(g) - plan.slots * kProductTileBytes;
+  const int64_t line = kElementBytes * plan.depth;  // bytes of a row of a, or of a column of b
+  const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
+  const int64_t stays_tile = plan.a_stays ? kProductRows : kProductColumns;
+  const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
+  const int64_t kept = LargestPart(stays, room / line - passes_tile, stays_tile);
+  const int64_t most = LargestPart(passes, room / line - kept, passes_tile);
+  const int64_t depths = CeilDiv(g.k, depth), keeps = CeilDiv(stays, kept);
+  const double pack = (static_cast<double>(stays) + static_cast<double>(passes * keeps)) *
+                      static_cast<double>(g.k) * kPackMicroseconds;
+  double least = 0;
+  const int64_t fewest = CeilDiv(passes, most);
+  for (int64_t count = fewest; count < fewest + kTriedCounts; ++count) {
+    const int64_t passed = EvenPart(passes, count, passes_tile);
+    plan.rows = plan.a_stays ? kept : passed;
+    plan.columns = plan.a_stays ? passed : kept;
+    const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
+    const double time =
+        pack + chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns)));
+    if (least == 0 || time < least) {
+      least = time;
+      *best = plan;
+    }
+  }
+  return least;
 }
 
 }  // namespace
 
-ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int sm_minor) {
+ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
+  ProductWork work = {};
+  work.tiles =
+      static_cast<int>(CeilDiv(of_rows, kProductRows) * CeilDiv(of_columns, kProductColumns));
+  work.slabs = static_cast<int>(depth / kSlabDepth);
+  work.pairs = pairs;
+  work.whole = work.tiles;
+  const int rest = work.tiles % pairs;
+  const int64_t sharers = std::min(
+      {int64_t{pairs}, int64_t{slots} + 1 - rest, int64_t{rest} * work.slabs / kLeastShare});
+  if (sharers <= rest) return work;
+  ProductWork shares = work;
+  shares.whole -= rest;
+  shares.sharers = static_cast<int>(sharers);
+  return Microseconds(shares) < Microseconds(work) ? shares : work;
+}
+
+ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs) {
   ProductPlan plan = {};
   const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
   if (g.dtype != HASTE_FLOAT32 || g.allow_tf32 || !lies_well || std::min({g.m, g.n, g.k}) <= 0 ||
-      !HasWideTensorCores(sm_major, sm_minor)) {
+      sm_major != 9 || pairs == 0 || FloatMicroseconds(g) < kWorthPlanning) {
     return plan;
   }
+  plan.pairs = pairs;
   plan.a_stays = g.m <= g.n;
-  const int64_t stays = std::min(g.m, g.n), passes = std::max(g.m, g.n);
-  const int64_t room = RoomFor(g);
-  // What is cut in depth anyway is better cut there alone: wide chunks fill the GPU.
-  int64_t depth = std::min(PadTo(g.k, kProductAlign), kMostDepth);
-  if (g.k > kMostDepth) {
-    const int64_t fits = room / kPartsBytes / (stays + passes) / kTile * kTile;
-    depth = std::clamp(fits, kSumDepth, kMostDepth);
+  ProductPlan best = plan;
+  double least = 0;
+  const int64_t slots = std::min(RoomFor(g) / 2 / kProductTileBytes, int64_t{2} * pairs);
+  for (int64_t some : {int64_t{0}, slots}) {
+    plan.slots = static_cast<int>(some);
+    for (int64_t depth : kDepths) {
+      ProductPlan filled = plan;
+      const double time = FillChunks(g, LargestPart(g.k, depth, kSlabDepth), &filled);
+      if (least == 0 || time < least) {
+        least = time;
+        best = filled;
+      }
+      if (g.k <= depth / 2) break;  // the next would be the same
+    }
   }
-  while (depth > kSumDepth && kPartsBytes * depth * stays > room / 2) {
-    depth = std::max(depth / 2, kSumDepth);
-  }
-  plan.depth = EvenPart(g.k, depth);
-  const int64_t line = kPartsBytes * plan.depth;  // bytes of a row of a, or of a column of b
-  const int64_t kept = EvenPart(stays, room / 2 / line);
-  const int64_t passed = EvenPart(passes, (room - kept * line) / line);
-  plan.rows = plan.a_stays ? kept : passed;
-  plan.columns = plan.a_stays ? passed : kept;
-  const int64_t chunks = CeilDiv(stays, kept) * CeilDiv(passes, passed) * CeilDiv(g.k, plan.depth);
-  plan.by_parts = PartsAreFaster(g, chunks);
-  return plan;
+  best.scaled = kMargin * least < FloatMicroseconds(g);
+  return best;
 }
 
 }  // namespace haste

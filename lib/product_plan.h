@@ -1,8 +1,8 @@
 // How a large product of floats on CUDA is cut: pure arithmetic.
 //
-// An operand becomes three bfloat16 parts, and the six products of parts that matter are cuBLAS's,
-// on tensor cores (lib/cuda/parts_gemm.cu.cc). In memory are the parts of a chunk at a time: for
-// some depth those of the smaller operand, and of as much of the larger as there is room for.
+// Operands become two parts of scaled float16 (lib/cuda/scaled_gemm.cu.cc), a chunk at a time: for
+// some depth those of the smaller operand, and of as much of the larger as there is room for. A
+// chunk's product is made in tiles of c, by pairs of blocks (thread-block clusters).
 #ifndef HASTE_LIB_PRODUCT_PLAN_H_
 #define HASTE_LIB_PRODUCT_PLAN_H_
 
@@ -14,24 +14,100 @@
 
 namespace haste {
 
-constexpr int kProductParts = 3;
-constexpr int64_t kProductAlign = 8;  // bfloat16s: 16 bytes
+// Of c a block has kPanel × kPanel, a pair two of these, one below the other: a tile.
+constexpr int kPanel = 128;
+constexpr int kProductRows = 2 * kPanel, kProductColumns = kPanel;
+constexpr int kSlabDepth = 32;  // what of the depth is loaded at a time
 
-// Tensor cores cut off what they add up; so many terms of a sum at most, before it is rounded.
-constexpr int64_t kSumDepth = 1024;
+// Tensor cores cut off what they add up; so many slabs of a sum at most, before it is rounded.
+constexpr int kSumSlabs = 32;
 
-struct ProductPlan {
-  bool by_parts;                 // else floats are multiplied as they are
-  bool a_stays;                  // a is the smaller operand
-  int64_t rows, columns, depth;  // of a chunk; the depth is padded
-
-  int64_t a_elements() const { return kProductParts * depth * PadTo(rows, kProductAlign); }
-  int64_t b_elements() const { return kProductParts * depth * PadTo(columns, kProductAlign); }
-  size_t bytes() const { return (a_elements() + b_elements()) * sizeof(uint16_t); }
+// A part of the depth of a tile, in slabs. slot: where its sums wait for the others of their tile;
+// negative of a whole tile.
+struct ProductPiece {
+  int tile, from, to, slot;
 };
 
-// sm_major, sm_minor: the GPU's compute capability, whatever code was made for.
-ProductPlan PlanProduct(const HasteGemm&, int sm_major, int sm_minor);
+// Who multiplies what. Pairs take whole tiles in turns, as many times as all of them have one; the
+// rest is shared out evenly, slab by slab.
+struct ProductWork {
+  int tiles, slabs;
+  int pairs, sharers;  // sharers: of the pairs, the first
+  int whole;           // tiles
+
+  constexpr int shared() const { return tiles - whole; }
+  // Of all that is shared, in slabs, where a sharer begins.
+  constexpr int64_t Begin(int sharer) const {
+    return static_cast<int64_t>(shared()) * slabs * sharer / sharers;
+  }
+  // The first who has something of a tile; tile: counted from the first that is shared.
+  constexpr int FirstSharer(int tile) const {
+    int sharer = static_cast<int>(static_cast<int64_t>(tile) * sharers / shared());
+    while (Begin(sharer + 1) <= static_cast<int64_t>(tile) * slabs) ++sharer;
+    return sharer;
+  }
+  // One step along what is shared is the next sharer or the next tile, so that their sum tells
+  // pieces apart.
+  constexpr int Slot(int sharer, int tile) const { return sharer + tile; }
+  constexpr int slots() const { return shared() == 0 ? 0 : sharers + shared() - 1; }
+};
+
+// The pieces of a pair, one after the other.
+class ProductPieces {
+ public:
+  constexpr ProductPieces(const ProductWork& work, int pair)
+      : work_(work),
+        pair_(pair),
+        tile_(pair),
+        at_(pair < work.sharers ? work.Begin(pair) : 0),
+        end_(pair < work.sharers ? work.Begin(pair + 1) : 0) {}
+
+  constexpr bool Next(ProductPiece* piece) {
+    if (tile_ < work_.whole) {
+      *piece = {tile_, 0, work_.slabs, -1};
+      tile_ += work_.pairs;
+      return true;
+    }
+    if (at_ >= end_) return false;
+    const int tile = static_cast<int>(at_ / work_.slabs);
+    const int from = static_cast<int>(at_ - static_cast<int64_t>(tile) * work_.slabs);
+    const int64_t left = end_ - at_;
+    const int to = left < work_.slabs - from ? from + static_cast<int>(left) : work_.slabs;
+    *piece = {work_.whole + tile, from, to,
+              to - from == work_.slabs ? -1 : work_.Slot(pair_, tile)};
+    at_ += to - from;
+    return true;
+  }
+
+ private:
+  const ProductWork& work_;
+  const int pair_;
+  int tile_;
+  int64_t at_, end_;
+};
+
+constexpr int64_t kProductTileBytes = int64_t{kProductRows} * kProductColumns * sizeof(float);
+
+struct ProductPlan {
+  bool scaled;                   // else floats are multiplied as they are
+  bool a_stays;                  // a is the smaller operand
+  int64_t rows, columns, depth;  // of a chunk: whole tiles, whole slabs
+  int pairs, slots;
+
+  int64_t a_elements() const { return 2 * rows * depth; }
+  int64_t b_elements() const { return 2 * columns * depth; }
+  // Of parts, and of sums that wait.
+  size_t bytes() const {
+    return (a_elements() + b_elements()) * sizeof(uint16_t) + slots * kProductTileBytes;
+  }
+  // Of a chunk no larger than that. Those that differ in depth alone have the same, so that what
+  // waits in a slot can wait for the next of them.
+  ProductWork Work(int64_t of_rows, int64_t of_columns) const;
+};
+
+// sm_major: for which compute capability the code was made that runs here. pairs: clusters of two
+// blocks that the GPU has room for.
+ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs);
 
 }  // namespace haste
 

@@ -50,6 +50,18 @@ class ArrivalCounter {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
 #endif
   }
+  // The same, of the counter that block `rank` of the cluster has here.
+  __device__ __forceinline__ void ArriveIn(uint32_t rank) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n\t.reg .b32 there;\n\t"
+        "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
+            SharedAddress(&state_)),
+        "r"(rank)
+        : "memory");
+#endif
+  }
   // By every thread that reads what has arrived.
   __device__ __forceinline__ void Wait(uint32_t parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -121,6 +133,19 @@ __device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint3
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(SharedAddress(shared)),
       "l"(global), "r"(bytes), "r"(SharedAddress(counter))
+      : "memory");
+#endif
+}
+
+// The same to all blocks of the cluster that `blocks` has a bit of, at the same place of each;
+// their counters, at the same place too, count it.
+__device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const void* global,
+                                           uint32_t bytes, ArrivalCounter* counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter)), "h"(blocks)
       : "memory");
 #endif
 }

@@ -1,7 +1,7 @@
 // Products of any strides, and sums over rows, for callers that have no linear algebra of their
 // own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
-// is found and takes their strides: in the same order while no other stream is at work, and those
-// of floats in parts always.
+// is found and takes their strides: in the same order while no other stream is at work. Those of
+// floats are our own (scaled_gemm.cu.cc).
 #include <algorithm>
 #include <cinttypes>
 #include <type_traits>
@@ -10,8 +10,8 @@
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/launch.cuh"
-#include "lib/cuda/parts_gemm.h"
 #include "lib/cuda/reduce.cuh"
+#include "lib/cuda/scaled_gemm.h"
 #include "lib/cuda/storage.cuh"
 #include "lib/engine.h"
 #include "lib/math.h"
@@ -225,12 +225,9 @@ int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteSta
 }
 
 int32_t PlanOnGpu(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
-  int device = 0, major = 0, minor = 0;
-  HASTE_CUDA_TRY(cudaGetDevice(&device), status);
-  HASTE_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), status);
-  HASTE_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), status);
-  *plan = PlanProduct(g, major, minor);
-  plan->by_parts = plan->by_parts && IsForCublas(g) && HaveCublasFor(HASTE_BFLOAT16);
+  CudaProperties device;
+  HASTE_TRY(GetCudaProperties(&device, status));
+  *plan = PlanProduct(g, device.sm_major, device.clusters[2]);
   return HASTE_OK;
 }
 
@@ -239,7 +236,7 @@ int32_t PlanOnGpu(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanOnGpu(g, &plan, status));
-  *bytes = plan.by_parts ? PartsGemmWorkspace(plan) : 0;
+  *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
   return HASTE_OK;
 }
 
@@ -247,10 +244,10 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
                  HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanOnGpu(g, &plan, status));
-  if (plan.by_parts) {
+  if (plan.scaled) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
     if (g.bias != nullptr) HASTE_TRY(SetRows(g, executor, status));
-    return PartsGemm(g, plan, workspace, executor, status);
+    return ScaledGemm(g, plan, workspace, executor, status);
   }
   if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(g, executor, status);
   switch (g.dtype) {

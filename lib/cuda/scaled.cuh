@@ -51,8 +51,8 @@ struct RowScale {
   float up, down;
 
   // most: its bits.
-  __device__ __forceinline__ explicit RowScale(uint32_t most) {
-    const int exponent = min(kTopOfHalf + 127 - static_cast<int>(most >> 23), kMostShift);
+  __device__ __forceinline__ explicit RowScale(uint32_t most, int most_shift = kMostShift) {
+    const int exponent = min(kTopOfHalf + 127 - static_cast<int>(most >> 23), most_shift);
     up = PowerOfTwo(exponent);
     down = PowerOfTwo(-exponent);
   }

@@ -1,67 +1,14 @@
 // What a block's warps multiply of one chunk, and the order in which operands lie for it.
 //
-// By wgmma, four warps at a time, which takes both operands from shared memory: tiles of 8 rows ×
-// 16 bytes ("core matrices"), those of a chunk's depth side by side.
+// By wgmma, core matrices of a chunk's depth side by side (warpgroup_mma.cuh).
 #ifndef HASTE_LIB_CUDA_TILED_TILES_CUH_
 #define HASTE_LIB_CUDA_TILED_TILES_CUH_
 
-#include <type_traits>
-
-#include "lib/cuda/exchange.cuh"
 #include "lib/cuda/mma.cuh"
+#include "lib/cuda/warpgroup_mma.cuh"
 #include "lib/tiled_plan.h"
 
 namespace haste {
-
-// c[64 × kRows] += a[64 × 16] · b[kRows × 16]ᵀ; a, b: descriptors. A thread has of each tile of 8
-// rows what it would have of mma.sync's.
-template <class Operand, int kRows>
-__device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr bool kHalf = std::is_same_v<Operand, Half>;
-#define HASTE_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
-#define HASTE_16(i) HASTE_4(i), HASTE_4(i + 4), HASTE_4(i + 8), HASTE_4(i + 12)
-#define HASTE_WGMMA(shape, registers, operands, ...)                                               \
-  if constexpr (kHalf) {                                                                           \
-    asm volatile("wgmma.mma_async.sync.aligned." shape ".f32.f16.f16 {" registers "}, " operands   \
-                 : __VA_ARGS__                                                                     \
-                 : "l"(a), "l"(b));                                                                \
-  } else {                                                                                         \
-    asm volatile("wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" registers "}, " operands \
-                 : __VA_ARGS__                                                                     \
-                 : "l"(a), "l"(b));                                                                \
-  }
-  if constexpr (kRows == 16) {
-    HASTE_WGMMA("m64n16k16", "%0, %1, %2, %3, %4, %5, %6, %7", "%8, %9, 1, 1, 1, 0, 0;", HASTE_4(0),
-                HASTE_4(4));
-  } else if constexpr (kRows == 32) {
-    HASTE_WGMMA("m64n32k16", "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15",
-                "%16, %17, 1, 1, 1, 0, 0;", HASTE_16(0));
-  } else if constexpr (kRows == 64) {
-    HASTE_WGMMA("m64n64k16",
-                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31",
-                "%32, %33, 1, 1, 1, 0, 0;", HASTE_16(0), HASTE_16(16));
-  } else if constexpr (kRows == 128) {
-    HASTE_WGMMA("m64n128k16",
-                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63",
-                "%64, %65, 1, 1, 1, 0, 0;", HASTE_16(0), HASTE_16(16), HASTE_16(32), HASTE_16(48));
-  }
-#undef HASTE_WGMMA
-#undef HASTE_16
-#undef HASTE_4
-#endif
-}
-
-// Where wgmma finds core matrices: 128 bytes each, those of a chunk's depth side by side.
-template <int kDepth>
-__device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
-  constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
-  return (SharedAddress(shared) & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
-}
 
 // kTiles × kRows of a block, rows shared out to kRowGroups of its warps.
 template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups>
@@ -111,7 +58,7 @@ class BlockTiles {
     const uint64_t of_kernel = CoreMatrices<kDepth>(a) + group / kRowGroups * (kGroupBytes / kUnit);
     const uint64_t of_operand =
         CoreMatrices<kDepth>(b) + group % kRowGroups * (kOperandPart / kRowGroups / kUnit);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    BeginWarpgroupMma();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
       const auto multiply = [&](int s, int r, int to) {
@@ -134,14 +81,12 @@ class BlockTiles {
         }
       }
     }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    CommitWarpgroupMma();
 #endif
   }
   template <int kPending>
   __device__ __forceinline__ void Wait() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-#endif
+    WaitWarpgroupMma<kPending>();
   }
 
   // Calls take(tile, tile of 8 rows, sums) for all of this warp.

@@ -1,8 +1,9 @@
-// Pins which products of floats are made of bfloat16 parts, and that their chunks fit the
-// workspace.
+// Pins which products of floats are made of parts, that their chunks fit the workspace, and that
+// each piece of a product is some pair's.
 #include "lib/product_plan.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "tests/lib/check.h"
 
@@ -22,87 +23,105 @@ HasteGemm Product(int64_t m, int64_t n, int64_t k) {
   return gemm;
 }
 
+constexpr int kPairs = 66;  // of an H200
+
 void Choices() {
   const struct {
     int64_t m, n, k;
-    bool by_parts;
+    bool scaled;
     int64_t rows, columns, depth;
   } cases[] = {
       // Of N=16 T=1024 C=H=768: x·W, dx, and dW or dR.
-      {16384, 3072, 768, true, 8192, 3072, 768},
-      {16384, 768, 3072, true, 3328, 768, 3072},
-      {768, 3072, 16384, true, 768, 3072, 3328},
+      {16384, 3072, 768, true, 16384, 3072, 768},
+      {16384, 768, 3072, true, 16384, 768, 1024},
+      {768, 3072, 16384, true, 768, 3072, 4096},
       // dR of H=2048.
-      {2048, 8192, 12800, true, 2048, 8192, 1536},
-      // Sums, and operands, that take longer to move than to multiply.
-      {16384, 3072, 64, false, 0, 0, 0},
+      {2048, 8192, 12800, true, 2048, 8192, 1856},
+      // Of N=16 T=128 C=H=512.
+      {2048, 2048, 512, true, 2048, 2048, 512},
+      // Operands that take longer to move than to multiply; too few tiles.
       {6400, 64, 4096, false, 0, 0, 0},
-      // Of N=16 T=128 C=H=512: too small to be worth so many launches.
-      {2048, 2048, 512, false, 0, 0, 0},
-      {2048, 512, 2048, false, 0, 0, 0},
+      {64, 512, 12800, false, 0, 0, 0},
       {512, 2048, 2048, false, 0, 0, 0},
-      // Of which only the number of chunks makes it so.
-      {1024, 4096, 1600, false, 0, 0, 0},
       {1, 1, 1, false, 0, 0, 0},
       {128, 128, 0, false, 0, 0, 0},
       {0, 128, 128, false, 0, 0, 0},
   };
   for (const auto& c : cases) {
-    const ProductPlan plan = PlanProduct(Product(c.m, c.n, c.k), 9, 0);
+    const ProductPlan plan = PlanProduct(Product(c.m, c.n, c.k), 9, kPairs);
     const bool cut_so = plan.rows == c.rows && plan.columns == c.columns && plan.depth == c.depth;
-    EXPECT_TRUE(plan.by_parts == c.by_parts && (cut_so || !c.by_parts),
+    EXPECT_TRUE(plan.scaled == c.scaled && (cut_so || !c.scaled),
                 "%ld x %ld x %ld: parts %d, chunks of %ld x %ld x %ld", static_cast<long>(c.m),
-                static_cast<long>(c.n), static_cast<long>(c.k), plan.by_parts,
+                static_cast<long>(c.n), static_cast<long>(c.k), plan.scaled,
                 static_cast<long>(plan.rows), static_cast<long>(plan.columns),
                 static_cast<long>(plan.depth));
   }
 }
 
-void OnlyExactFloatsOnDataCentreGpus() {
+void OnlyExactFloatsWhereThereIsWgmma() {
   const HasteGemm large = Product(16384, 3072, 768);
-  const struct {
-    int major, minor;
-    bool by_parts;
-  } gpus[] = {{7, 5, false}, {8, 0, true},  {8, 6, false}, {8, 9, false},
-              {9, 0, true},  {10, 0, true}, {10, 3, true}, {12, 0, false}};
-  for (const auto& gpu : gpus) {
-    EXPECT_TRUE(PlanProduct(large, gpu.major, gpu.minor).by_parts == gpu.by_parts, "%d.%d",
-                gpu.major, gpu.minor);
+  for (int major : {7, 8, 9, 10, 12}) {
+    EXPECT_TRUE(PlanProduct(large, major, kPairs).scaled == (major == 9), "%d.x", major);
   }
+  EXPECT_TRUE(!PlanProduct(large, 9, 0).scaled, "no clusters");
   HasteGemm other = large;
   other.allow_tf32 = 1;
-  EXPECT_TRUE(!PlanProduct(other, 9, 0).by_parts, "TensorFloat-32");
+  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "TensorFloat-32");
   for (HasteDtype dtype : {HASTE_FLOAT64, HASTE_FLOAT16, HASTE_BFLOAT16}) {
     other = large;
     other.dtype = dtype;
-    EXPECT_TRUE(!PlanProduct(other, 9, 0).by_parts, "dtype %d", dtype);
+    EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "dtype %d", dtype);
   }
   other = large;
   other.a_col = 2;
   other.a_row = 2 * other.k;
-  EXPECT_TRUE(!PlanProduct(other, 9, 0).by_parts, "neighbours that are not side by side");
+  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "neighbours that are not side by side");
 }
 
 void ChunksFit() {
   for (int64_t m : {3001, 4099, 16384, 300000}) {
     for (int64_t n : {3001, 4099, 16384, 300000}) {
       for (int64_t k : {1801, 4099, 16384, 300000}) {
-        const ProductPlan plan = PlanProduct(Product(m, n, k), 9, 0);
-        EXPECT_TRUE(plan.by_parts, "large");
+        const ProductPlan plan = PlanProduct(Product(m, n, k), 9, kPairs);
+        EXPECT_TRUE(plan.scaled, "large");
         const double third = (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) * sizeof(float) / 3;
         const double room = std::max(16.0 * (1 << 20), std::min(third, 96.0 * (1 << 20)));
-        EXPECT_TRUE(plan.bytes() <= 1.01 * room, "%zu bytes of %.0f", plan.bytes(), room);
-        EXPECT_TRUE(plan.rows > 0 && plan.columns > 0 && plan.depth > 0, "chunks");
-        EXPECT_TRUE(plan.depth % kProductAlign == 0 && plan.depth < k + kProductAlign,
+        EXPECT_TRUE(plan.bytes() <= room, "%zu bytes of %.0f", plan.bytes(), room);
+        EXPECT_TRUE(plan.rows > 0 && plan.rows % kProductRows == 0 && plan.columns > 0 &&
+                        plan.columns % kProductColumns == 0,
+                    "whole tiles");
+        EXPECT_TRUE(plan.depth > 0 && plan.depth % kSlabDepth == 0 && plan.depth < k + kSlabDepth,
                     "depth %ld of %ld", static_cast<long>(plan.depth), static_cast<long>(k));
-        // What stays is split once for each depth, unless nothing else would fit.
-        const int64_t stays = std::min(m, n), chunk = plan.a_stays ? plan.rows : plan.columns;
-        const int64_t least = stays * kSumDepth * kProductParts * 2;
-        EXPECT_TRUE(chunk >= stays || static_cast<double>(least) > room / 2, "%ld of %ld",
-                    static_cast<long>(chunk), static_cast<long>(stays));
+        const ProductWork work = plan.Work(plan.rows, plan.columns);
+        EXPECT_TRUE(work.slots() <= plan.slots, "%d slots of %d", work.slots(), plan.slots);
       }
     }
   }
+}
+
+// Every slab of every tile is in one piece, and what is in a slot is what FirstSharer leads to.
+void PiecesAreAll(int tiles, int slots) {
+  ProductPlan plan = {};
+  plan.depth = 40 * kSlabDepth;
+  plan.pairs = kPairs;
+  plan.slots = slots;
+  const ProductWork work = plan.Work(kProductRows, int64_t{kProductColumns} * tiles);
+  std::vector<int> seen(static_cast<size_t>(tiles) * work.slabs), slot_of(slots, 0);
+  for (int pair = 0; pair < work.pairs; ++pair) {
+    ProductPieces pieces(work, pair);
+    ProductPiece piece;
+    while (pieces.Next(&piece)) {
+      for (int slab = piece.from; slab < piece.to; ++slab) ++seen[piece.tile * work.slabs + slab];
+      EXPECT_TRUE((piece.slot < 0) == (piece.to - piece.from == work.slabs), "whole tiles");
+      if (piece.slot < 0) continue;
+      EXPECT_TRUE(piece.slot < work.slots() && ++slot_of[piece.slot] == 1, "slot %d", piece.slot);
+      const int tile = piece.tile - work.whole;
+      EXPECT_TRUE(piece.slot == work.Slot(pair, tile), "of sharer %d", pair);
+      if (piece.from == 0) EXPECT_TRUE(work.FirstSharer(tile) == pair, "first of tile %d", tile);
+    }
+  }
+  EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }),
+              "%d tiles, %d slots: a slab is missing, or done twice", tiles, slots);
 }
 
 }  // namespace
@@ -110,7 +129,10 @@ void ChunksFit() {
 
 int main() {
   haste::Choices();
-  haste::OnlyExactFloatsOnDataCentreGpus();
+  haste::OnlyExactFloatsWhereThereIsWgmma();
   haste::ChunksFit();
+  for (int tiles = 1; tiles < 300; ++tiles) {
+    for (int slots : {0, 30, 132}) haste::PiecesAreAll(tiles, slots);
+  }
   return haste_test::Report("product_plan_test");
 }

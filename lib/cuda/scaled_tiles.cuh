@@ -1,0 +1,321 @@
+// The product itself: tiles of c by wgmma, of operands as scaled_pack.cuh leaves them.
+//
+// Two blocks of a cluster have the upper and the lower half of a tile's rows. In each a thread
+// fetches slabs of the operands into a ring of stages, of b one part for both blocks; two
+// warpgroups have 64 rows each, in registers: sums of a0·b0, and of a0·b1 + a1·b0, apart, so that
+// the latter are not cut off.
+#ifndef HASTE_LIB_CUDA_SCALED_TILES_CUH_
+#define HASTE_LIB_CUDA_SCALED_TILES_CUH_
+
+#include "lib/cuda/scaled_pack.cuh"
+#include "lib/cuda/warpgroup_mma.cuh"
+
+namespace haste {
+
+constexpr int kTileWarpgroups = 2;  // that multiply
+constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
+
+struct ScaledProduct {
+  const Half *a, *b;  // packed
+  const uint32_t *a_most, *b_most;
+  float* c;
+  int64_t c_stride, rows, columns;
+  int64_t column_tiles;
+  // Is there something to add to: in c, in `waiting`, in c for what has waited?
+  bool adds, adds_waiting, adds_pieces;
+  bool aligned;  // rows of c begin at multiples of 16 bytes
+  ProductWork work;
+  float* waiting;  // [slot, rows, columns of a tile]: sums of pieces
+};
+
+// Where sums go: a block's part of a tile.
+struct TileOfC {
+  float* c;
+  int64_t stride;
+  int rows, columns;  // that there are
+  bool aligned;       // rows begin at multiples of 16 bytes
+
+  // Four neighbours.
+  __device__ __forceinline__ float4 Load(int row, int column) const {
+    float v[4] = {};
+    if (row >= rows) return float4{};
+    const float* at = c + row * stride + column;
+    if (aligned && column + 4 <= columns) return *reinterpret_cast<const float4*>(at);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < columns) v[i] = at[i];
+    }
+    return make_float4(v[0], v[1], v[2], v[3]);
+  }
+  __device__ __forceinline__ void Store(int row, int column, float4 sums) const {
+    if (row >= rows) return;
+    float* at = c + row * stride + column;
+    if (aligned && column + 4 <= columns) {
+      *reinterpret_cast<float4*>(at) = sums;
+      return;
+    }
+    const float v[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < columns) at[i] = v[i];
+    }
+  }
+};
+
+// Bytes: of a line of a slab's part; of a part; of a stage, both parts of both operands.
+constexpr int kLineBytes = 2 * kSlabDepth, kPartBytes = kPanel * kLineBytes;
+constexpr int kStageBytes = 4 * kPartBytes;
+constexpr int kTileStages = 6;
+
+// Of a warp's sums, on their way to whole lines of memory: 16 rows × 32 columns, so far apart that
+// banks differ.
+constexpr int kTurnedColumns = 32, kTurnedStride = 40;
+using TurnedSums = float[16][kTurnedStride];
+
+class TileRing {
+ public:
+  __device__ __forceinline__ TileRing(unsigned char* stages, ArrivalCounter* full,
+                                      ArrivalCounter* empty, int half)
+      : stages_(stages), full_(full), empty_(empty), half_(half) {}
+
+  __device__ __forceinline__ void Init() const {
+    for (int i = 0; i < kTileStages; ++i) {
+      full_[i].Init(1);
+      empty_[i].Init(2 * kTileWarpgroups * 4);  // warps of both blocks
+    }
+  }
+  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
+  __device__ __forceinline__ unsigned char* b() const { return a() + 2 * kPartBytes; }
+  __device__ __forceinline__ void Fetch(const unsigned char* from_a,
+                                        const unsigned char* from_b) const {
+    empty_[stage_].Wait(lap_ ^ 1);  // at once in the first lap
+    full_[stage_].Expect(kStageBytes);
+    CopyBulk(a(), from_a, 2 * kPartBytes, &full_[stage_]);
+    CopyBulkTo(3, b() + half_ * kPartBytes, from_b + half_ * kPartBytes, kPartBytes,
+               &full_[stage_]);
+  }
+  __device__ __forceinline__ void Wait() const { full_[stage_].Wait(lap_); }
+  // The stage before this one.
+  __device__ __forceinline__ void FreeLast() const {
+    Free(stage_ == 0 ? kTileStages - 1 : stage_ - 1);
+  }
+  __device__ __forceinline__ void Next() {
+    if (++stage_ < kTileStages) return;
+    stage_ = 0;
+    lap_ ^= 1;
+  }
+
+ private:
+  __device__ __forceinline__ void Free(int stage) const {
+    if (threadIdx.x % 32 < 2) empty_[stage].ArriveIn(threadIdx.x % 32);
+  }
+
+  unsigned char* const stages_;
+  ArrivalCounter *const full_, *const empty_;
+  const int half_;
+  int stage_ = 0;
+  uint32_t lap_ = 0;
+};
+
+// A warpgroup's 64 rows of a tile.
+class TileSums {
+  static constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
+
+ public:
+  __device__ __forceinline__ explicit TileSums(int warpgroup) : warpgroup_(warpgroup) {}
+
+  // Of slabs that come through the ring.
+  __device__ __forceinline__ void Multiply(int slabs, TileRing* ring) {
+#pragma unroll
+    for (int i = 0; i < kPanel / 2; ++i) large_[i] = small_[i] = 0.0f;
+    for (int i = 0; i < slabs; ++i) {
+      ring->Wait();
+      MultiplySlab(ring->a(), ring->b());
+      WaitWarpgroupMma<1>();
+      if (i > 0) ring->FreeLast();
+      ring->Next();
+    }
+    WaitWarpgroupMma<0>();
+    ring->FreeLast();
+  }
+
+  // Stores them, or adds them to what is there. row_most, column_most: of the tile's lines.
+  __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
+                                      const TileOfC& to, bool adds, TurnedSums& turned) const {
+    const int lane = threadIdx.x % 32;
+    const int first_row = warpgroup_ * 64 + threadIdx.x / 32 % 4 * 16;
+    const int column = lane % 8 * 4;  // of those turned, when they leave
+    float row_scale[2];
+    float4 column_scale[kPanel / kTurnedColumns];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      row_scale[i] = Undoing(__ldg(row_most + first_row + lane / 4 + 8 * i));
+    }
+#pragma unroll
+    for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
+      const auto* most = column_most + part * kTurnedColumns + column;
+      const uint4 bits = __ldg(reinterpret_cast<const uint4*>(most));
+      column_scale[part] =
+          make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
+    }
+#pragma unroll
+    for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kTurnedColumns / 8 * 2; ++i) {
+        const int from = part * kTurnedColumns / 2 + 2 * i;
+        *reinterpret_cast<float2*>(&turned[lane / 4 + i % 2 * 8][i / 2 * 8 + lane % 4 * 2]) =
+            make_float2(Sum(from), Sum(from + 1));
+      }
+      __syncwarp();
+      float4 sums[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[i] =
+            adds ? to.Load(first_row + i * 4 + lane / 8, part * kTurnedColumns + column) : float4{};
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = i * 4 + lane / 8;
+        // Rows' scales are with the lanes that had the sums.
+        const float scale = __shfl_sync(0xFFFFFFFFu, row_scale[i / 2], row % 8 * 4);
+        const auto more = *reinterpret_cast<const float4*>(&turned[row][column]);
+        sums[i].x += Unscaled(more.x, scale, column_scale[part].x);
+        sums[i].y += Unscaled(more.y, scale, column_scale[part].y);
+        sums[i].z += Unscaled(more.z, scale, column_scale[part].z);
+        sums[i].w += Unscaled(more.w, scale, column_scale[part].w);
+        to.Store(first_row + row, part * kTurnedColumns + column, sums[i]);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void MultiplySlab(const unsigned char* a, const unsigned char* b) {
+    const uint64_t of_a = CoreMatrices<kSlabDepth>(a) + warpgroup_ * (64 * kLineBytes / kUnit);
+    const uint64_t of_b = CoreMatrices<kSlabDepth>(b);
+    constexpr int kSecond = kPartBytes / kUnit;
+    BeginWarpgroupMma();
+#pragma unroll
+    for (int i = 0; i < kSlabDepth / 16; ++i) {
+      const int at = i * kStep / kUnit;
+      WarpgroupMma<Half, kPanel>(large_, of_a + at, of_b + at);
+      WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kSecond + at);
+      WarpgroupMma<Half, kPanel>(small_, of_a + kSecond + at, of_b + at);
+    }
+    CommitWarpgroupMma();
+  }
+  __device__ __forceinline__ float Sum(int i) const { return large_[i] + small_[i]; }
+
+  static __device__ __forceinline__ float Undoing(uint32_t most) {
+    return RowScale(most, kMostLineShift).down;
+  }
+  // The smaller scale first: their product may be out of range where what it scales is not.
+  static __device__ __forceinline__ float Unscaled(float sum, float a, float b) {
+    return sum * fminf(a, b) * fmaxf(a, b);
+  }
+
+  const int warpgroup_;
+  float large_[kPanel / 2], small_[kPanel / 2];
+};
+
+__device__ __forceinline__ void FetchPieces(const ScaledProduct& p, int half, ProductPieces* pieces,
+                                            TileRing* ring) {
+  ProductPiece piece;
+  while (pieces->Next(&piece)) {
+    const int64_t panel = piece.tile / p.column_tiles * 2 + half;
+    const int64_t column_tile = piece.tile % p.column_tiles;
+    const auto* a =
+        reinterpret_cast<const unsigned char*>(p.a) + panel * p.work.slabs * 2 * kPartBytes;
+    const auto* b =
+        reinterpret_cast<const unsigned char*>(p.b) + column_tile * p.work.slabs * 2 * kPartBytes;
+    for (int64_t slab = piece.from; slab < piece.to; ++slab) {
+      ring->Fetch(a + slab * 2 * kPartBytes, b + slab * 2 * kPartBytes);
+      ring->Next();
+    }
+  }
+}
+
+// first_row: of a tile's, this block's.
+__device__ __forceinline__ void MultiplyPieces(const ScaledProduct& p, int first_row, int warpgroup,
+                                               ProductPieces* pieces, TileRing* ring,
+                                               TurnedSums& turned) {
+  TileSums sums(warpgroup);
+  ProductPiece piece;
+  while (pieces->Next(&piece)) {
+    const int64_t row = piece.tile / p.column_tiles * kProductRows + first_row;
+    const int64_t column = piece.tile % p.column_tiles * kPanel;
+    TileOfC to = {p.c + row * p.c_stride + column, p.c_stride,
+                  static_cast<int>(min(p.rows - row, int64_t{kPanel})),
+                  static_cast<int>(min(p.columns - column, int64_t{kPanel})), p.aligned};
+    if (piece.slot >= 0) {
+      to = {p.waiting + (int64_t{piece.slot} * kProductRows + first_row) * kProductColumns, kPanel,
+            kPanel, kPanel, true};
+    }
+    bool adds = piece.slot < 0 ? p.adds : p.adds_waiting;
+    for (int from = piece.from; from < piece.to; from += kSumSlabs) {
+      sums.Multiply(min(kSumSlabs, piece.to - from), ring);
+      sums.Put(p.a_most + row, p.b_most + column, to, adds, turned);
+      adds = true;
+    }
+  }
+}
+
+extern __shared__ __align__(128) unsigned char tile_shared[];
+
+__global__ void __launch_bounds__(kTileThreads, 1)
+    MultiplyTiles(const __grid_constant__ ScaledProduct p) {
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __trap();  // the plan sends no other GPU here
+#else
+  __shared__ ArrivalCounter full[kTileStages], empty[kTileStages];
+  __shared__ __align__(16) TurnedSums turned[kTileWarpgroups * 4];
+  const int half = blockIdx.x % 2;
+  TileRing ring(tile_shared, full, empty, half);
+  if (threadIdx.x == 0) ring.Init();
+  ClusterSync();
+  WaitForPreviousKernel();
+  ProductPieces pieces(p.work, blockIdx.x / 2);
+  // The last warpgroup fetches.
+  const int warpgroup = threadIdx.x / 128;
+  if (warpgroup == kTileWarpgroups) {
+    FewerRegisters<40>();
+    if (threadIdx.x % 128 == 0) FetchPieces(p, half, &pieces, &ring);
+  } else {
+    MoreRegisters<232>();
+    MultiplyPieces(p, half * kPanel, warpgroup, &pieces, &ring, turned[threadIdx.x / 32]);
+  }
+  ClusterSync();  // a block's memory is there until the other sends nothing more
+#endif
+}
+
+// Adds up what waits, in the order of the depth. A block has 8 rows of a tile that is shared.
+__global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ ScaledProduct p) {
+  WaitForPreviousKernel();
+  const ProductWork& work = p.work;
+  const int shared_tile = blockIdx.x / (kProductRows / 8);
+  const int64_t tile = work.whole + shared_tile;
+  const int first_row = blockIdx.x % (kProductRows / 8) * 8;
+  const int64_t row = tile / p.column_tiles * kProductRows + first_row;
+  const int64_t column = tile % p.column_tiles * kPanel + threadIdx.x;
+  const int first = work.FirstSharer(shared_tile);
+  const int64_t end = (int64_t{shared_tile} + 1) * work.slabs;
+  // Then it was a whole tile to its block.
+  if (work.Begin(first) <= end - work.slabs && work.Begin(first + 1) >= end) return;
+  float sums[8] = {};
+  for (int sharer = first; sharer < work.sharers && work.Begin(sharer) < end; ++sharer) {
+    const float* from =
+        p.waiting + (int64_t{work.Slot(sharer, shared_tile)} * kProductRows + first_row) * kPanel;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[i] += from[i * kPanel + threadIdx.x];
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (row + i >= p.rows || column >= p.columns) continue;
+    float* at = p.c + (row + i) * p.c_stride + column;
+    *at = p.adds_pieces ? *at + sums[i] : sums[i];
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_SCALED_TILES_CUH_
