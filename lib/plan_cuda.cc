@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <iterator>
 
+#include "lib/ceil_div.h"
 #include "lib/cells/info.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
@@ -115,14 +116,19 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     const int gates = GatesOf(cell, i);
     TiledProblem problem = {};
     problem.shape.sums = backward ? 1 : gates;
-    const bool bounded = !backward && HasBoundedStates(config, cell);
-    problem.shape.parts = config.dtype != HASTE_FLOAT32 ? 1 : bounded ? 2 : 3;
+    const bool floats = config.dtype == HASTE_FLOAT32;
+    problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
+    const bool scales = backward ? problem.shape.scales_rows : HasBoundedStates(config, cell);
+    problem.shape.parts = !floats ? 1 : scales ? 2 : 3;
     problem.shape.operand_parts =
         problem.shape.parts == 1 && cell.exponential ? 2 : problem.shape.parts;
     problem.batch = config.batch;
     problem.lanes = config.lanes;
     problem.hidden = config.hidden;
-    problem.depth = (backward ? gates : 1) * config.hidden;
+    problem.gates = gates;
+    problem.depth =
+        problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
+    if (backward) problem.depth *= gates;
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
     if (!PlanTiled(problem, DeviceOf(cuda), &tiled[i])) return 0;

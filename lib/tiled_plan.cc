@@ -59,10 +59,8 @@ double Clocks(const TiledProblem& p, const ResidentDevice& device, const TiledTi
   const double meet =
       t.splits == 1 ? 0 : kMeetClocks + shape.part_bytes(t.rows) * others / kMeetBytesPerClock;
   const double rounds = static_cast<double>(CeilDiv(t.own_rows() * t.units, shape.threads()));
-  const double gates =
-      shape.sums == 1 ? static_cast<double>(p.depth) / p.hidden : static_cast<double>(shape.sums);
   const double elements =
-      rounds * shape.threads() / kFullThreads * (kElementClocks + kGateClocks * gates);
+      rounds * shape.threads() / kFullThreads * (kElementClocks + kGateClocks * p.gates);
   const double clocks = waves * (kStepClocks + product + meet + elements);
   return t.persistent ? clocks + kBarrierClocks : clocks * kLaunchShare;
 }

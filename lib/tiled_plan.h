@@ -31,6 +31,9 @@ struct TiledProductShape {
   int sums;           // of a hidden unit: gates forward, 1 backward
   int parts;          // of R, in 16 bits each (lib/cuda/mma.cuh)
   int operand_parts;  // of what R is multiplied with
+  // Backward: the depth is of groups of 32 hidden units, of each all gates, a chunk each; a group's
+  // gradients have a scale of each row, which its chunks bring along (lib/cuda/scaled.cuh).
+  bool scales_rows;
 
   // Of 16 sums, of a block; and shares of its rows. A warp has a tile and a share. Floats' warps
   // have enough to do with all of the rows: R is read from shared memory once for each share.
@@ -45,7 +48,9 @@ struct TiledProductShape {
   // Pieces of 8 sums × 32 of the depth, 512 bytes, of a part of a chunk.
   constexpr int tile_pieces() const { return tiles() * depth() / 16; }
   constexpr int kernel_bytes() const { return parts * tiles() * 32 * depth(); }
-  constexpr int operand_bytes(int rows) const { return operand_parts * rows * 2 * depth(); }
+  // 16-bit numbers that a row of the operand takes: its scale, a float, is two.
+  constexpr int operand_width() const { return operand_parts * depth() + (scales_rows ? 2 : 0); }
+  constexpr int operand_bytes(int rows) const { return rows * 2 * operand_width(); }
   // A block's sums, as a cluster hands them around.
   constexpr int part_bytes(int rows) const { return tiles() * rows * 16 * 4; }
   // And added up: 16 of a tile's units side by side, rows and tiles so far apart that banks differ.
@@ -91,6 +96,7 @@ struct TiledLayout {
 struct TiledProblem {
   TiledProductShape shape;
   int64_t batch, lanes, hidden, depth;
+  int gates;        // of the product
   bool exact;       // of floats: not as TensorFloat-32 is
   bool one_a_step;  // no other product comes between two steps
 };

@@ -57,6 +57,12 @@ inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& 
          !(config.training != 0 && config.recurrent_dropout > 0);
 }
 
+// Whether the engine `tiled` scales the gates' gradients of floats, row by row: where a step has
+// one product of several gates, which share a scale.
+constexpr bool ScalesTiledGradients(const HasteCellInfo& cell) {
+  return cell.gates > 1 && cell.reset_gates == 0;
+}
+
 }  // namespace haste
 
 #endif  // HASTE_LIB_CELLS_INFO_H_

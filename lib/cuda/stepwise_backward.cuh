@@ -9,6 +9,14 @@
 
 namespace haste {
 
+// Gradients of all gates of an element, in the operand of `step`. An engine may have its own.
+template <class Params, class C, int kGates>
+__device__ __forceinline__ void PutGates(const Params& p, int64_t step, const Element& e,
+                                         const C (&values)[kGates]) {
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) PutOperand(p, step, e, g * p.H + e.j, values[g]);
+}
+
 // The product of the gradients of h·R, one step later, with Rᵀ: of all gates, or of the reset
 // gates. Then all that this step's gradients depend on is there, but for the reset gates.
 template <class Cell, class P>
@@ -78,13 +86,13 @@ struct BackwardPhase {
       if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
       ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
     }
+    if constexpr (kReset > 0) {
 #pragma unroll
-    for (int g = kReset; g < Cell::kGates; ++g) {
-      if constexpr (kReset > 0) {
+      for (int g = kReset; g < Cell::kGates; ++g) {
         PutOtherOperand(p, at.step, e, (g - kReset) * p.H + e.j, dq[g]);
-      } else {
-        PutOperand(p, at.step, e, g * p.H + e.j, dq[g]);
       }
+    } else {
+      PutGates(p, at.step, e, dq);
     }
   }
 

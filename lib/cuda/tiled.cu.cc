@@ -22,9 +22,9 @@ void FillTiled(const TiledTiling& t, Workspace* workspace, typename Phase::Param
       workspace->Take<uint4>(p->K * t.unit_tiles * chunks * shape.kernel_bytes() / sizeof(uint4));
   p->operand.chunks = static_cast<int>(chunks);
   p->operand.row_tiles = t.row_tiles;
-  p->operand.depth = shape.depth();
+  p->operand.width = shape.operand_width();
   while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
-  p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K, shape.operand_parts));
+  p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
   p->arrived = workspace->Take<uint32_t>(p->K * t.row_tiles);
   p->most = workspace->Take<float>(2);
 }
@@ -39,16 +39,15 @@ int32_t PrepareTiled(const typename Phase::Params& p, const void* r, const Haste
   if constexpr (kScaledParts<T> > 0) {
     const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
     HASTE_CUDA_TRY(cudaMemsetAsync(p.most, 0, 2 * sizeof(float), stream), status);
-    HASTE_CUDA_TRY(
-        Launch(FindMost<Cell, typename Phase::Params>, PrepareBlocks(weights), kPrepareThreads, 0,
-               false, executor, p, weights, static_cast<const T*>(r)),
-        status);
+    HASTE_CUDA_TRY(Launch(FindMost<Cell, Phase>, PrepareBlocks(weights), kPrepareThreads, 0, false,
+                          executor, p, weights, static_cast<const T*>(r)),
+                   status);
   }
   const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
   HASTE_CUDA_TRY(Launch(PackTiled<Phase>, PrepareBlocks(warps * 32), kPrepareThreads, 0, false,
                         executor, p, static_cast<const T*>(r), const_cast<uint4*>(p.kernel)),
                  status);
-  const size_t bytes = p.operand.Size(p.K, Phase::Params::kParts) * sizeof(uint16_t);
+  const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
   HASTE_CUDA_TRY(cudaMemsetAsync(p.operand.a, 0, bytes, stream), status);
   HASTE_CUDA_TRY(cudaMemsetAsync(p.arrived, 0, p.K * t.row_tiles * sizeof(uint32_t), stream),
                  status);
@@ -147,11 +146,15 @@ using TiledForward =
 template <class Cell, class T>
 using TiledBackward =
     TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kOperandParts<Cell, T>>>>;
-// Floats whose h has a bound go forward in two parts: the first alone where they need not be exact.
+// Floats whose h has a bound, and gates' gradients that share a scale, go in two parts: the first
+// alone where they need not be exact.
+template <class T, bool kScales>
+using TiledStorage = std::conditional_t<std::is_same_v<T, float> && kScales, Scaled<2>, T>;
 template <class Cell, class T>
 using Tiled =
-    WalkEngine<Cell, TiledForward<Cell, T>, TiledBackward<Cell, T>,
-               TiledForward<Cell, std::conditional_t<std::is_same_v<T, float>, Scaled<2>, T>>>;
+    WalkEngine<Cell, TiledForward<Cell, T>,
+               TiledBackward<Cell, TiledStorage<T, ScalesTiledGradients(CellInfo<Cell>())>>,
+               TiledForward<Cell, TiledStorage<T, true>>>;
 
 }  // namespace
 

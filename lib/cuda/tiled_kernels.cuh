@@ -27,6 +27,7 @@ class TiledRun {
   // Of them, those whose inputs are in registers before their sums are there. More of them would
   // be more code than the instruction cache has room for.
   static constexpr int kBatch = kThreads > 256 ? 2 : 4;
+  static_assert(!kScalesRows<Phase> || kUnits % 32 == 0, "a warp has one row");
 
  public:
   __device__ __forceinline__ explicit TiledRun(const Params& p)
@@ -95,7 +96,7 @@ class TiledRun {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         const Element e = ElementOf(first + i);
-        if (!e.exists) continue;
+        if (!TakesPart(e, first + i)) continue;
         C sums[kSums] = {};
         if (multiplies) Sums(first + i, sums);
         mine_[i].Step(p_, e, Further(at, first + i), sums);
@@ -126,8 +127,15 @@ class TiledRun {
     Element e = first_;
     e.n += i * kRowStep;
     e.at += i * at_stride_;
-    e.exists = e.exists && row_ + i * kRowStep < own_rows_ && e.n < p_.N;
+    e.exists = e.exists && HasRow(e, i);
     return e;
+  }
+  __device__ __forceinline__ bool HasRow(const Element& e, int i) const {
+    return row_ + i * kRowStep < own_rows_ && e.n < p_.N;
+  }
+  // Of a step. Where elements share a scale whole warps do, as far as the operand has a chunk.
+  __device__ __forceinline__ bool TakesPart(const Element& e, int i) const {
+    return kScalesRows<Phase> ? e.j / 32 * 32 < p_.H && HasRow(e, i) : e.exists;
   }
   // A step of the first element; of the i-th.
   __device__ __forceinline__ StepAt At(int64_t step) const {
@@ -145,7 +153,7 @@ class TiledRun {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const Element e = ElementOf(first + i);
-      if (e.exists) to[i].Load(p_, e, Further(at, first + i));
+      if (kScalesRows<Phase> || e.exists) to[i].Load(p_, e, Further(at, first + i));
     }
   }
   __device__ __forceinline__ void LoadCarried(int first, Phase (&to)[kBatch]) const {

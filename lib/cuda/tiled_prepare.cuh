@@ -8,6 +8,17 @@
 
 namespace haste {
 
+// Which depth of the product, [gate, H], lies at `depth` of a chunk; none: what is behind the last.
+template <class Phase>
+__device__ __forceinline__ int64_t TiledDepthAt(int64_t chunk, int depth, int64_t H) {
+  constexpr int kDepth = ShapeOf<Phase>().depth(), kGates = Phase::kDepth;
+  if constexpr (kScalesRows<Phase>) {
+    const int64_t unit = chunk / kGates * kDepth + depth;
+    return unit < H ? chunk % kGates * H + unit : kGates * H;
+  }
+  return chunk * kDepth + depth;
+}
+
 // to[k, unit tile, chunk, part, tile, piece, lane of a warp], uint4. A warp makes a piece of a
 // tile. Of a block's tiles those of the same 16 units stand side by side.
 template <class Phase>
@@ -37,15 +48,13 @@ __global__ void PackTiled(const typename Phase::Params p,
     BlockTiles<T, Phase::Params::kParts, kTiles, 32, 1>::PackLine(
         piece,
         [&](int row, int depth) {
-          const int64_t d = chunk * kDepth + depth, j = unit + row;
+          const int64_t d = TiledDepthAt<Phase>(chunk, depth, H), j = unit + row;
           if (j >= H || d >= Phase::kDepth * H) return FromCompute<T>(0.0f);
-          if constexpr (Phase::kBackward) {
-            return r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d];
-          } else {
-            T weight = r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
-            if constexpr (kScaledParts<T> > 0) weight.value *= scale;
-            return weight;
-          }
+          T weight = Phase::kBackward
+                         ? r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d]
+                         : r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
+          if constexpr (kScaledParts<T> > 0) weight.value *= scale;
+          return weight;
         },
         line);
     uint4* of_chunk = to + at / kPieces * kParts * kPieces * 32 + at % kPieces * 32;
@@ -58,16 +67,18 @@ __global__ void PackTiled(const typename Phase::Params p,
 }
 
 // What ScalesOf goes by, of all rows and lanes; `most` is 0 before. weights: of R.
-template <class Cell, class Params>
-__global__ void FindMost(const Params p, int64_t weights,
-                         const typename Params::Storage* __restrict__ r) {
+template <class Cell, class Phase>
+__global__ void FindMost(const typename Phase::Params p, int64_t weights,
+                         const typename Phase::Params::Storage* __restrict__ r) {
   float weight = 0.0f, state = 1.0f;
   for (int64_t i = GlobalThread(); i < weights; i += GlobalThreads()) {
     weight = Larger(weight, ToCompute(r[i]));
   }
-  for (int64_t i = GlobalThread(); HasInitialStates(p) && i < p.N * p.K * p.H;
-       i += GlobalThreads()) {
-    state = Larger(state, BoundOfState<Cell>(p, i));
+  if constexpr (!Phase::kBackward) {
+    for (int64_t i = GlobalThread(); HasInitialStates(p) && i < p.N * p.K * p.H;
+         i += GlobalThreads()) {
+      state = Larger(state, BoundOfState<Cell>(p, i));
+    }
   }
   weight = LargestOfWarp(weight);
   state = LargestOfWarp(state) / (1.0f - p.dropout_rate);

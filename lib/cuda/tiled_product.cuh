@@ -20,6 +20,11 @@ class TiledProduct {
   // Of a chunk.
   static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
   static constexpr int kChunkOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
+  static constexpr int kScaleBytes = kScalesRows<Phase> ? kRows * 4 : 0;
+  // And of the last part of each.
+  static constexpr int kLastOfKernel = kKernelBytes / kParts;
+  static constexpr int kLastOfOperand = (kChunkOperandBytes - kScaleBytes) / kOfOperand;
+  static constexpr int kGroupChunks = Phase::kDepth;  // that share their rows' scales
 
  public:
   __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
@@ -33,11 +38,12 @@ class TiledProduct {
         all_parts_(kParts == 1 || p.exact),
         streamed_(p.tiling.chunks - p.tiling.kept) {
     const int64_t chunk = static_cast<int64_t>(place.split) * t_.chunks;
+    first_group_ = kGroupChunks - static_cast<int>(chunk % kGroupChunks);
     kernel_ =
         reinterpret_cast<const unsigned char*>(p.kernel) +
         ((place.lane * t_.unit_tiles + place.unit_tile) * t_.total_chunks() + chunk) * kKernelBytes;
-    operand_ = p.operand.a + p.operand.At(place.lane, place.row_tile, chunk, kOfOperand);
-    parity_stride_ = p.operand.At(p.K, 0, 0, kOfOperand);
+    operand_ = p.operand.a + p.operand.At(place.lane, place.row_tile, chunk);
+    parity_stride_ = p.operand.At(p.K, 0, 0);
   }
 
   // Fetches what is kept of R.
@@ -65,6 +71,8 @@ class TiledProduct {
     tiles_.Clear();
     if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
     int chunk = 0;
+    bool begins = true;           // a group, or what is this block's of it
+    int of_group = first_group_;  // chunks to come
     do {
       ring_.Wait(asked_ + chunk);
       if (chunk >= kTiledBehind) {
@@ -77,12 +85,20 @@ class TiledProduct {
       const unsigned char* a = chunk < streamed_
                                    ? KernelSlot(chunk)
                                    : shared_ + layout_.kept + (chunk - streamed_) * kKernelBytes;
+      const unsigned char* scales = OperandSlot(chunk);
+      const unsigned char* b = scales + kScaleBytes;
       if (kParts == 1 || all_parts_) {
-        tiles_.template Chunk<true>(a, OperandSlot(chunk));
+        tiles_.template Chunk<true>(a, b, begins);
       } else if constexpr (kParts > 1) {
-        tiles_.template Chunk<false>(a, OperandSlot(chunk));
+        tiles_.template Chunk<false>(a, b, begins);
       }
-      tiles_.template Wait<1>();
+      begins = --of_group == 0 || chunk + 1 == t_.chunks;
+      if (kScalesRows<Phase> && begins) {
+        tiles_.EndGroup(reinterpret_cast<const float*>(scales));
+        of_group = kGroupChunks;
+      } else {
+        tiles_.template Wait<1>();
+      }
       if (chunk > 0) ring_.Free(asked_ + chunk - 1);
     } while (++chunk < t_.chunks);
     tiles_.template Wait<0>();
@@ -106,21 +122,23 @@ class TiledProduct {
   }
 
   // Bytes that are read of a chunk: parts lie one behind the other.
-  __device__ __forceinline__ int Read(int bytes) const {
-    return all_parts_ ? bytes : bytes / kParts * (kParts - 1);
+  __device__ __forceinline__ int ReadOfKernel() const {
+    return kKernelBytes - (all_parts_ ? 0 : kLastOfKernel);
+  }
+  __device__ __forceinline__ int ReadOfOperand() const {
+    return kChunkOperandBytes - (all_parts_ ? 0 : kLastOfOperand);
   }
   __device__ __forceinline__ void AskForKernel(int chunk) const {
     const bool streams = chunk < streamed_;
-    ring_.Open(asked_ + chunk, Read((streams ? kKernelBytes : 0) + kChunkOperandBytes));
+    ring_.Open(asked_ + chunk, (streams ? ReadOfKernel() : 0) + ReadOfOperand());
     if (!streams) return;
     ring_.Copy(asked_ + chunk, KernelSlot(chunk),
-               kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, Read(kKernelBytes));
+               kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
   }
   // After AskForKernel.
   __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
     ring_.Copy(asked_ + chunk, OperandSlot(chunk),
-               operand + static_cast<int64_t>(chunk) * kChunkOperandBytes,
-               Read(kChunkOperandBytes));
+               operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
   }
 
   const Params& p_;
@@ -130,11 +148,13 @@ class TiledProduct {
   const TiledRing ring_;
   const bool all_parts_;  // are read; else all but the last
   const int streamed_;    // chunks of R
+  int first_group_;       // chunks of it from this block's first on
   const unsigned char* kernel_;
   const uint16_t* operand_;
   int64_t parity_stride_;
   uint32_t asked_ = 0;  // chunks of earlier steps
-  BlockTiles<T, kOfOperand, kTiles, kRows, ShapeOf<Phase>().row_groups()> tiles_;
+  BlockTiles<T, kOfOperand, kTiles, kRows, ShapeOf<Phase>().row_groups(), kScalesRows<Phase>>
+      tiles_;
 };
 
 }  // namespace haste

@@ -11,9 +11,10 @@
 namespace haste {
 
 // c[64 × kRows] += a[64 × 16] · b[kRows × 16]ᵀ; a, b: descriptors. A thread has of each tile of 8
-// rows what it would have of mma.sync's.
+// rows what it would have of mma.sync's. adds: else c is overwritten.
 template <class Operand, int kRows>
-__device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b) {
+__device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b,
+                                             bool adds = true) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr bool kHalf = std::is_same_v<Operand, Half>;
 #define HASTE_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
@@ -30,28 +31,29 @@ __device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, 
   HASTE_SUMS_32                                                                      \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define HASTE_WGMMA(shape, registers, operands, ...)                                   \
-  if constexpr (kHalf) {                                                               \
-    asm volatile("wgmma.mma_async.sync.aligned." shape "k16.f32.f16.f16 {" registers   \
-                 "}, " operands                                                        \
-                 : __VA_ARGS__                                                         \
-                 : "l"(a), "l"(b));                                                    \
-  } else {                                                                             \
-    asm volatile("wgmma.mma_async.sync.aligned." shape "k16.f32.bf16.bf16 {" registers \
-                 "}, " operands                                                        \
-                 : __VA_ARGS__                                                         \
-                 : "l"(a), "l"(b));                                                    \
+#define HASTE_WGMMA_OF(types, shape, registers, operands, adding, ...)                       \
+  asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, " adding                          \
+               ", 0;\n\twgmma.mma_async.sync.aligned." shape "k16.f32." types " {" registers \
+               "}, " operands ", adds, 1, 1, 0, 0;\n\t}"                                     \
+               : __VA_ARGS__                                                                 \
+               : "l"(a), "l"(b), "r"(static_cast<int>(adds)))
+#define HASTE_WGMMA(...)                      \
+  if constexpr (kHalf) {                      \
+    HASTE_WGMMA_OF("f16.f16", __VA_ARGS__);   \
+  } else {                                    \
+    HASTE_WGMMA_OF("bf16.bf16", __VA_ARGS__); \
   }
   if constexpr (kRows == 32) {
-    HASTE_WGMMA("m64n32", HASTE_SUMS_16, "%16, %17, 1, 1, 1, 0, 0;", HASTE_16(0));
+    HASTE_WGMMA("m64n32", HASTE_SUMS_16, "%16, %17", "%18", HASTE_16(0));
   } else if constexpr (kRows == 64) {
-    HASTE_WGMMA("m64n64", HASTE_SUMS_32, "%32, %33, 1, 1, 1, 0, 0;", HASTE_16(0), HASTE_16(16));
+    HASTE_WGMMA("m64n64", HASTE_SUMS_32, "%32, %33", "%34", HASTE_16(0), HASTE_16(16));
   } else if constexpr (kRows == 128) {
-    HASTE_WGMMA("m64n128", HASTE_SUMS_64, "%64, %65, 1, 1, 1, 0, 0;", HASTE_64(0));
+    HASTE_WGMMA("m64n128", HASTE_SUMS_64, "%64, %65", "%66", HASTE_64(0));
   } else {
     static_assert(kRows == 16, "no such product here");
-    HASTE_WGMMA("m64n16", HASTE_SUMS_8, "%8, %9, 1, 1, 1, 0, 0;", HASTE_4(0), HASTE_4(4));
+    HASTE_WGMMA("m64n16", HASTE_SUMS_8, "%8, %9", "%10", HASTE_4(0), HASTE_4(4));
   }
+#undef HASTE_WGMMA_OF
 #undef HASTE_WGMMA
 #undef HASTE_SUMS_64
 #undef HASTE_SUMS_32

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "lib/ceil_div.h"
 #include "lib/plan.h"
 #include "tests/lib/plan_case.h"
 
@@ -29,6 +30,9 @@ void InTiles() {
       {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, true, EngineKind::kStepwise, 0, 0, false},
+      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 2, true},
+      {&kLstm, 64, 1, 1536, HASTE_FLOAT32, true, EngineKind::kTiled, 64, 8, true},
+      {&gru, 32, 1, 1000, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 8, true},
       {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
       {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
@@ -58,12 +62,15 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
   const CudaProperties hopper = Hopper();
   const int parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
   const int chunk = TiledDepth(parts, cell.exponential ? std::max(2, parts) : parts);
+  // Where gates share a scale a chunk has those of one.
+  const bool scales = backward && parts > 1 && ScalesTiledGradients(cell);
+  const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
   for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
     const TiledTiling& t = plan.tiled[i].tiling;
     const int gates = cell.reset_gates == 0 ? cell.gates
                       : i == 0              ? cell.reset_gates
                                             : cell.gates - cell.reset_gates;
-    const int64_t depth = config.hidden * (backward ? gates : 1);
+    const int64_t depth = units * (backward ? gates : 1);
     EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
     EXPECT_TRUE(t.padded_rows() >= config.batch, "%s", text.c_str());
     EXPECT_TRUE(t.unit_tiles * int64_t{t.units} >= config.hidden, "%s", text.c_str());
