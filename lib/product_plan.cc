@@ -5,9 +5,9 @@
 namespace haste {
 namespace {
 
-// Of parts and sums: a third of the matrices themselves, within these bounds.
-constexpr int64_t kLeastBytes = 16 << 20, kMostBytes = 96 << 20;
-constexpr int64_t kElementBytes = 2 * sizeof(uint16_t);
+// Of parts and sums: a third of the matrices themselves, within these bounds; less what is lost
+// where one thing ends and the next begins.
+constexpr int64_t kLeastBytes = 16 << 20, kMostBytes = 96 << 20, kLostBytes = 1024;
 // Of chunks, what is looked at: depths up to these; counts of those that pass by.
 constexpr int64_t kDepths[] = {4096, 3072, 2048, 1024};
 constexpr int kTriedCounts = 8;
@@ -44,7 +44,7 @@ int64_t RoomFor(const HasteGemm& g) {
   const double elements = static_cast<double>(g.m) * g.k + static_cast<double>(g.k) * g.n +
                           static_cast<double>(g.m) * g.n;
   const double third = std::min(elements * sizeof(float) / 3, double{kMostBytes});
-  return std::max(static_cast<int64_t>(third), kLeastBytes);
+  return std::max(static_cast<int64_t>(third), kLeastBytes) - kLostBytes;
 }
 
 // `whole` in so many parts, alike, of whole tiles.
@@ -62,7 +62,7 @@ double FillChunks(const HasteGemm& g, int64_t depth, ProductPlan* best) {
   ProductPlan plan = *best;
   plan.depth = depth;
   const int64_t room = RoomFor(g) - plan.slots * kProductTileBytes;
-  const int64_t line = kElementBytes * plan.depth;  // bytes of a row of a, or of a column of b
+  const int64_t line = LineBytes(plan.depth);
   const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
   const int64_t stays_tile = plan.a_stays ? kProductRows : kProductColumns;
   const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
@@ -121,14 +121,17 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs) {
   const int64_t slots = std::min(RoomFor(g) / 2 / kProductTileBytes, int64_t{2} * pairs);
   for (int64_t some : {int64_t{0}, slots}) {
     plan.slots = static_cast<int>(some);
-    for (int64_t depth : kDepths) {
+    int64_t last = 0;
+    for (int64_t most : kDepths) {
+      const int64_t depth = LargestPart(g.k, most, kSlabDepth);
+      if (depth == last) continue;
+      last = depth;
       ProductPlan filled = plan;
-      const double time = FillChunks(g, LargestPart(g.k, depth, kSlabDepth), &filled);
+      const double time = FillChunks(g, depth, &filled);
       if (least == 0 || time < least) {
         least = time;
         best = filled;
       }
-      if (g.k <= depth / 2) break;  // the next would be the same
     }
   }
   best.scaled = kMargin * least < FloatMicroseconds(g);

@@ -88,18 +88,19 @@ class ProductPieces {
 
 constexpr int64_t kProductTileBytes = int64_t{kProductRows} * kProductColumns * sizeof(float);
 
+// Packed, of a row of a, or of a column of b: two parts, and what its scale follows from.
+constexpr int64_t LineBytes(int64_t depth) {
+  return 2 * depth * sizeof(uint16_t) + sizeof(uint32_t);
+}
+
 struct ProductPlan {
   bool scaled;                   // else floats are multiplied as they are
   bool a_stays;                  // a is the smaller operand
   int64_t rows, columns, depth;  // of a chunk: whole tiles, whole slabs
   int pairs, slots;
 
-  int64_t a_elements() const { return 2 * rows * depth; }
-  int64_t b_elements() const { return 2 * columns * depth; }
   // Of parts, and of sums that wait.
-  size_t bytes() const {
-    return (a_elements() + b_elements()) * sizeof(uint16_t) + slots * kProductTileBytes;
-  }
+  size_t bytes() const { return (rows + columns) * LineBytes(depth) + slots * kProductTileBytes; }
   // Of a chunk no larger than that. Those that differ in depth alone have the same, so that what
   // waits in a slot can wait for the next of them.
   ProductWork Work(int64_t of_rows, int64_t of_columns) const;

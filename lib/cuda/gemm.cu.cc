@@ -224,7 +224,7 @@ int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteSta
   return cublas.Multiply(product, status);
 }
 
-int32_t PlanOnGpu(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
+int32_t PlanHere(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
   CudaProperties device;
   HASTE_TRY(GetCudaProperties(&device, status));
   *plan = PlanProduct(g, device.sm_major, device.clusters[2]);
@@ -235,7 +235,7 @@ int32_t PlanOnGpu(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanOnGpu(g, &plan, status));
+  HASTE_TRY(PlanHere(g, &plan, status));
   *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
   return HASTE_OK;
 }
@@ -243,7 +243,7 @@ int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanOnGpu(g, &plan, status));
+  HASTE_TRY(PlanHere(g, &plan, status));
   if (plan.scaled) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
     if (g.bias != nullptr) HASTE_TRY(SetRows(g, executor, status));

@@ -86,7 +86,6 @@ struct Operands {
 // ends: there is nothing more to be added to what waits.
 int32_t Multiply(const ScaledProduct& p, bool ends, const HasteExecutor& executor,
                  HasteStatus* status) {
-  HASTE_CUDA_TRY(AllowSharedMemory(MultiplyTiles), status);
   const int64_t pairs = std::min(p.work.pairs, std::max(p.work.whole, p.work.sharers));
   LaunchShape shape;
   shape.blocks = 2 * pairs;
@@ -112,6 +111,7 @@ size_t ScaledGemmWorkspace(const ProductPlan& plan) {
 
 int32_t ScaledGemm(const HasteGemm& g, const ProductPlan& plan, void* memory,
                    const HasteExecutor& executor, HasteStatus* status) {
+  HASTE_CUDA_TRY(AllowSharedMemory(MultiplyTiles), status);
   Workspace workspace(memory);
   const Operands operands(g, plan, &workspace);
   ScaledProduct p = {};

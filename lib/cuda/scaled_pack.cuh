@@ -38,7 +38,7 @@ struct PackedLines {
     const uint32_t panel = static_cast<uint32_t>(line) / kPanel;
     const uint32_t row = static_cast<uint32_t>(line) % kPanel;
     Half* at = to + (static_cast<int64_t>(panel) * slabs + slab) * 2 * kSize +
-                   (row / 8 * (kSlabDepth / 8) + run) * 64 + row % 8 * 8;
+               (row / 8 * (kSlabDepth / 8) + run) * 64 + row % 8 * 8;
     StoreFragment<8>(at, parts[0]);
     StoreFragment<8>(at + kSize, parts[1]);
   }

@@ -13,6 +13,7 @@
 namespace haste {
 
 constexpr int kTileWarpgroups = 2;  // that multiply
+constexpr int kTileWarps = 4 * kTileWarpgroups;
 constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
 
 struct ScaledProduct {
@@ -37,10 +38,10 @@ struct TileOfC {
 
   // Four neighbours.
   __device__ __forceinline__ float4 Load(int row, int column) const {
-    float v[4] = {};
     if (row >= rows) return float4{};
     const float* at = c + row * stride + column;
     if (aligned && column + 4 <= columns) return *reinterpret_cast<const float4*>(at);
+    float v[4] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (column + i < columns) v[i] = at[i];
@@ -81,7 +82,7 @@ class TileRing {
   __device__ __forceinline__ void Init() const {
     for (int i = 0; i < kTileStages; ++i) {
       full_[i].Init(1);
-      empty_[i].Init(2 * kTileWarpgroups * 4);  // warps of both blocks
+      empty_[i].Init(2 * kTileWarps);  // warps of both blocks
     }
   }
   __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
@@ -149,12 +150,12 @@ class TileSums {
     float4 column_scale[kPanel / kTurnedColumns];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      row_scale[i] = Undoing(__ldg(row_most + first_row + lane / 4 + 8 * i));
+      row_scale[i] = Undoing(row_most[first_row + lane / 4 + 8 * i]);
     }
 #pragma unroll
     for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
       const auto* most = column_most + part * kTurnedColumns + column;
-      const uint4 bits = __ldg(reinterpret_cast<const uint4*>(most));
+      const uint4 bits = *reinterpret_cast<const uint4*>(most);
       column_scale[part] =
           make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
     }
@@ -209,9 +210,11 @@ class TileSums {
   static __device__ __forceinline__ float Undoing(uint32_t most) {
     return RowScale(most, kMostLineShift).down;
   }
-  // The smaller scale first: their product may be out of range where what it scales is not.
+  // Of two powers of two whose product may be out of range where what it scales is not.
   static __device__ __forceinline__ float Unscaled(float sum, float a, float b) {
-    return sum * fminf(a, b) * fmaxf(a, b);
+    const float both = a * b;
+    if (both >= PowerOfTwo(-126) && both <= PowerOfTwo(127)) return sum * both;
+    return sum * fmaxf(a, b) * fminf(a, b);
   }
 
   const int warpgroup_;
@@ -268,7 +271,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __trap();  // the plan sends no other GPU here
 #else
   __shared__ ArrivalCounter full[kTileStages], empty[kTileStages];
-  __shared__ __align__(16) TurnedSums turned[kTileWarpgroups * 4];
+  __shared__ __align__(16) TurnedSums turned[kTileWarps];
   const int half = blockIdx.x % 2;
   TileRing ring(tile_shared, full, empty, half);
   if (threadIdx.x == 0) ring.Init();
@@ -280,6 +283,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   if (warpgroup == kTileWarpgroups) {
     FewerRegisters<40>();
     if (threadIdx.x % 128 == 0) FetchPieces(p, half, &pieces, &ring);
+    __syncwarp();
   } else {
     MoreRegisters<232>();
     MultiplyPieces(p, half * kPanel, warpgroup, &pieces, &ring, turned[threadIdx.x / 32]);

@@ -166,8 +166,8 @@ HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwa
                                      void* workspace, const HasteExecutor*, HasteStatus*);
 
 // c = a·b + bias, accumulated in float32 (double for double). A large product of floats on CUDA may
-// make NaN of an infinity. a is [m, k], b is [k, n],
-// c is [m, n]; each element (i, j) lies at i·row_stride + j·col_stride.
+// make NaN of an infinity. a is [m, k], b is [k, n], c is [m, n]; each element (i, j) lies at
+// i·row_stride + j·col_stride.
 typedef struct {
   int32_t dtype, device;
   int64_t m, n, k;
@@ -181,7 +181,7 @@ typedef struct {
   int32_t allow_tf32;  // CUDA, float32: may be as coarse as TensorFloat-32
 } HasteGemm;
 // Scratch memory of haste_gemm, of the device, aligned to 64 bytes: for large float32 products on
-// CUDA a third of the matrices, some 20 to 101 MiB, else none.
+// CUDA up to 16 MiB, or a third of the matrices, but no more than 96 MiB; else none.
 HASTE_API int32_t haste_gemm_workspace_bytes(const HasteGemm*, size_t* bytes, HasteStatus*);
 HASTE_API int32_t haste_gemm(const HasteGemm*, void* workspace, const HasteExecutor*, HasteStatus*);
 

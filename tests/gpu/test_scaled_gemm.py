@@ -15,8 +15,8 @@ if torch.cuda.get_device_capability() != (9, 0):
 # 1,024 terms.
 BOUND = 2.0**-20
 
-# Odd sizes; chunks of rows, of columns, and of the depth; tiles whose depth is shared out; the first
-# case of the benchmarks.
+# Odd sizes; chunks of rows, of columns, and of the depth; tiles whose depth is shared
+# out; the first case of the benchmarks.
 SHAPES = [
     (4001, 2031, 1777),
     (2031, 4001, 1777),
@@ -28,6 +28,9 @@ SHAPES = [
     (16384, 768, 3072),
     (768, 3072, 16384),
     (515, 6145, 3201),
+    (8939, 234, 3883),
+    (8904, 767, 4957),
+    (21941, 21614, 1903),
     (4096, 2048, 1024),
     (9001, 9000, 5000),
     (5001, 2301, 1027),
@@ -112,6 +115,18 @@ def test_size_of_values():
     assert ((c[1:].double() - exact[1:]).abs() <= BOUND * scale[1:]).all()
     assert c[0, 0] == 0
     assert c[2, 2] == 1024 * 2.0**-120
+
+
+def test_scales_whose_product_is_out_of_range():
+    a, b = torch.zeros(2048, 1024, device=ON), torch.zeros(1024, 2048, device=ON)
+    a[6, 0], b[0, 6], b[1, 6] = 2.0**-140, 1.2345678 * 2.0**117, 2.0**127
+    a[7, 0], b[0, 7] = 1.2345678 * 2.0**127, 2.0**-149
+    c = torch.full((2048, 2048), NAN, device=ON)
+    assert LIB.gemm_workspace(a, b) > 0
+    LIB.gemm(a, b, c)
+    exact = a.double() @ b.double()
+    for at in ((6, 6), (7, 7)):
+        assert (c[at].double() - exact[at]).abs() <= BOUND * exact[at]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
