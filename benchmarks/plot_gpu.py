@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 from benchmarks import gpu_table
 
 AXES = {"H": "hidden units", "N": "batch", "T": "time steps"}
+LEGEND_COLUMNS = 6
 KINDS = {"infer": "inference", "fwd": "forward, training", "both": "forward and backward"}
 
 
@@ -47,15 +48,16 @@ def plot(rows, kind, at, path):
                 panel.plot(sizes, times, style, color=f"C{i}", label=f"{cell} {dtype}, {who}")
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
-        panel.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
+        panel.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)], fontsize=8)
         panel.xaxis.minorticks_off()
         panel.set_xlabel(f"{label} ({axis})")
         panel.set_title(" ".join(f"{k}={v}" for k, v in at.items() if k != axis), fontsize=10)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"milliseconds, {KINDS[kind]}")
-    figure.tight_layout(rect=(0, 0.12, 1, 1))
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, ncols=5, loc="lower center")
+    legend_rows = -(-len(labels) // LEGEND_COLUMNS)
+    figure.tight_layout(rect=(0, 0.02 + 0.045 * legend_rows, 1, 1))
+    figure.legend(handles, labels, fontsize=8, ncols=LEGEND_COLUMNS, loc="lower center")
     figure.savefig(path, dpi=120)
 
 

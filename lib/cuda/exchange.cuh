@@ -56,8 +56,7 @@ class ArrivalCounter {
     asm volatile(
         "{\n\t.reg .b32 there;\n\t"
         "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-        "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
-            SharedAddress(&state_)),
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(SharedAddress(&state_)),
         "r"(rank)
         : "memory");
 #endif
