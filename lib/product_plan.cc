@@ -15,10 +15,10 @@ constexpr int kTriedCounts = 8;
 constexpr int kLeastShare = 8;  // slabs that are worth a share
 
 // Microseconds of an H200.
-constexpr double kFloatProducts = 22e6;  // a microsecond
+constexpr double kFloatProducts = 22e6;  // of float32 units in a microsecond
 constexpr double kFloatCall = 4;
-constexpr double kWorthPlanning = 20;
-constexpr double kMargin = 1.15;  // more than these figures are off by
+constexpr double kWorthPlanning = 20;  // what float32 units take at least
+constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
 constexpr double kPackMicroseconds = 3.5e-6;  // of an element: 8 bytes read, 4 written
 constexpr double kSlabMicroseconds = 0.52;    // of a tile

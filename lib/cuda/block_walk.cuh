@@ -58,19 +58,13 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
   // Of Scaled: R's is of all that adds to this warp's sums.
   __device__ __forceinline__ void FindScales() {
     if constexpr (kScaledParts<T> > 0) {
-      float weight = 0.0f;
-      const auto look = [&weight](T x) {
-        weight = Larger(weight, x.value);
-        return x;
-      };
-      for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
+      const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
+        TileA<T> unused;
+        for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
 #pragma unroll
-        for (int i = 0; i < 2 * kTiles; ++i) {
-          TileA<T> unused;
-          LoadTile(c, i, &unused, look);
+          for (int i = 0; i < 2 * kTiles; ++i) LoadTile(c, i, &unused, look);
         }
-      }
-      weight = LargestOfWarp(weight);
+      }));
       if constexpr (kBackward) {
         scales_ = ProductScales(weight);
       } else {
@@ -81,10 +75,8 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
   }
   __device__ __forceinline__ void LoadTiles() {
     const auto load = [&](int chunk, int i, TileA<T>* tile) {
-      LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile, [&](T weight) {
-        if constexpr (kScaledParts<T> > 0) weight.value *= scales_.weight;
-        return weight;
-      });
+      LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile,
+               [&](T weight) { return scales_.OfWeight(weight); });
     };
 #pragma unroll
     for (int c = 0; c < kHeld; ++c) {

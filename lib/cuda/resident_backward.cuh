@@ -109,21 +109,14 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
     }
   }
   __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
-    LoadPlace(place, tiles, [&](T weight) {
-      if constexpr (kScales) weight.value *= scales_.weight;
-      return weight;
-    });
+    LoadPlace(place, tiles, [&](T weight) { return scales_.OfWeight(weight); });
   }
   // This warp's.
   __device__ __forceinline__ void FindScales() {
-    float weight = 0.0f;
-    for (int place = 0; place < places_; ++place) {
+    const float weight = LargestWeight<T>([&](const auto& look) {
       TileA<T> unused[4];
-      LoadPlace(place, unused, [&weight](T x) {
-        weight = Larger(weight, x.value);
-        return x;
-      });
-    }
+      for (int place = 0; place < places_; ++place) LoadPlace(place, unused, look);
+    });
     scales_ = ProductScales(LargestOfWarp(weight));
   }
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {

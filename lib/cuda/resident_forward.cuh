@@ -139,10 +139,7 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
     });
   }
   __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile) const {
-    LoadTile(chunk, i, tile, [&](T weight) {
-      if constexpr (kScaledParts<T> > 0) weight.value *= scales_.weight;
-      return weight;
-    });
+    LoadTile(chunk, i, tile, [&](T weight) { return scales_.OfWeight(weight); });
   }
   __device__ __forceinline__ void LoadTiles() {
 #pragma unroll
@@ -165,17 +162,12 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
 
   // The same for all blocks of a group of what is h's, for all warps of a block of what is R's.
   __device__ __forceinline__ void FindScales() {
-    float weight = 0.0f;
-    const auto look = [&weight](T x) {
-      weight = Larger(weight, x.value);
-      return x;
-    };
-    for (int c = 0; c < count_; ++c) {
-      for (int i = 0; i < 2 * kGates; ++i) {
-        TileA<T> unused;
-        LoadTile(c, i, &unused, look);
+    float weight = LargestWeight<T>([&](const auto& look) {
+      TileA<T> unused;
+      for (int c = 0; c < count_; ++c) {
+        for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &unused, look);
       }
-    }
+    });
     const int rows = p_.tiling.group_rows();
     float state = BoundOfStates<Cell>(p_, k_, group_ % p_.tiling.row_groups * int64_t{rows}, rows,
                                       threadIdx.x, kResidentWarps * 32);
@@ -383,14 +375,6 @@ class ResidentForwardRun : ResidentStates<Cell, T, kTiles, kCluster> {
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][2 * kGates];
 };
-
-// Registers of a thread of the service, and of the warps that have elements, which are two for one:
-// together what 168 for all are. A product of two parts with four gates wants every register there
-// is; its service spills, and has the time for it.
-template <class Cell, class T>
-constexpr int kServiceRegisters = kMmaParts<T> == 2 && Cell::kGates == 4 ? 24 : 72;
-template <class Cell, class T>
-constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T>) / 2;
 
 template <class Cell, class T, int kTiles, bool kCluster>
 __global__ void __launch_bounds__(kResidentForwardThreads, 1)

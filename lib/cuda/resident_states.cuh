@@ -21,6 +21,15 @@ template <bool kCluster>
 constexpr int kForwardSlots = kCluster ? 2 : 8;
 
 constexpr int kResidentForwardThreads = (kResidentWarps + kCopyWarps) * 32;
+
+// Registers of a thread of the service, and of the warps that have elements, which are two for one:
+// together what 168 for all are. A product of two parts with four gates wants every register there
+// is; its service spills, and has the time for it.
+template <class Cell, class T>
+constexpr int kServiceRegisters = kMmaParts<T> == 2 && Cell::kGates == 4 ? 24 : 72;
+template <class Cell, class T>
+constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T>) / 2;
+
 // Barriers of the warps that multiply; and of all, which those that serve come to from elsewhere:
 // not __syncthreads.
 __device__ __forceinline__ void SyncProduct() {

@@ -94,6 +94,17 @@ __device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64
   return bound;
 }
 
+// The largest of a lane's part of R. load(make) loads that, and makes of each weight what it keeps.
+template <class T, class Load>
+__device__ __forceinline__ float LargestWeight(const Load& load) {
+  float most = 0.0f;
+  load([&most](T weight) {
+    most = Larger(most, weight.value);
+    return weight;
+  });
+  return most;
+}
+
 // What h is multiplied with where it is sent, R where it is loaded, and their product after.
 struct ProductScales {
   float state, weight, product;
@@ -107,6 +118,13 @@ struct ProductScales {
   // Where what R is multiplied with has scales of its own.
   __device__ __forceinline__ explicit ProductScales(float most_weight)
       : state(1.0f), weight(ScaleToHalf(most_weight)), product(1.0f / weight) {}
+
+  // What is loaded of R; as it is, where nothing is scaled.
+  template <class T>
+  __device__ __forceinline__ T OfWeight(T of_r) const {
+    if constexpr (kScaledParts<T> > 0) of_r.value *= weight;
+    return of_r;
+  }
 };
 
 }  // namespace haste
