@@ -1,9 +1,9 @@
 """The large products around a recurrence: TensorFlow's, but for exact floats on a GPU.
 
 There float32 units are a dozen times slower than tensor cores, which libhaste multiplies two
-float16 parts of each float with (compute capability 9.0): about as exact, two to four times as fast,
-but for an infinity, which becomes NaN. Where TensorFloat-32 is allowed, TensorFlow uses tensor
-cores itself.
+float16 parts of each float with (compute capability 9.0): about as exact, two to four times as
+fast, but for an infinity, which becomes NaN. Where TensorFloat-32 is allowed, TensorFlow uses
+tensor cores itself.
 """
 
 import tensorflow as tf
