@@ -78,10 +78,9 @@ class Cudnn:
 
 
 class Haste:
-    """A layer: the recurrence by libhaste, products that see all steps as TensorFlow's layers.
+    """A layer, by haste_layer_* as TensorFlow's layers are; without an input the recurrence alone.
 
-    Those of exact floats that libhaste makes of parts are its own (haste_keras/_matmul.py), others
-    torch's: by cuBLAS, as libhaste's are.
+    Of that dR and the bias's gradient are torch's.
     """
 
     def __init__(self, library, case, x, weights, engine="auto"):
@@ -103,8 +102,17 @@ class Haste:
         self.config = library.config(case.cell, self.gates, **options)
         self.inference = library.config(case.cell, self.gates, **{**options, "training": 0})
         self.scratch = [library.workspace(self.config, backward) for backward in (False, True)]
-        self.inference_scratch = library.workspace(self.inference, False)
-        self.rooms = {}
+        if x is None:
+            self.inference_scratch = library.workspace(self.inference, False)
+            return
+        self.layer_scratch = [self._layer_scratch(self.config, b) for b in (False, True)]
+        self.inference_scratch = self._layer_scratch(self.inference, False)
+        like = {"dx": x, "dW": self.kernel, "dR": self.recurrent, "db": self.bias}
+        self.gradients = {name: torch.empty_like(of) for name, of in like.items()}
+
+    def _layer_scratch(self, config, backward):
+        wx = None if backward else self.wx
+        return self.library.layer_workspace(config, self.x.shape[-1], wx, backward=backward)
 
     def _drawn(self):
         """mask [N, T] of sequences of T/2 to T steps, and seed, for the case that has them."""
@@ -120,70 +128,44 @@ class Haste:
         """What libhaste says of the engine that runs this."""
         return self.library.plan(self.config)
 
-    def _multiply(self, a, b, out, bias=None):
-        """out = a·b + bias."""
-        room = self._room_for(a, b)
-        if room is not None:
-            self.library.gemm(a, b, out, bias, workspace=room)
-        elif bias is None:
-            torch.mm(a, b, out=out)
+    def _forward(self, config, recurrence_scratch, layer_scratch, **reserve):
+        given = {"y": self.y, **self.given, **reserve}
+        if layer_scratch is None:
+            self.library.forward(
+                config, self.wx, self.recurrent, workspace=recurrence_scratch, **given
+            )
         else:
-            torch.addmm(bias, a, b, out=out)
+            operands = (self.x, self.kernel, self.bias, self.recurrent)
+            self.library.layer_forward(
+                config, *operands, wx=self.wx, workspace=layer_scratch, **given
+            )
 
-    def _room_for(self, a, b):
-        """What libhaste works in, made once for each product; None: torch multiplies."""
-        if self.case.dtype != "float32":
-            return None
-        key = (a.shape, a.stride(), b.shape, b.stride())
-        if key not in self.rooms:
-            size = self.library.gemm_workspace(a, b)
-            room = torch.empty(size, dtype=torch.uint8, device=a.device) if size else None
-            self.rooms[key] = room
-        return self.rooms[key]
-
-    def _product(self, a, b):
-        out = a.new_empty(a.shape[0], b.shape[1])
-        self._multiply(a, b, out)
-        return out
-
-    def project(self):
-        if self.x is not None:
-            rows = self.wx.flatten(2).flatten(0, 1)
-            self._multiply(self.x.flatten(0, 1), self.kernel, rows, self.bias)
-
-    def _recur(self, config, workspace, **reserve):
-        given = {**self.given, **reserve}
-        self.library.forward(
-            config, self.wx, self.recurrent, y=self.y, workspace=workspace, **given
-        )
+    def _reserve(self):
+        return {"gates": self.gates, "saved": self.saved}
 
     def recur(self):
-        self._recur(self.config, self.scratch[0], gates=self.gates, saved=self.saved)
+        self._forward(self.config, self.scratch[0], None, **self._reserve())
 
     def infer(self):
-        self.project()
-        self._recur(self.inference, self.inference_scratch)
+        layer = None if self.x is None else self.inference_scratch
+        self._forward(self.inference, self.inference_scratch, layer)
 
     def forward(self):
-        self.project()
-        self.recur()
+        if self.x is None:
+            return self.recur()
+        return self._forward(self.config, None, self.layer_scratch[0], **self._reserve())
+
+    def _gradients(self, dy):
+        made = {"dy": dy, "dwx": self.dwx, "dq": self.dq, "dextra": self.dextra}
+        return {**self._reserve(), **made, **self.given}
 
     def recur_back(self, dy):
         self.library.backward(
-            self.config,
-            self.recurrent,
-            gates=self.gates,
-            saved=self.saved,
-            dy=dy,
-            dwx=self.dwx,
-            dq=self.dq,
-            dextra=self.dextra,
-            workspace=self.scratch[1],
-            **self.given,
+            self.config, self.recurrent, workspace=self.scratch[1], **self._gradients(dy)
         )
 
     def gradient_of_r(self, rows=slice(None)):
-        """dR [K, H, G, H], of all or some rows of the batch."""
+        """dR [K, H, G, H] by torch, of all or some rows of the batch."""
         lanes, hidden, gates, _ = self.recurrent.shape
         dq = (self.dwx if self.dq is None else self.dq)[rows].flatten(0, 1)
         split = self.info.reset_gates or gates
@@ -191,30 +173,30 @@ class Haste:
         if split < gates:
             parts.append((self.saved[1], dq[:, :, split:]))
         products = [
-            self._lane_products(
+            torch.matmul(
                 operand[rows].flatten(0, 1).permute(1, 2, 0), part.flatten(2).transpose(0, 1)
             ).view(lanes, hidden, -1, hidden)
             for operand, part in parts
         ]
         return products[0] if len(products) == 1 else torch.cat(products, 2)
 
-    def _lane_products(self, h, d):
-        """[K, H, N·T] · [K, N·T, G·H]."""
-        if self.case.dtype != "float32":
-            return torch.matmul(h, d)
-        return torch.stack([self._product(a, b) for a, b in zip(h, d, strict=True)])
-
     def step(self, dy):
         """Forward, backward, and all gradients, in the order of Cudnn.gradients."""
         self.forward()
-        self.recur_back(dy)
-        dwx = self.dwx.flatten(2).flatten(0, 1)
-        recurrent = self.gradient_of_r()
         if self.x is None:
-            return [recurrent, dwx.sum(0), *self.dextra]
-        x = self.x.flatten(0, 1)
-        dx = self._product(dwx, self.kernel.T).view_as(self.x)
-        return [dx, self._product(x.T, dwx), recurrent, dwx.sum(0), *self.dextra]
+            self.recur_back(dy)
+            bias = self.dwx.flatten(2).flatten(0, 1).sum(0)
+            return [self.gradient_of_r(), bias, *self.dextra]
+        self.library.layer_backward(
+            self.config,
+            self.x,
+            self.kernel,
+            self.recurrent,
+            gradients=self.gradients,
+            workspace=self.layer_scratch[1],
+            **self._gradients(dy),
+        )
+        return [*self.gradients.values(), *self.dextra]
 
 
 def random_weights(info, case, device, dtype):

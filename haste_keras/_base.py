@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras.src.utils.naming import to_snake_case
 
-from haste_keras import _directions, _raw, _xla
+from haste_keras import _directions, _library, _raw, _xla
 from haste_keras._base_cell import ROLES
 from haste_keras._bias import add_bias
 from haste_keras._checks import (
@@ -25,8 +25,8 @@ from haste_keras._checks import (
 )
 from haste_keras._matmul import matmul
 
-# Above this the op's product, whose panels of W then exceed the first-level cache several times, is
-# slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
+# On a CPU, above this the op's product, whose panels of W then exceed the first-level cache several
+# times, is slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
 _MOST_FEATURES = 512
 
 
@@ -326,7 +326,7 @@ class RecurrentLayer(keras.layers.RNN):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        if not training and self._op_projects(features):
+        if self._op_projects(features, training):
             shape = self._lane_shape()
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
@@ -334,17 +334,19 @@ class RecurrentLayer(keras.layers.RNN):
         wx = matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 
-    def _op_projects(self, features):
-        """Whether the op can form x·W + b: on a CPU it does so in the cache, just ahead of a step.
+    def _op_projects(self, features, training):
+        """Whether the op forms x·W + b; it cannot where the layer makes something else of x·W.
 
-        On a GPU the product is `matmul`'s, as it is in 16 bits.
-        In training it is as well: the reserve is as large as wx, so that nothing would be saved.
+        On a GPU it does wherever it can: the library runs products beside the recurrence there.
+        On a CPU it does so in the cache, just ahead of a step. In 16 bits the product is `matmul`'s
+        there, as it is in training: the reserve is as large as wx, so that nothing would be saved.
         """
-        if features > _MOST_FEATURES:
+        if not self.cell.spec.has_layer_op or type(self).shift is not RecurrentLayer.shift:
             return False
-        plain = self.cell.spec.has_layer_op and type(self).shift is RecurrentLayer.shift
+        if _library.may_use_gpu():
+            return True
         wide = tf.as_dtype(self.compute_dtype).size > 2
-        return plain and wide and not tf.config.list_logical_devices("GPU")
+        return not training and wide and features <= _MOST_FEATURES
 
     def _lane_shape(self):
         """[K, G, H]."""

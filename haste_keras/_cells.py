@@ -40,13 +40,16 @@ class CellSpec:
         """Name of the TensorFlow op, "HasteLstm".
 
         That of its gradient is `op + "Grad"`; with `has_layer_op`, that of the op which is given x,
-        W and b in place of wx is `op + "Layer"`.
+        W and b in place of wx is `op + "Layer"`, that of its gradient `op + "LayerGrad"`.
         """
         return "Haste" + "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def python_op(self):
-        """Name of the op's wrapper in the loaded library; of the others, with "_grad", "_layer"."""
+        """Name of the op's wrapper in the loaded library.
+
+        Of the others, with "_grad", "_layer" and "_layer_grad".
+        """
         return "haste_" + self.name
 
     @property
@@ -118,6 +121,24 @@ class CellSpec:
         initial = {f"{state}0": "NKH" for state in self.states}
         of = {**self._projected, **split, **kernel, **self.extras, **initial}
         return {f"d{name}": dims for name, dims in of.items()}
+
+    @functools.cached_property
+    def layer_backward_inputs(self):
+        """Inputs of the gradient's op of the op that forms x·W + b."""
+        return {"x": "NTC", "kernel": "CKGH", **self.backward_inputs}
+
+    @functools.cached_property
+    def layer_gradients(self):
+        """What that op gives beside `backward_outputs`; each is empty where it is not wanted."""
+        of = {"x": "NTC", "kernel": "CKGH", "bias": "KGH"}
+        if self.recurrence == "dense":
+            of["recurrent_kernel"] = self.kernel_dims
+        return {f"d{name}": dims for name, dims in of.items()}
+
+    @functools.cached_property
+    def layer_backward_outputs(self):
+        """Outputs of that op."""
+        return {**self.backward_outputs, **self.layer_gradients}
 
 
 LSTM = CellSpec("lstm", "LSTM", ("i", "f", "g", "o"), ("h", "c"), ("h_in", "c_in"))

@@ -1,6 +1,8 @@
 """Gradients of the ops: the reserve through the gradient's op, and a dense R's by products.
 
-They are registered by op name, so that they serve eager code, graphs and loaded SavedModels.
+They are registered by op name, so that they serve eager code, graphs and loaded SavedModels. Of the
+op that forms x·W + b there is a gradient's op with all the products too. A GPU runs them beside the
+recurrence; on a CPU TensorFlow's are faster.
 """
 
 import tensorflow as tf
@@ -8,6 +10,7 @@ import tensorflow as tf
 from haste_keras import _library, _raw
 from haste_keras._bias import bias_gradient
 from haste_keras._cells import CELLS
+from haste_keras._checks import sizes
 from haste_keras._matmul import matmul
 
 
@@ -53,7 +56,8 @@ def _projection_gradients(inputs, dwx, wanted):
     wanted: names of the inputs that a gradient is wanted of.
     """
     x, kernel = inputs["x"], inputs["kernel"]
-    features, columns = kernel.shape[0], kernel.shape[1:].num_elements()
+    features, *lanes = sizes(kernel)
+    columns = kernel.shape[1:].num_elements()
     rows = tf.reshape(x, [-1, features])
     weights = tf.reshape(kernel, [features, columns])
     d = tf.reshape(dwx, [-1, columns])
@@ -61,10 +65,43 @@ def _projection_gradients(inputs, dwx, wanted):
     if "x" in wanted:
         found["dx"] = tf.reshape(matmul(d, weights, transpose_b=True), tf.shape(x))
     if "kernel" in wanted:
-        found["dkernel"] = tf.reshape(matmul(rows, d, transpose_a=True), kernel.shape)
-    if "bias" in wanted and inputs["bias"].shape.rank != 1:
-        found["dbias"] = tf.reshape(bias_gradient(d), inputs["bias"].shape)
+        found["dkernel"] = tf.reshape(matmul(rows, d, transpose_a=True), [features, *lanes])
+    if "bias" in wanted:
+        found["dbias"] = tf.reshape(bias_gradient(d), lanes)
     return found
+
+
+def composed(spec, tensors, wanted, options, layer):
+    """Gradients by the gradient's op of the recurrence, and products: {"d" and the name: tensor}.
+
+    Args:
+      tensors: {name: tensor} of `spec.backward_inputs`, with `layer` of x and kernel too.
+      wanted: names of the inputs that a gradient is wanted of.
+      options: `_raw.ATTRIBUTES`.
+      layer: of x·W + b too.
+    """
+    found = _raw.backward(spec, [tensors[name] for name in spec.backward_inputs], **options)
+    found = dict(zip(spec.backward_outputs, found, strict=True))
+    if layer:
+        found |= _projection_gradients(tensors, found["dwx"], wanted)
+    if spec.recurrence == "dense" and "recurrent_kernel" in wanted:
+        found["drecurrent_kernel"] = _recurrent_kernel_gradient(
+            spec, tensors, found, lanes=len(options["reverse"])
+        )
+    return found
+
+
+def _in_one(spec, tensors, wanted, options):
+    """What `composed` gives of a layer, by one op."""
+    left_out = {name for name in spec.layer_gradients if name.removeprefix("d") not in wanted}
+    found = _raw.layer_backward(
+        spec,
+        [tensors[name] for name in spec.layer_backward_inputs],
+        wanted=[name not in left_out for name in spec.layer_gradients],
+        **options,
+    )
+    found = dict(zip(spec.layer_backward_outputs, found, strict=True))
+    return {name: tensor for name, tensor in found.items() if name not in left_out}
 
 
 def _register(spec, layer=False):
@@ -87,17 +124,15 @@ def _register(spec, layer=False):
             if name not in spec.reserve
         }
         available = {**reserve, **received, **inputs}
-        found = _raw.backward(spec, [available[name] for name in spec.backward_inputs], **options)
-        found = dict(zip(spec.backward_outputs, found, strict=True))
         # The tape says which inputs it wants no gradient of.
         skipped = getattr(op, "skip_input_indices", None) or ()
         wanted = {name for i, name in enumerate(inputs) if i not in skipped}
-        if layer:
-            found |= _projection_gradients(inputs, found["dwx"], wanted)
-        if spec.recurrence == "dense" and "recurrent_kernel" in wanted:
-            found["drecurrent_kernel"] = _recurrent_kernel_gradient(
-                spec, reserve, found, lanes=len(options["reverse"])
-            )
+        if layer and inputs["bias"].shape.rank == 1:
+            wanted -= {"bias"}
+        if layer and _library.may_use_gpu():
+            found = _in_one(spec, available, wanted, options)
+        else:
+            found = composed(spec, available, wanted, options, layer)
         return [found.get(f"d{name}") for name in inputs]
 
 
@@ -106,6 +141,8 @@ def _register_refusal(spec):
     if not spec.separate_gates:
         instead = f"run the cell step by step: keras.layers.RNN(haste_keras.{spec.layer}Cell(...))"
     _refuse_second_order(spec.op, instead)
+    if spec.has_layer_op:
+        _refuse_second_order(spec.op + "Layer", instead)
 
 
 def _refuse_second_order(name, instead):

@@ -74,6 +74,11 @@ def has_cuda():
     return bool(c_library().haste_has_cuda())
 
 
+def may_use_gpu():
+    """Whether an op may run on a GPU: TensorFlow has one, and the library code for it."""
+    return bool(tf.config.list_logical_devices("GPU")) and has_cuda()
+
+
 @functools.cache
 def shim():
     """Path of the shim in use, or None where there is none and only the CPU is there.

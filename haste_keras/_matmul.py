@@ -22,7 +22,7 @@ def _in_parts(dtype):
     """Whether a GPU may have the product, and float32 is to be exact."""
     if dtype != tf.float32 or tf.config.experimental.tensor_float_32_execution_enabled():
         return False
-    return bool(tf.config.list_logical_devices("GPU")) and _library.has_cuda()
+    return _library.may_use_gpu()
 
 
 def _plain(a, b):

@@ -62,3 +62,23 @@ def backward(spec, inputs, **attrs):
       list of tensors, as `spec.backward_outputs` lists them.
     """
     return list(getattr(_library.load(), spec.python_op + "_grad")(*inputs, **attrs))
+
+
+def layer_backward(spec, inputs, *, wanted, **attrs):
+    """The gradient's op of the op of `spec` that forms x·W + b.
+
+    Args:
+      inputs: sequence of tensors, as `spec.layer_backward_inputs` lists them; as `backward` says.
+      wanted: a bool for each of `spec.layer_gradients`.
+      attrs: the op's attributes.
+    Returns:
+      list of tensors, as `spec.layer_backward_outputs` lists them; of shape [0] if not wanted.
+    """
+    op = getattr(_library.load(), spec.python_op + "_layer_grad")
+    outputs = list(op(*inputs, wanted=wanted, **attrs))
+    # The C API does not let the op's shape function read `wanted`.
+    sizes = {"C": inputs[1].shape[0], **dict(zip("NTKGH", outputs[0].shape, strict=True))}
+    own = outputs[-len(wanted) :]
+    for output, dims, want in zip(own, spec.layer_gradients.values(), wanted, strict=True):
+        output.set_shape([sizes[letter] for letter in dims] if want else [0])
+    return outputs

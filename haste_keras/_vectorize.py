@@ -12,7 +12,7 @@ import functools
 
 import tensorflow as tf
 
-from haste_keras import _library, _matmul, _raw
+from haste_keras import _gradients, _library, _matmul, _raw
 from haste_keras._cells import CELLS
 from haste_keras._checks import sizes
 
@@ -95,8 +95,6 @@ def _register(spec):
         return _convert(pfor_input, function, inputs.values(), spec.forward_outputs.values(), "N")
 
     RegisterPFor(spec.op)(functools.partial(convert_forward, layer=False))
-    if spec.has_layer_op:
-        RegisterPFor(spec.op + "Layer")(functools.partial(convert_forward, layer=True))
 
     @RegisterPFor(spec.op + "Grad")
     def convert_backward(pfor_input):
@@ -111,6 +109,34 @@ def _register(spec):
         function = functools.partial(_raw.backward, spec, **options)
         dims = spec.backward_inputs.values(), spec.backward_outputs.values()
         return _convert(pfor_input, function, *dims, "K" if sums else "N")
+
+    if spec.has_layer_op:
+        RegisterPFor(spec.op + "Layer")(functools.partial(convert_forward, layer=True))
+        RegisterPFor(spec.op + "LayerGrad")(functools.partial(_convert_layer_backward, spec))
+
+
+def _convert_layer_backward(spec, pfor_input):
+    """By the gradient's op of the recurrence and products, which are converted one by one.
+
+    The op that has them all has no axis to fold into: x is of all lanes, dkernel of all rows.
+    """
+    options = _raw.attributes(spec, pfor_input.op)
+    flags = zip(spec.layer_gradients, pfor_input.get_attr("wanted"), strict=True)
+    wanted = {name.removeprefix("d") for name, flag in flags if flag}
+    given = [pfor_input.input(i) for i in range(pfor_input.num_inputs)]
+    named = dict(zip(spec.layer_backward_inputs, given, strict=True))
+    shared = {name: each.t for name, each in named.items() if not each.is_stacked}
+    dtype = named["x"].t.dtype
+
+    def function(own):
+        found = _gradients.composed(spec, {**shared, **own}, wanted, options, layer=True)
+        return [
+            found[name] if name in found else tf.zeros([0], dtype)
+            for name in spec.layer_backward_outputs
+        ]
+
+    own = {name: each.t for name, each in named.items() if each.is_stacked}
+    return [wrap(each, True) for each in tf.vectorized_map(function, own)]
 
 
 def _register_layer_norm():

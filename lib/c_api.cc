@@ -15,6 +15,9 @@
 #include "lib/layer.h"
 #include "lib/plan.h"
 #include "lib/registry.h"
+#ifdef HASTE_HAVE_CUDA
+#include "lib/cuda/layer_beside.h"
+#endif
 
 namespace haste {
 
@@ -40,6 +43,19 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
     if (code != HASTE_OK) return code;
   }
   return HASTE_OK;
+}
+
+int32_t CheckProjection(const HasteLayerForwardArgs& layer, HasteStatus* status) {
+  if (layer.features == 0) return HASTE_OK;
+  HASTE_TRY(CheckPointer(layer.W, "W", status));
+  return CheckPointer(layer.x, "x", status);
+}
+
+// What the products of the gradients read.
+int32_t CheckOperands(const HasteLayerBackwardArgs& layer, HasteStatus* status) {
+  if (layer.features == 0) return HASTE_OK;
+  if (layer.dx != nullptr) HASTE_TRY(CheckPointer(layer.W, "W", status));
+  return layer.dW == nullptr ? HASTE_OK : CheckPointer(layer.x, "x", status);
 }
 
 // The gradients of parameters that no step has read.
@@ -173,6 +189,13 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
       return HASTE_OK;
     }
     HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, bytes, status));
+#ifdef HASTE_HAVE_CUDA
+    if (config->device == HASTE_CUDA) {
+      size_t beside = engine->workspace_bytes(*config, false, haste::OrDefault(executor));
+      HASTE_TRY(haste::InputBesideBytes(*config, *cell, *layer, &beside, status));
+      *bytes = std::max(*bytes, beside);
+    }
+#endif
     if (layer->wx != nullptr) return HASTE_OK;
     *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
     return HASTE_OK;
@@ -194,19 +217,29 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
       const haste::Engine* engine;
       HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
       if (haste::FormsInput(*engine, *layer)) {
-        if (layer->features > 0) {
-          HASTE_TRY(CheckPointer(layer->W, "W", status));
-          HASTE_TRY(CheckPointer(layer->x, "x", status));
-        }
+        HASTE_TRY(haste::CheckProjection(*layer, status));
         HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
         return engine->layer_forward(*config, *layer, *rnn, workspace, haste::OrDefault(executor),
                                      status);
       }
+      // With a place of its own for wx it asks for what stands before that.
       size_t bytes = 0;
-      HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, &bytes, status));
-      HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, &bytes, status));
+      whole.wx = workspace;
+      HASTE_TRY(haste_layer_forward_workspace_bytes(config, &whole, executor, &bytes, status));
       whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
     }
+#ifdef HASTE_HAVE_CUDA
+    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
+      rnn->wx = whole.wx;
+      HASTE_TRY(haste::CheckProjection(*layer, status));
+      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+      HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
+      bool done = false;
+      HASTE_TRY(haste::LayerForwardBeside(*config, *cell, whole, *rnn, workspace,
+                                          haste::OrDefault(executor), &done, status));
+      if (done) return HASTE_OK;
+    }
+#endif
     HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
     rnn->wx = whole.wx;
     return haste_rnn_forward(config, rnn, workspace, executor, status);
@@ -222,6 +255,11 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_workspace_bytes(config, 1, executor, bytes, status));
+#ifdef HASTE_HAVE_CUDA
+    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
+      HASTE_TRY(haste::GradientsBesideBytes(*config, *cell, *layer, bytes, status));
+    }
+#endif
     // One after the other.
     HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
     if (layer->gamma == nullptr) return HASTE_OK;
@@ -240,6 +278,17 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+#ifdef HASTE_HAVE_CUDA
+    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
+      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+      HASTE_TRY(haste::CheckBackward(cell->info, *rnn, workspace, status));
+      HASTE_TRY(haste::CheckOperands(*layer, status));
+      bool done = false;
+      HASTE_TRY(haste::LayerBackwardBeside(*config, *cell, *layer, *rnn, workspace,
+                                           haste::OrDefault(executor), &done, status));
+      if (done) return HASTE_OK;
+    }
+#endif
     HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
     HASTE_TRY(

@@ -4,6 +4,7 @@
 #define HASTE_LIB_ENGINE_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/haste/c_api.h"
 
@@ -15,6 +16,18 @@
   } while (0)
 
 namespace haste {
+
+// Products at work beside a walk on a GPU, on another stream, part by part.
+struct Watch {
+  uint32_t* counts = nullptr;  // of each part, 0 before the call; null: there are none
+  // Forward: rows of wx of a part, step by step of the walk, not fewer than N. They are there when
+  // it counts `wanted`.
+  int32_t rows = 0;
+  uint32_t wanted = 0;
+  // Backward: a power of two less one, the steps of a part. Each block counts when it has left
+  // those, but not after the last part.
+  int32_t mask = -1;
+};
 
 // Arguments were checked before an engine sees them (lib/c_api.cc): N, T, K, H > 0, all
 // required pointers set, rates in range.
@@ -29,6 +42,11 @@ struct Engine {
   int32_t (*layer_forward)(const HasteRnnConfig&, const HasteLayerForwardArgs&,
                            const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
                            HasteStatus*) = nullptr;
+  // nullptr, or forward and backward beside products.
+  int32_t (*watched_forward)(const HasteRnnConfig&, const HasteRnnForwardArgs&, void* workspace,
+                             const Watch&, const HasteExecutor&, HasteStatus*) = nullptr;
+  int32_t (*watched_backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace,
+                              const Watch&, const HasteExecutor&, HasteStatus*) = nullptr;
 };
 
 // No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what

@@ -40,34 +40,7 @@ HasteGemm Product(const HasteRnnConfig& config, int64_t m, int64_t n, int64_t k,
   return gemm;
 }
 
-// The products around a recurrence, but for where their matrices lie: x·W,
-HasteGemm InputProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features) {
-  const int64_t width = Width(config, cell);
-  return Product(config, Rows(config), width, features, {features, width, false, false});
-}
-// dwx·Wᵀ,
-HasteGemm InputGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                               int64_t features) {
-  const int64_t width = Width(config, cell);
-  return Product(config, Rows(config), features, width, {width, width, false, true});
-}
-// xᵀ·dwx,
-HasteGemm KernelGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                                int64_t features) {
-  const int64_t width = Width(config, cell);
-  return Product(config, features, width, Rows(config), {features, width, true, false});
-}
-// and of a lane saved[operand]ᵀ·dq of the gates that were made of it.
 int RecurrentProducts(const HasteCellInfo& cell) { return cell.reset_gates == 0 ? 1 : 2; }
-HasteGemm RecurrentProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int operand) {
-  const int64_t gates = cell.reset_gates == 0 ? cell.gates
-                        : operand == 0        ? cell.reset_gates
-                                              : cell.gates - cell.reset_gates;
-  HasteGemm gemm = Product(config, config.hidden, gates * config.hidden, Rows(config),
-                           {config.lanes * config.hidden, Width(config, cell), true, false});
-  gemm.c_row = cell.gates * config.hidden;
-  return gemm;
-}
 
 // *bytes, if not the product's scratch memory, which is more.
 int32_t AtLeastThatOf(const HasteGemm& gemm, size_t* bytes, HasteStatus* status) {
@@ -92,6 +65,33 @@ int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, 
 }
 
 }  // namespace
+
+HasteGemm InputProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, Rows(config), width, features, {features, width, false, false});
+}
+
+HasteGemm InputGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                               int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, Rows(config), features, width, {width, width, false, true});
+}
+
+HasteGemm KernelGradientProduct(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                int64_t features) {
+  const int64_t width = Width(config, cell);
+  return Product(config, features, width, Rows(config), {features, width, true, false});
+}
+
+HasteGemm RecurrentProduct(const HasteRnnConfig& config, const HasteCellInfo& cell, int operand) {
+  const int64_t gates = cell.reset_gates == 0 ? cell.gates
+                        : operand == 0        ? cell.reset_gates
+                                              : cell.gates - cell.reset_gates;
+  HasteGemm gemm = Product(config, config.hidden, gates * config.hidden, Rows(config),
+                           {config.lanes * config.hidden, Width(config, cell), true, false});
+  gemm.c_row = cell.gates * config.hidden;
+  return gemm;
+}
 
 int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
                    HasteStatus* status) {

@@ -20,20 +20,12 @@ constexpr double kFloatCall = 4;
 constexpr double kWorthPlanning = 20;  // what float32 units take at least
 constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
-constexpr double kPackMicroseconds = 3.5e-6;  // of an element: 8 bytes read, 4 written
-constexpr double kSlabMicroseconds = 0.52;    // of a tile
-constexpr double kTileMicroseconds = 2.9;     // of a tile's sums
-constexpr double kSlotMicroseconds = 0.1;     // of adding up what waits
-
-double Microseconds(const ProductWork& work) {
-  const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
-  const double sums = static_cast<double>(CeilDiv(work.slabs, kSumSlabs));
-  const double whole = rounds * (work.slabs * kSlabMicroseconds + sums * kTileMicroseconds);
-  if (work.shared() == 0) return whole;
-  const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * kSlabMicroseconds + 2 * kTileMicroseconds +
-         work.slots() * kSlotMicroseconds;
-}
+constexpr double kPackMicroseconds = 3.5e-6;         // of an element: 8 bytes read, 4 written
+constexpr double kSlabMicroseconds[] = {0.2, 0.52};  // of a tile, of one part and two
+constexpr double kTileMicroseconds = 2.9;            // of a tile's sums
+// What a byte is worth in time, where memory is counted in a few MiB.
+constexpr double kByteMicroseconds = 2e-6;
+constexpr double kSlotMicroseconds = 0.1;  // of adding up what waits
 
 double FloatMicroseconds(const HasteGemm& g) {
   return kFloatCall + static_cast<double>(g.m) * static_cast<double>(g.n) *
@@ -47,6 +39,12 @@ int64_t RoomFor(const HasteGemm& g) {
   return std::max(static_cast<int64_t>(third), kLeastBytes) - kLostBytes;
 }
 
+// Of compute capability 9.0, neighbours of a line being neighbours in memory.
+bool CanBeOurs(const HasteGemm& g, int sm_major, int pairs) {
+  const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
+  return lies_well && std::min({g.m, g.n, g.k}) > 0 && sm_major == 9 && pairs > 0;
+}
+
 // `whole` in so many parts, alike, of whole tiles.
 int64_t EvenPart(int64_t whole, int64_t parts, int64_t tile) {
   return CeilDiv(CeilDiv(whole, tile), parts) * tile;
@@ -58,11 +56,11 @@ int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
-double FillChunks(const HasteGemm& g, int64_t depth, ProductPlan* best) {
+double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPlan* best) {
   ProductPlan plan = *best;
   plan.depth = depth;
-  const int64_t room = RoomFor(g) - plan.slots * kProductTileBytes;
-  const int64_t line = LineBytes(plan.depth);
+  const int64_t room = all_room - plan.slots * kProductTileBytes;
+  const int64_t line = LineBytes(plan.depth, plan.parts);
   const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
   const int64_t stays_tile = plan.a_stays ? kProductRows : kProductColumns;
   const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
@@ -79,7 +77,8 @@ double FillChunks(const HasteGemm& g, int64_t depth, ProductPlan* best) {
     plan.columns = plan.a_stays ? passed : kept;
     const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
     const double time =
-        pack + chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns)));
+        pack +
+        chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns), plan.parts));
     if (least == 0 || time < least) {
       least = time;
       *best = plan;
@@ -89,6 +88,16 @@ double FillChunks(const HasteGemm& g, int64_t depth, ProductPlan* best) {
 }
 
 }  // namespace
+
+double Microseconds(const ProductWork& work, int parts) {
+  const double of_slab = kSlabMicroseconds[parts - 1];
+  const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
+  const double sums = static_cast<double>(CeilDiv(work.slabs, kSumSlabs));
+  const double whole = rounds * (work.slabs * of_slab + sums * kTileMicroseconds);
+  if (work.shared() == 0) return whole;
+  const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
+  return whole + share * of_slab + 2 * kTileMicroseconds + work.slots() * kSlotMicroseconds;
+}
 
 ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
   ProductWork work = {};
@@ -104,38 +113,53 @@ ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
   ProductWork shares = work;
   shares.whole -= rest;
   shares.sharers = static_cast<int>(sharers);
-  return Microseconds(shares) < Microseconds(work) ? shares : work;
+  return Microseconds(shares, parts) < Microseconds(work, parts) ? shares : work;
 }
 
-ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs) {
+ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most) {
   ProductPlan plan = {};
-  const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
-  if (g.dtype != HASTE_FLOAT32 || g.allow_tf32 || !lies_well || std::min({g.m, g.n, g.k}) <= 0 ||
-      sm_major != 9 || pairs == 0 || FloatMicroseconds(g) < kWorthPlanning) {
+  if (g.dtype != HASTE_FLOAT32 || g.allow_tf32 || !CanBeOurs(g, sm_major, pairs) ||
+      (most == 0 && FloatMicroseconds(g) < kWorthPlanning)) {
     return plan;
   }
   plan.pairs = pairs;
+  plan.parts = 2;
   plan.a_stays = g.m <= g.n;
   ProductPlan best = plan;
-  double least = 0;
-  const int64_t slots = std::min(RoomFor(g) / 2 / kProductTileBytes, int64_t{2} * pairs);
+  double least = 0;  // price
+  const int64_t room = most > 0 ? most - kLostBytes : RoomFor(g);
+  const double of_byte = room < kLeastBytes ? kByteMicroseconds : 0;
+  const int64_t slots = std::min(room / 2 / kProductTileBytes, int64_t{2} * pairs);
   for (int64_t some : {int64_t{0}, slots}) {
     plan.slots = static_cast<int>(some);
     int64_t last = 0;
-    for (int64_t most : kDepths) {
-      const int64_t depth = LargestPart(g.k, most, kSlabDepth);
+    for (int64_t deepest : kDepths) {
+      const int64_t depth = LargestPart(g.k, deepest, kSlabDepth);
       if (depth == last) continue;
       last = depth;
       ProductPlan filled = plan;
-      const double time = FillChunks(g, depth, &filled);
-      if (least == 0 || time < least) {
-        least = time;
+      filled.microseconds = FillChunks(g, depth, room, &filled);
+      const double price = filled.microseconds + of_byte * static_cast<double>(filled.bytes());
+      if (least == 0 || price < least) {
+        least = price;
         best = filled;
       }
     }
   }
-  best.scaled = kMargin * least < FloatMicroseconds(g);
+  best.scaled = most > 0 || kMargin * best.microseconds < FloatMicroseconds(g);
   return best;
+}
+
+ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t most) {
+  ProductPlan plan = {};
+  if (g.dtype == HASTE_FLOAT64 || !CanBeOurs(g, sm_major, pairs)) return plan;
+  plan.pairs = pairs;
+  plan.parts = g.dtype == HASTE_FLOAT32 && !g.allow_tf32 ? 2 : 1;
+  plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
+  plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
+  plan.depth = CeilDiv(g.k, kSlabDepth) * kSlabDepth;
+  plan.scaled = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
+  return plan;
 }
 
 }  // namespace haste

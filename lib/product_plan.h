@@ -11,6 +11,7 @@
 
 #include "lib/ceil_div.h"
 #include "lib/haste/c_api.h"
+#include "lib/row_runs.h"
 
 namespace haste {
 
@@ -18,6 +19,30 @@ namespace haste {
 constexpr int kPanel = 128;
 constexpr int kProductRows = 2 * kPanel, kProductColumns = kPanel;
 constexpr int kSlabDepth = 32;  // what of the depth is loaded at a time
+
+// A product, perhaps of some rows of its matrices, of a sum of products.
+struct ProductPart {
+  HasteGemm gemm;
+  RowRuns rows;       // of a and c; or
+  RowRuns depths;     // of aᵀ and b
+  bool adds = false;  // c += a·b, without a bias
+
+  // More rows of a, m of them, that lie as the others do but for their stride along the depth; and
+  // where they make rows of c.
+  struct More {
+    int64_t m = 0, a_col = 0, c_row = 0;
+    const void* a = nullptr;
+    void* c = nullptr;
+  } more = {};
+
+  // Of all rows, counted as those of tiles, where the others begin; all in one.
+  constexpr int64_t Split() const { return PadTo(gemm.m, kProductRows); }
+  HasteGemm Whole() const {
+    HasteGemm whole = gemm;
+    if (more.m > 0) whole.m = Split() + more.m;
+    return whole;
+  }
+};
 
 // Tensor cores cut off what they add up; so many slabs of a sum at most, before it is rounded.
 constexpr int kSumSlabs = 32;
@@ -88,27 +113,39 @@ class ProductPieces {
 
 constexpr int64_t kProductTileBytes = int64_t{kProductRows} * kProductColumns * sizeof(float);
 
-// Packed, of a row of a, or of a column of b: two parts, and what its scale follows from.
-constexpr int64_t LineBytes(int64_t depth) {
-  return 2 * depth * sizeof(uint16_t) + sizeof(uint32_t);
+// Packed, of a row of a, or of a column of b: its parts, and what its scale follows from.
+constexpr int64_t LineBytes(int64_t depth, int parts) {
+  return parts * depth * sizeof(uint16_t) + sizeof(uint32_t);
 }
 
+// Estimated, of an H200. parts: of an element.
+double Microseconds(const ProductWork&, int parts);
+
 struct ProductPlan {
-  bool scaled;                   // else floats are multiplied as they are
+  bool scaled;                   // our own; else floats are multiplied as they are
   bool a_stays;                  // a is the smaller operand
   int64_t rows, columns, depth;  // of a chunk: whole tiles, whole slabs
   int pairs, slots;
+  int parts;            // of an element
+  double microseconds;  // estimated
 
   // Of parts, and of sums that wait.
-  size_t bytes() const { return (rows + columns) * LineBytes(depth) + slots * kProductTileBytes; }
+  size_t bytes() const {
+    return (rows + columns) * LineBytes(depth, parts) + slots * kProductTileBytes;
+  }
   // Of a chunk no larger than that. Those that differ in depth alone have the same, so that what
   // waits in a slot can wait for the next of them.
   ProductWork Work(int64_t of_rows, int64_t of_columns) const;
 };
 
 // sm_major: for which compute capability the code was made that runs here. pairs: clusters of two
-// blocks that the GPU has room for.
-ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs);
+// blocks that the GPU has room for. most: bytes that it may take, and then it is scaled wherever it
+// can be; 0: by the product's size, and where it is worth that.
+ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most = 0);
+
+// The plan of a product in one chunk, whole tiles, of any dtype but float64; not scaled if it
+// cannot be, or would take more bytes than `most`.
+ProductPlan PlanOneChunk(const HasteGemm&, int sm_major, int pairs, int64_t most);
 
 }  // namespace haste
 

@@ -22,9 +22,10 @@ std::string StateNames(const HasteCellInfo& cell) {
 
 }  // namespace
 
-bool RnnAttributes::Read(const HasteCellInfo& cell, HasteDevice device, bool has_save,
+bool RnnAttributes::Read(Op op, const HasteCellInfo& cell, HasteDevice device,
                          TF_OpKernelConstruction* context, Status* status) {
   AttributeReader read(context, status);
+  const bool has_save = op == Op::kForward || op == Op::kLayer;
   std::vector<float> zoneout;
   if (!read.Type("T", &type) || !read.Bools("reverse", &reverse) ||
       !read.Choice("activation", ActivationNames(false), &config.activation) ||
@@ -36,6 +37,7 @@ bool RnnAttributes::Read(const HasteCellInfo& cell, HasteDevice device, bool has
       !read.Bool("zero_output_for_mask", &config.zero_output_for_mask) ||
       !read.String("engine", &engine) || !read.Bool("allow_tf32", &config.allow_tf32) ||
       (has_save && !read.Bool("save", &save)) ||
+      (op == Op::kLayerBackward && !read.Bools("wanted", &wanted)) ||
       (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "frameworks/tf/rnn_signature.h"
 #include "frameworks/tf/tf_status.h"
 #include "lib/haste/c_api.h"
 #include "tensorflow/c/kernels.h"
@@ -19,12 +20,12 @@ struct RnnAttributes {
   TF_DataType type = TF_FLOAT;
   std::string engine;
   std::vector<uint8_t> reverse;
-  bool save = false;
-  bool draws = false;  // random numbers, so that seed must be given
+  bool save = false;            // of forward
+  std::vector<uint8_t> wanted;  // of a layer's gradient: a flag for each output from dx on
+  bool draws = false;           // random numbers, so that seed must be given
 
-  // `has_save`: the op has the attribute `save`.
-  bool Read(const HasteCellInfo& cell, HasteDevice device, bool has_save,
-            TF_OpKernelConstruction* context, Status* status);
+  bool Read(Op op, const HasteCellInfo& cell, HasteDevice device, TF_OpKernelConstruction* context,
+            Status* status);
 
   // Points into this object.
   HasteRnnConfig Config(int64_t batch, int64_t time, int64_t lanes, int64_t hidden) const;

@@ -44,6 +44,19 @@ class RnnCall : public OpCall {
       return haste_layer_forward_workspace_bytes(&config, &layer, &executor(), bytes, error);
     });
   }
+  void* Workspace(const HasteRnnConfig& config, const HasteLayerBackwardArgs& layer) {
+    return OpCall::Workspace([&](size_t* bytes, HasteStatus* error) {
+      return haste_layer_backward_workspace_bytes(&config, &layer, &executor(), bytes, error);
+    });
+  }
+
+  // An output of a layer's gradient: nullptr, and empty, if it is not wanted.
+  void* OutputIfWanted(int i) {
+    if (i < 0) return nullptr;
+    if (kernel_.attributes.wanted[i - kernel_.signature.out.sequence]) return Output(i);
+    EmptyOutput(i);
+    return nullptr;
+  }
 
   // What forward and backward both read: args.R, extra, mask, seed.
   template <class Args>
@@ -62,7 +75,14 @@ class RnnCall : public OpCall {
       return Invalid("reverse must have one flag for each of the K = " + std::to_string(Size('K')) +
                      " lanes, but has " + std::to_string(attributes.reverse.size()));
     }
-    if (attributes.draws && Input(kernel_.signature.in.seed) == nullptr) {
+    const RnnSignature& signature = kernel_.signature;
+    const int first = signature.out.sequence;
+    const size_t optional = first == kAbsent ? 0 : signature.outputs.size() - first;
+    if (attributes.wanted.size() != optional) {
+      return Invalid("wanted must have one flag for each of the " + std::to_string(optional) +
+                     " outputs from dx on, but has " + std::to_string(attributes.wanted.size()));
+    }
+    if (attributes.draws && Input(signature.in.seed) == nullptr) {
       return Invalid(
           "seed must be given, two int64, because zoneout or recurrent_dropout draws random "
           "numbers in training, but is empty");
@@ -129,6 +149,8 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
   layer.x = call.Input(in.sequence);
   layer.W = call.Input(in.kernel);
   layer.b = call.Input(in.bias);
+  // A GPU forms it as a whole, which needs no memory of its own where the gates will stand.
+  if (kernel.device == HASTE_CUDA) layer.wx = args.gates;
   void* workspace = call.Workspace(config, layer);
   HasteStatus error = {};
   if (call.ok() && haste_layer_forward(&config, &layer, &args, workspace, &call.executor(),
@@ -137,14 +159,10 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
   }
 }
 
-void Backward(void* object, TF_OpKernelContext* context) {
-  const Kernel& kernel = *static_cast<Kernel*>(object);
+// The arguments of backward; the outputs are allocated, but for those of a layer alone.
+HasteRnnBackwardArgs BackwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;
-  RnnCall call(kernel, context);
-  if (!call.Begin()) return;
-  const HasteRnnConfig config = call.Config();
-
   HasteRnnBackwardArgs args = {};
   call.Parameters(&args);
   for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Input(in.saved + i);
@@ -159,12 +177,22 @@ void Backward(void* object, TF_OpKernelContext* context) {
     args.products = call.Input(in.products);
     args.dq = call.Output(out.q);
   }
-  args.dR = call.Output(out.recurrent_kernel);
+  if (cell.recurrence == HASTE_DIAGONAL) args.dR = call.Output(out.recurrent_kernel);
   for (int e = 0; e < cell.extras; ++e) args.dextra[e] = call.Output(out.extras + e);
   for (int s = 0; s < cell.states; ++s) {
     args.dsT[s] = call.Input(in.states + s);
     args.ds0[s] = call.Output(out.states + s);
   }
+  return args;
+}
+
+void Backward(void* object, TF_OpKernelContext* context) {
+  const Kernel& kernel = *static_cast<Kernel*>(object);
+  RnnCall call(kernel, context);
+  if (!call.Begin()) return;
+  const HasteRnnConfig config = call.Config();
+
+  const HasteRnnBackwardArgs args = BackwardArgs(kernel, call);
   void* workspace = call.Workspace(config, true);
   HasteStatus error = {};
   if (call.ok() &&
@@ -173,19 +201,35 @@ void Backward(void* object, TF_OpKernelContext* context) {
   }
 }
 
-// The ops of a cell.
-enum class Op { kForward, kLayer, kBackward };
+void LayerBackward(void* object, TF_OpKernelContext* context) {
+  const Kernel& kernel = *static_cast<Kernel*>(object);
+  const Positions &in = kernel.signature.in, &out = kernel.signature.out;
+  RnnCall call(kernel, context);
+  if (!call.Begin()) return;
+  const HasteRnnConfig config = call.Config();
 
-RnnSignature SignatureOf(Op op, const HasteCellInfo& cell) {
-  if (op == Op::kBackward) return BackwardSignature(cell);
-  return op == Op::kLayer ? LayerSignature(cell) : ForwardSignature(cell);
+  const HasteRnnBackwardArgs args = BackwardArgs(kernel, call);
+  HasteLayerBackwardArgs layer = {};
+  layer.features = call.Size('C');
+  layer.x = call.Input(in.sequence);
+  layer.W = call.Input(in.kernel);
+  layer.dx = call.OutputIfWanted(out.sequence);
+  layer.dW = call.OutputIfWanted(out.kernel);
+  layer.db = call.OutputIfWanted(out.bias);
+  if (kernel.cell->recurrence == HASTE_DENSE) layer.dR = call.OutputIfWanted(out.recurrent_kernel);
+  void* workspace = call.Workspace(config, layer);
+  HasteStatus error = {};
+  if (call.ok() && haste_layer_backward(&config, &layer, &args, workspace, &call.executor(),
+                                        &error) != HASTE_OK) {
+    call.Report(error);
+  }
 }
 
 void* Create(Op op, const HasteCellInfo& cell, HasteDevice device,
              TF_OpKernelConstruction* context) {
   auto* kernel = new Kernel{&cell, device, SignatureOf(op, cell), {}};
   Status status;
-  if (kernel->attributes.Read(cell, device, op != Op::kBackward, context, &status)) return kernel;
+  if (kernel->attributes.Read(op, cell, device, context, &status)) return kernel;
   status.Fail(TF_GetCode(status.get()), kernel->signature.op + ": " + TF_Message(status.get()));
   TF_OpKernelConstruction_Failure(context, status.get());
   delete kernel;
@@ -201,9 +245,10 @@ void* CreateOf(TF_OpKernelConstruction* context) {
 
 template <int kCell, HasteDevice kDevice, Op kOp>
 void RegisterKernelOf() {
-  constexpr auto kCompute = kOp == Op::kBackward ? Backward
-                            : kOp == Op::kLayer  ? LayerForward
-                                                 : Forward;
+  constexpr auto kCompute = kOp == Op::kForward    ? Forward
+                            : kOp == Op::kLayer    ? LayerForward
+                            : kOp == Op::kBackward ? Backward
+                                                   : LayerBackward;
   RegisterKernel(SignatureOf(kOp, *haste_cell(kCell)).op, kDevice,
                  {CreateOf<kCell, kDevice, kOp>, kCompute, Delete});
 }
@@ -212,7 +257,9 @@ template <int kCell, HasteDevice kDevice>
 void RegisterKernels() {
   RegisterKernelOf<kCell, kDevice, Op::kForward>();
   RegisterKernelOf<kCell, kDevice, Op::kBackward>();
-  if (HasLayer(*haste_cell(kCell))) RegisterKernelOf<kCell, kDevice, Op::kLayer>();
+  if (!HasLayer(*haste_cell(kCell))) return;
+  RegisterKernelOf<kCell, kDevice, Op::kLayer>();
+  RegisterKernelOf<kCell, kDevice, Op::kLayerBackward>();
 }
 
 template <int kCell>

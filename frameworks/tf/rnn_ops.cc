@@ -11,25 +11,17 @@ namespace haste {
 namespace tf {
 namespace {
 
-template <int kCell>
-void ForwardShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+template <int kCell, Op kOp>
+void Shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   const HasteCellInfo& cell = *haste_cell(kCell);
-  static const RnnSignature* const signature = new RnnSignature(ForwardSignature(cell));
+  static const RnnSignature* const signature = new RnnSignature(SignatureOf(kOp, cell));
   InferShapes(*signature, CellSizes(cell), context, status);
 }
 
-template <int kCell>
-void LayerShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const HasteCellInfo& cell = *haste_cell(kCell);
-  static const RnnSignature* const signature = new RnnSignature(LayerSignature(cell));
-  InferShapes(*signature, CellSizes(cell), context, status);
-}
-
-template <int kCell>
-void BackwardShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const HasteCellInfo& cell = *haste_cell(kCell);
-  static const RnnSignature* const signature = new RnnSignature(BackwardSignature(cell));
-  InferShapes(*signature, CellSizes(cell), context, status);
+template <int kCell, Op kOp>
+void RegisterOpOf(std::vector<const char*> attributes, const char* own) {
+  if (own != nullptr) attributes.push_back(own);
+  RegisterOp(SignatureOf(kOp, *haste_cell(kCell)), attributes, Shapes<kCell, kOp>);
 }
 
 template <int kCell>
@@ -48,10 +40,13 @@ void RegisterCell() {
       "allow_tf32: bool = false",
   };
   if (cell.normalizes) attributes.push_back("epsilon: float = 1e-5");
-  RegisterOp(BackwardSignature(cell), attributes, BackwardShapes<kCell>);
-  attributes.push_back("save: bool = false");
-  RegisterOp(ForwardSignature(cell), attributes, ForwardShapes<kCell>);
-  if (HasLayer(cell)) RegisterOp(LayerSignature(cell), attributes, LayerShapes<kCell>);
+  const char* const save = "save: bool = false";
+  RegisterOpOf<kCell, Op::kForward>(attributes, save);
+  RegisterOpOf<kCell, Op::kBackward>(attributes, nullptr);
+  if (!HasLayer(cell)) return;
+  RegisterOpOf<kCell, Op::kLayer>(attributes, save);
+  // A flag for each output from dx on: whether it is to be formed or left empty.
+  RegisterOpOf<kCell, Op::kLayerBackward>(attributes, "wanted: list(bool)");
 }
 
 template <int... kCell>

@@ -52,11 +52,11 @@ class List {
     }
   }
 
-  void Projection(Positions* at) {
-    at->sequence = One("x", "NTC", kRequired);
-    at->kernel = One("kernel", "CKGH", kRequired);
-    at->bias = One("bias", "KGH", kOptional);
+  void Product(Presence presence, Positions* at) {
+    at->sequence = One("x", "NTC", presence);
+    at->kernel = One("kernel", "CKGH", presence);
   }
+  void Bias(Positions* at) { at->bias = One("bias", "KGH", kOptional); }
 
   void Extras(Positions* at) {
     for (int e = 0; e < cell_.extras; ++e) {
@@ -65,11 +65,14 @@ class List {
     }
   }
 
+  void RecurrentKernel(Presence presence, Positions* at) {
+    if (cell_.recurrence == HASTE_NONE) return;
+    const char* dims = cell_.recurrence == HASTE_DENSE ? "KHGH" : "KGH";
+    at->recurrent_kernel = One("recurrent_kernel", dims, presence);
+  }
+
   void Parameters(Positions* at) {
-    if (cell_.recurrence != HASTE_NONE) {
-      const char* dims = cell_.recurrence == HASTE_DENSE ? "KHGH" : "KGH";
-      at->recurrent_kernel = One("recurrent_kernel", dims, kRequired);
-    }
+    RecurrentKernel(kRequired, at);
     Extras(at);
   }
 
@@ -94,12 +97,16 @@ class List {
   std::vector<Argument>& arguments_;
 };
 
-RnnSignature Forward(const HasteCellInfo& cell, const char* suffix,
-                     void (List::*input)(Positions*)) {
+RnnSignature ForwardSignature(const HasteCellInfo& cell, bool layer) {
   RnnSignature signature;
-  signature.op = OpName(cell.name) + suffix;
+  signature.op = OpName(cell.name) + (layer ? "Layer" : "");
   List in(cell, "", &signature.inputs);
-  (in.*input)(&signature.in);
+  if (layer) {
+    in.Product(kRequired, &signature.in);
+    in.Bias(&signature.in);
+  } else {
+    in.Projected(&signature.in);
+  }
   in.Parameters(&signature.in);
   in.States("0", kRequired, &signature.in);
   in.MaskAndSeed(&signature.in);
@@ -110,22 +117,11 @@ RnnSignature Forward(const HasteCellInfo& cell, const char* suffix,
   return signature;
 }
 
-}  // namespace
-
-RnnSignature ForwardSignature(const HasteCellInfo& cell) {
-  return Forward(cell, "", &List::Projected);
-}
-
-RnnSignature LayerSignature(const HasteCellInfo& cell) {
-  return Forward(cell, "Layer", &List::Projection);
-}
-
-bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }
-
-RnnSignature BackwardSignature(const HasteCellInfo& cell) {
+RnnSignature BackwardSignature(const HasteCellInfo& cell, bool layer) {
   RnnSignature signature;
-  signature.op = OpName(cell.name) + "Grad";
+  signature.op = OpName(cell.name) + (layer ? "LayerGrad" : "Grad");
   List in(cell, "", &signature.inputs);
+  if (layer) in.Product(kRequired, &signature.in);
   in.Parameters(&signature.in);
   in.MaskAndSeed(&signature.in);
   if (cell.separate_gates) in.Projected(&signature.in);
@@ -136,13 +132,25 @@ RnnSignature BackwardSignature(const HasteCellInfo& cell) {
   List out(cell, "d", &signature.outputs);
   out.Projected(&signature.out);
   if (cell.splits_gradient) signature.out.q = out.One("q", "NTKGH", kRequired);
-  if (cell.recurrence == HASTE_DIAGONAL) {
-    signature.out.recurrent_kernel = out.One("recurrent_kernel", "KGH", kRequired);
-  }
+  if (cell.recurrence == HASTE_DIAGONAL) out.RecurrentKernel(kRequired, &signature.out);
   out.Extras(&signature.out);
   out.States("0", kRequired, &signature.out);
+  if (!layer) return signature;
+  out.Product(kOptional, &signature.out);
+  out.Bias(&signature.out);
+  if (cell.recurrence == HASTE_DENSE) out.RecurrentKernel(kOptional, &signature.out);
   return signature;
 }
+
+}  // namespace
+
+RnnSignature SignatureOf(Op op, const HasteCellInfo& cell) {
+  const bool layer = op == Op::kLayer || op == Op::kLayerBackward;
+  const bool backward = op == Op::kBackward || op == Op::kLayerBackward;
+  return backward ? BackwardSignature(cell, layer) : ForwardSignature(cell, layer);
+}
+
+bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }
 
 Sizes CellSizes(const HasteCellInfo& cell) {
   Sizes sizes;

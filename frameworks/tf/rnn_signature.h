@@ -1,8 +1,11 @@
 // The arguments of a cell's ops, made from what the C ABI says of the cell.
 //
-//   HasteLstm:      wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
-//   HasteLstmLayer: x, kernel, bias in place of wx, the others as above
-//   HasteLstmGrad:  recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc -> dwx, dh0, dc0
+//   HasteLstm:          wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
+//   HasteLstmLayer:     x, kernel, bias in place of wx, the others as above
+//   HasteLstmGrad:      recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc
+//                       -> dwx, dh0, dc0
+//   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
+//                       -> those of HasteLstmGrad, dx, dkernel, dbias, drecurrent_kernel
 #ifndef HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
 #define HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
 
@@ -16,13 +19,16 @@ namespace tf {
 // the cell is a template argument of them. More than any build has; registration checks it.
 constexpr int kMaxCells = 32;
 
+// The ops of a cell; those of a layer only of cells that HasLayer.
+enum class Op { kForward, kLayer, kBackward, kLayerBackward };
+
 constexpr int kAbsent = -1;
 
 // Where an argument or, among the outputs of the gradient, its gradient stands; the first, where
 // there is one for each gate, extra, state or saved tensor. kAbsent: not among these arguments.
 struct Positions {
   int wx = kAbsent;
-  int sequence = kAbsent;  // in place of wx: x, then kernel and bias
+  int sequence = kAbsent;  // of a layer: x, then kernel and bias
   int kernel = kAbsent;
   int bias = kAbsent;
   int x = kAbsent;  // separate gates
@@ -42,12 +48,9 @@ struct RnnSignature : Signature {
   Positions in, out;
 };
 
-RnnSignature ForwardSignature(const HasteCellInfo& cell);
-// Of cells that HasLayer.
-RnnSignature LayerSignature(const HasteCellInfo& cell);
-RnnSignature BackwardSignature(const HasteCellInfo& cell);
+RnnSignature SignatureOf(Op op, const HasteCellInfo& cell);
 
-// Whether there is an op that forms x·W + b itself.
+// Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
 
 // With the number of gates.

@@ -16,10 +16,17 @@
 
 // The rest: a class with static WorkspaceBytes, Forward and Backward.
 #define HASTE_DEFINE_ENGINE(KIND, CELL, NAME, ...) \
-  HASTE_DEFINE_EXPANDED_ENGINE(KIND, CELL, NAME, __VA_ARGS__)
-#define HASTE_DEFINE_EXPANDED_ENGINE(KIND, CELL, NAME, ...)                                 \
-  extern const Engine KIND##_##CELL##_##NAME;                                               \
-  const Engine KIND##_##CELL##_##NAME = {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, \
-                                         __VA_ARGS__::Backward};
+  HASTE_DEFINE_EXPANDED_ENGINE(                    \
+      KIND, CELL, NAME,                            \
+      {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, __VA_ARGS__::Backward})
+// And with WatchedForward and WatchedBackward.
+#define HASTE_DEFINE_WATCHED_ENGINE(KIND, CELL, NAME, ...)                                         \
+  HASTE_DEFINE_EXPANDED_ENGINE(                                                                    \
+      KIND, CELL, NAME,                                                                            \
+      {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, __VA_ARGS__::Backward, nullptr, nullptr, \
+       __VA_ARGS__::WatchedForward, __VA_ARGS__::WatchedBackward})
+#define HASTE_DEFINE_EXPANDED_ENGINE(KIND, CELL, NAME, ...) \
+  extern const Engine KIND##_##CELL##_##NAME;               \
+  const Engine KIND##_##CELL##_##NAME = __VA_ARGS__;
 
 #endif  // HASTE_LIB_CUDA_ENGINE_UNIT_H_

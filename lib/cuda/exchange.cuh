@@ -188,6 +188,19 @@ __device__ __forceinline__ void CountArrival(uint32_t* counter) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
   }
 }
+// Counts what this thread, and those it has met at a barrier, have written: for another kernel, or
+// for a stream that waits for the count.
+__device__ __forceinline__ void CountPart(uint32_t* counter) {
+  __threadfence_system();
+  asm volatile("red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+// Until so many are counted; by each thread for itself.
+__device__ __forceinline__ void WaitForPart(const uint32_t* counter, uint32_t count) {
+  uint32_t seen;
+  do {
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+  } while (seen < count);
+}
 // Until so many have arrived, give or take 2^32.
 __device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
   if (threadIdx.x == 0) {

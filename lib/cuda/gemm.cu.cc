@@ -206,28 +206,33 @@ bool IsForCublas(const HasteGemm& g) {
          IsPlain(g.m, g.k, g.a_row, g.a_col) && IsPlain(g.k, g.n, g.b_row, g.b_col);
 }
 
-int32_t GemmByCublas(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
+// Runs of rows are a batch of products.
+int32_t GemmByCublas(const ProductPart& part, const HasteExecutor& executor, HasteStatus* status) {
+  const HasteGemm& g = part.gemm;
+  const RowRuns& rows = part.rows;
   CublasProduct product = {};
   product.dtype = product.c_dtype = g.dtype;
   product.allow_tf32 = g.allow_tf32 != 0;
-  product.adds = g.bias != nullptr;
-  product.rows = g.m;
+  product.adds = part.adds || g.bias != nullptr;
+  product.rows = rows.run == 0 ? g.m : rows.run;
+  product.batch = g.m / product.rows;
   product.columns = g.n;
   product.depth = g.k;
-  product.a = {g.a, g.a_col == 1 ? g.a_row : g.a_col, 0, g.a_col == 1};
+  product.a = {g.a, g.a_col == 1 ? g.a_row : g.a_col, rows.outer * g.a_row, g.a_col == 1};
   product.b = {g.b, g.b_col == 1 ? g.b_row : g.b_col, 0, g.b_col == 1};
   product.c = g.c;
   product.c_stride = g.c_row;
+  product.c_batch_stride = rows.outer * g.c_row;
   CublasCall cublas;
   HASTE_TRY(cublas.Begin(executor, nullptr, 0, status));
-  if (product.adds) HASTE_TRY(SetRows(g, executor, status));
+  if (g.bias != nullptr) HASTE_TRY(SetRows(g, executor, status));
   return cublas.Multiply(product, status);
 }
 
-int32_t PlanHere(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
+int32_t PlanHere(const HasteGemm& g, int64_t most, ProductPlan* plan, HasteStatus* status) {
   CudaProperties device;
   HASTE_TRY(GetCudaProperties(&device, status));
-  *plan = PlanProduct(g, device.sm_major, device.clusters[2]);
+  *plan = PlanProduct(g, device.sm_major, device.clusters[2], most);
   return HASTE_OK;
 }
 
@@ -235,7 +240,7 @@ int32_t PlanHere(const HasteGemm& g, ProductPlan* plan, HasteStatus* status) {
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(g, &plan, status));
+  HASTE_TRY(PlanHere(g, 0, &plan, status));
   *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
   return HASTE_OK;
 }
@@ -243,13 +248,13 @@ int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(g, &plan, status));
+  HASTE_TRY(PlanHere(g, 0, &plan, status));
   if (plan.scaled) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    if (g.bias != nullptr) HASTE_TRY(SetRows(g, executor, status));
-    return ScaledGemm(g, plan, workspace, executor, status);
+    return ScaledGemm({g, {}, {}, false, {}}, plan, workspace, executor, status);
   }
-  if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(g, executor, status);
+  if (IsForCublas(g) && HaveCublasFor(g.dtype))
+    return GemmByCublas({g, {}, {}, false, {}}, executor, status);
   switch (g.dtype) {
 #define HASTE_CASE(name, type, dtype) \
   case dtype:                         \
@@ -260,6 +265,22 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
       return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d",
                        g.dtype);
   }
+}
+
+int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* bytes,
+                                 HasteStatus* status) {
+  ProductPlan plan;
+  HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
+  *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
+  return HASTE_OK;
+}
+
+int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,
+                        const HasteExecutor& executor, HasteStatus* status) {
+  ProductPlan plan;
+  HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
+  if (plan.scaled) return ScaledGemm(part, plan, workspace, executor, status);
+  return GemmByCublas(part, executor, status);
 }
 
 int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,

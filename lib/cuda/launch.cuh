@@ -31,6 +31,7 @@ struct LaunchShape {
   int cluster = 1;           // blocks of a thread-block cluster
   bool cooperative = false;  // all blocks are there at once
   bool overlap = false;  // the kernel may start before the one ahead has ended, and waits itself
+  cudaEvent_t begun = nullptr;  // recorded once all blocks are there (CUDA 12.3)
 };
 
 // cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
@@ -42,7 +43,7 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
   launch.blockDim = shape.threads;
   launch.dynamicSmemBytes = shape.shared_bytes;
   launch.stream = static_cast<cudaStream_t>(executor.stream);
-  cudaLaunchAttribute attributes[3] = {};
+  cudaLaunchAttribute attributes[4] = {};
   launch.attrs = attributes;
   if (shape.cluster > 1) {
     cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
@@ -60,6 +61,13 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
+#if CUDART_VERSION >= 12030
+  if (shape.begun != nullptr) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeLaunchCompletionEvent;
+    attribute.val.launchCompletionEvent.event = shape.begun;
+  }
+#endif
   return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
 }
 template <class... Params, class... Args>

@@ -47,7 +47,7 @@ struct NormBackwardInputs {
     C kept[Cell::kKept], prev[Cell::kStates], gradient = 0;
     reserve.Get(kept, prev);
     const C output = MulAdd(state_normed, ToCompute(state_gamma), ToCompute(state_beta));
-    WithActivations<Cell>(activations, [&](const Activations& act) {
+    WithActivations<Cell, C>(activations, [&](const Activations& act) {
       gradient = Cell::OutputBackward(act, kept, output, dh, dx);
     });
     return gradient;
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       leaving.ds[kState] += of_state.scale * (gradient * ToCompute(in.state_gamma) - state_mean -
                                               normed * state_slope);
     }
-    WithActivations<Cell>(p.act, [&](const Activations& act) {
+    WithActivations<Cell, C>(p.act, [&](const Activations& act) {
       CellBackward<Cell>(act, kept, prev, leaving.ds, dx, dq, before);
     });
 #pragma unroll

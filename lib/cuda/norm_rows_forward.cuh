@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       if constexpr (Cell::kRecurrentBias) plus = ToCompute(in.bias[g]);
       q[g] = MulAdd(of_product.Normed(product[g]), ToCompute(in.gamma[g]), plus);
     }
-    WithActivations<Cell>(p.act, [&](const Activations& act) {
+    WithActivations<Cell, C>(p.act, [&](const Activations& act) {
       Cell::Forward(act, x, q, entering.before, kept, next);
     });
     if (p.args.keep) KeepStep<Cell>(p, row, e, kept, entering.before, product);
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       for (int s = 1; s < kStates; ++s) next[s] = p.norm.fresh[s][e.at];
       const C normed = MulAdd(of_state.Normed(next[kState]), ToCompute(in.state_gamma),
                               ToCompute(in.state_beta));
-      WithActivations<Cell>(
+      WithActivations<Cell, C>(
           p.act, [&](const Activations& act) { next[0] = Cell::Output(act, kept, normed); });
       LeaveLiveStep<Cell>(p, row, e, step, entering.prev, next);
     });

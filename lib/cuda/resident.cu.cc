@@ -131,8 +131,9 @@ int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
 
 template <class Kernels, class Args>
 int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, void* workspace,
-             const HasteExecutor& executor, HasteStatus* status) {
+             const Watch& watch, const HasteExecutor& executor, HasteStatus* status) {
   typename Kernels::Params p = {};
+  p.watch = watch;
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   Place<Kernels>(plan, config, &pieces, &p);
@@ -168,23 +169,34 @@ struct Resident {
 
   static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedForward(config, args, workspace, Watch(), executor, status);
+  }
+  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedBackward(config, args, workspace, Watch(), executor, status);
+  }
+
+  static int32_t WatchedForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                                void* workspace, const Watch& watch, const HasteExecutor& executor,
+                                HasteStatus* status) {
     Plan plan;
     const int32_t planned = PlanOnGpu(config, CellInfo<Cell>(), false, &plan, status);
     if (planned != HASTE_OK) return planned;
     return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(plan, config, args, workspace, executor, status);
+      return Call<Kernels>(plan, config, args, workspace, watch, executor, status);
     });
   }
 
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t WatchedBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                                 void* workspace, const Watch& watch, const HasteExecutor& executor,
+                                 HasteStatus* status) {
     Plan plan;
     int32_t code = PlanOnGpu(config, CellInfo<Cell>(), true, &plan, status);
     if (code != HASTE_OK) return code;
     code = WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(plan, config, args, workspace, executor, status);
+      return Call<Kernels>(plan, config, args, workspace, watch, executor, status);
     });
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
@@ -192,7 +204,7 @@ struct Resident {
 }  // namespace
 
 #define HASTE_ENGINE(NAME, T) \
-  HASTE_DEFINE_ENGINE(ResidentEngine, HASTE_CELL, NAME, Resident<HASTE_CELL, T>)
+  HASTE_DEFINE_WATCHED_ENGINE(ResidentEngine, HASTE_CELL, NAME, Resident<HASTE_CELL, T>)
 HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

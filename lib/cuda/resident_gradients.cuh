@@ -69,6 +69,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       for (int pass = 0; pass < passes; ++pass) {
         if (done > 0) Gather(done - 1, pass);
         __syncthreads();
+        if (pass == 0 && done > 0 && (done & p_.watch.mask) == 0) Report(done);
         const bool multiplies = wants_initial || step > 0;
         Finish(self, done, pass, place, inputs, multiplies);
         if (multiplies) {
@@ -101,6 +102,11 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   }
 
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
+
+  // All threads have left their elements' gradients of another part of the walk.
+  __device__ __forceinline__ void Report(int done) const {
+    if (threadIdx.x == 0) CountPart(p_.watch.counts + (done / (p_.watch.mask + 1) - 1));
+  }
 
   // --- Uses of what is written again and again: two slots of every pass
 

@@ -12,6 +12,7 @@
 #include "lib/cuda/mma.cuh"
 #include "lib/cuda/on_chip.cuh"
 #include "lib/cuda/walk_element.cuh"
+#include "lib/engine.h"
 #include "lib/resident_plan.h"
 
 namespace haste {
@@ -24,6 +25,7 @@ struct ResidentParams : OnChipParams<T, Args> {
   ResidentTiling tiling;
   uint4* exchange;  // of the grid, all bits set
   int piece;        // forward: bytes that are copied together: kPieceBytes, or an element's
+  Watch watch;      // counts: null where nothing is at work beside the walk
 };
 
 // A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last

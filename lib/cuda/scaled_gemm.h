@@ -1,8 +1,10 @@
-// Products of floats by tensor cores, in two parts of scaled float16 (sm_90a).
+// Products by tensor cores that are our own (sm_90a): of floats in scaled float16, two parts where
+// they are exact; beside a walk of 16 bits as well.
 #ifndef HASTE_LIB_CUDA_SCALED_GEMM_H_
 #define HASTE_LIB_CUDA_SCALED_GEMM_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/engine.h"
 #include "lib/product_plan.h"
@@ -10,9 +12,21 @@
 namespace haste {
 
 size_t ScaledGemmWorkspace(const ProductPlan& plan);
-// c = a·b, or c += a·b with a bias, whose rows are in c. `plan` is scaled.
-int32_t ScaledGemm(const HasteGemm& gemm, const ProductPlan& plan, void* workspace,
+// `plan`, here and below, is scaled.
+int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
+
+// A product of PlanOneChunk, of any dtype but float64, in two calls. The second is one launch of
+// plan.pairs pairs of blocks, which make c from the first row on, a row of tiles after the other.
+size_t OneChunkWorkspace(const HasteGemm&, const ProductPlan& plan);
+int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
+                     const HasteExecutor& executor, HasteStatus* status);
+// begun: a cudaEvent_t, recorded when all blocks are there. ready: of each kProductRows rows of c,
+// 0 before, ReadyCount when they have been stored.
+int32_t MultiplyOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
+                         uint32_t* ready, void* begun, const HasteExecutor& executor,
+                         HasteStatus* status);
+uint32_t ReadyCount(const ProductPart&);
 
 }  // namespace haste
 

@@ -16,92 +16,130 @@ constexpr int kTileWarpgroups = 2;  // that multiply
 constexpr int kTileWarps = 4 * kTileWarpgroups;
 constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
 
+template <class T>
 struct ScaledProduct {
-  const Half *a, *b;  // packed
+  const MmaOperand<T>*a, *b;  // packed
   const uint32_t *a_most, *b_most;
-  float* c;
-  int64_t c_stride, rows, columns;
+  // c from its first column on. Of rows `rows`, of which there are no more behind `split`, where
+  // those of another c begin.
+  struct Rows {
+    ElementOf<T>* c;
+    int64_t stride, end;
+    RowRuns runs;   // where they lie, of which
+    int64_t first;  // comes first
+  };
+  Rows rows[2];
+  int64_t split, columns;
   int64_t column_tiles;
   // Is there something to add to: in c, in `waiting`, in c for what has waited?
   bool adds, adds_waiting, adds_pieces;
-  bool aligned;  // rows of c begin at multiples of 16 bytes
+  const ElementOf<T>*bias, *bias_of_pieces;  // [columns] added to each row, or null
+  bool aligned;  // rows of c, and the bias, begin at multiples of 16 bytes
   ProductWork work;
-  float* waiting;  // [slot, rows, columns of a tile]: sums of pieces
+  float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
+  uint32_t* ready;  // null, or of each row of tiles: counts warps that have stored theirs
 };
 
-// Where sums go: a block's part of a tile.
-struct TileOfC {
-  float* c;
-  int64_t stride;
-  int rows, columns;  // that there are
-  bool aligned;       // rows begin at multiples of 16 bytes
+// That is how many of a row of tiles.
+constexpr uint32_t ReadyWarps(int64_t column_tiles) {
+  return static_cast<uint32_t>(2 * kTileWarps * column_tiles);
+}
 
-  // Four neighbours.
-  __device__ __forceinline__ float4 Load(int row, int column) const {
-    if (row >= rows) return float4{};
-    const float* at = c + row * stride + column;
-    if (aligned && column + 4 <= columns) return *reinterpret_cast<const float4*>(at);
-    float v[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (column + i < columns) v[i] = at[i];
-    }
-    return make_float4(v[0], v[1], v[2], v[3]);
+// Where sums go: a block's part of a tile.
+template <class C>
+struct TileOfC {
+  C* c;
+  const C* bias;
+  int64_t stride;
+  RowRuns runs;
+  int64_t first;      // row
+  int rows, columns;  // that there are
+  bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
+
+  // Null behind the last.
+  __device__ __forceinline__ C* Row(int row) const {
+    return row < rows ? c + runs.At(first + row) * stride : nullptr;
   }
-  __device__ __forceinline__ void Store(int row, int column, float4 sums) const {
-    if (row >= rows) return;
-    float* at = c + row * stride + column;
+  // Four neighbours of a row or of the bias, 0 of null.
+  __device__ __forceinline__ float4 Load(const C* row, int column) const {
+    return row != nullptr ? LoadFour(row, column) : float4{};
+  }
+  __device__ __forceinline__ void Store(C* row, int column, float4 sums) const {
+    if (row == nullptr) return;
+    C* at = row + column;
+    const C v[4] = {FromCompute<C>(sums.x), FromCompute<C>(sums.y), FromCompute<C>(sums.z),
+                    FromCompute<C>(sums.w)};
     if (aligned && column + 4 <= columns) {
-      *reinterpret_cast<float4*>(at) = sums;
+      StoreFragment<4>(at, v);
       return;
     }
-    const float v[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (column + i < columns) at[i] = v[i];
     }
   }
+
+ private:
+  __device__ __forceinline__ float4 LoadFour(const C* row, int column) const {
+    const C* at = row + column;
+    float v[4] = {};
+    if (aligned && column + 4 <= columns) {
+      const auto four = LoadFragment<4>(at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (column + i < columns) v[i] = ToCompute(at[i]);
+      }
+    }
+    return make_float4(v[0], v[1], v[2], v[3]);
+  }
 };
 
-// Bytes: of a line of a slab's part; of a part; of a stage, both parts of both operands.
+// Bytes: of a line of a slab's part; of a part; of a stage, all parts of both operands.
 constexpr int kLineBytes = 2 * kSlabDepth, kPartBytes = kPanel * kLineBytes;
-constexpr int kStageBytes = 4 * kPartBytes;
-constexpr int kTileStages = 6;
+template <int kParts>
+constexpr int kStageBytes = 2 * kParts * kPartBytes;
+template <int kParts>
+constexpr int kTileStages = 12 / kParts;
 
 // Of a warp's sums, on their way to whole lines of memory: 16 rows × 32 columns, so far apart that
 // banks differ.
 constexpr int kTurnedColumns = 32, kTurnedStride = 40;
 using TurnedSums = float[16][kTurnedStride];
 
+template <int kParts>
 class TileRing {
+  static constexpr int kStages = kTileStages<kParts>, kBytes = kStageBytes<kParts>;
+  static constexpr int kOperandBytes = kParts * kPartBytes;
+
  public:
   __device__ __forceinline__ TileRing(unsigned char* stages, ArrivalCounter* full,
                                       ArrivalCounter* empty, int half)
       : stages_(stages), full_(full), empty_(empty), half_(half) {}
 
   __device__ __forceinline__ void Init() const {
-    for (int i = 0; i < kTileStages; ++i) {
+    for (int i = 0; i < kStages; ++i) {
       full_[i].Init(1);
       empty_[i].Init(2 * kTileWarps);  // warps of both blocks
     }
   }
-  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
-  __device__ __forceinline__ unsigned char* b() const { return a() + 2 * kPartBytes; }
+  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kBytes; }
+  __device__ __forceinline__ unsigned char* b() const { return a() + kOperandBytes; }
   __device__ __forceinline__ void Fetch(const unsigned char* from_a,
                                         const unsigned char* from_b) const {
     empty_[stage_].Wait(lap_ ^ 1);  // at once in the first lap
-    full_[stage_].Expect(kStageBytes);
-    CopyBulk(a(), from_a, 2 * kPartBytes, &full_[stage_]);
-    CopyBulkTo(3, b() + half_ * kPartBytes, from_b + half_ * kPartBytes, kPartBytes,
-               &full_[stage_]);
+    full_[stage_].Expect(kBytes);
+    CopyBulk(a(), from_a, kOperandBytes, &full_[stage_]);
+    constexpr int kHalf = kOperandBytes / 2;
+    CopyBulkTo(3, b() + half_ * kHalf, from_b + half_ * kHalf, kHalf, &full_[stage_]);
   }
   __device__ __forceinline__ void Wait() const { full_[stage_].Wait(lap_); }
   // The stage before this one.
-  __device__ __forceinline__ void FreeLast() const {
-    Free(stage_ == 0 ? kTileStages - 1 : stage_ - 1);
-  }
+  __device__ __forceinline__ void FreeLast() const { Free(stage_ == 0 ? kStages - 1 : stage_ - 1); }
   __device__ __forceinline__ void Next() {
-    if (++stage_ < kTileStages) return;
+    if (++stage_ < kStages) return;
     stage_ = 0;
     lap_ ^= 1;
   }
@@ -119,16 +157,21 @@ class TileRing {
 };
 
 // A warpgroup's 64 rows of a tile.
+template <class T>
 class TileSums {
+  static constexpr int kParts = kMmaParts<T>;
+  static constexpr bool kScales = kScaledParts<T> > 0;
   static constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
 
  public:
   __device__ __forceinline__ explicit TileSums(int warpgroup) : warpgroup_(warpgroup) {}
 
   // Of slabs that come through the ring.
-  __device__ __forceinline__ void Multiply(int slabs, TileRing* ring) {
+  __device__ __forceinline__ void Multiply(int slabs, TileRing<kParts>* ring) {
 #pragma unroll
-    for (int i = 0; i < kPanel / 2; ++i) large_[i] = small_[i] = 0.0f;
+    for (int i = 0; i < kPanel / 2; ++i) large_[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kSmall; ++i) small_[i] = 0.0f;
     for (int i = 0; i < slabs; ++i) {
       ring->Wait();
       MultiplySlab(ring->a(), ring->b());
@@ -140,25 +183,32 @@ class TileSums {
     ring->FreeLast();
   }
 
-  // Stores them, or adds them to what is there. row_most, column_most: of the tile's lines.
+  // Stores them with the bias, or adds them to what is there. row_most, column_most: of the tile's
+  // lines.
+  template <class C>
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
-                                      const TileOfC& to, bool adds, TurnedSums& turned) const {
+                                      const TileOfC<C>& to, bool adds, TurnedSums& turned) const {
     const int lane = threadIdx.x % 32;
     const int first_row = warpgroup_ * 64 + threadIdx.x / 32 % 4 * 16;
     const int column = lane % 8 * 4;  // of those turned, when they leave
-    float row_scale[2];
+    float row_scale[2] = {1, 1};
     float4 column_scale[kPanel / kTurnedColumns];
+    if constexpr (kScales) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      row_scale[i] = Undoing(row_most[first_row + lane / 4 + 8 * i]);
-    }
+      for (int i = 0; i < 2; ++i) {
+        row_scale[i] = Undoing(row_most[first_row + lane / 4 + 8 * i]);
+      }
 #pragma unroll
-    for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
-      const auto* most = column_most + part * kTurnedColumns + column;
-      const uint4 bits = *reinterpret_cast<const uint4*>(most);
-      column_scale[part] =
-          make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
+      for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
+        const auto* most = column_most + part * kTurnedColumns + column;
+        const uint4 bits = *reinterpret_cast<const uint4*>(most);
+        column_scale[part] =
+            make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
+      }
     }
+    C* rows[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows[i] = to.Row(first_row + i * 4 + lane / 8);
 #pragma unroll
     for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
       __syncwarp();
@@ -170,10 +220,10 @@ class TileSums {
       }
       __syncwarp();
       float4 sums[4];
+      const float4 bias = to.Load(to.bias, part * kTurnedColumns + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[i] =
-            adds ? to.Load(first_row + i * 4 + lane / 8, part * kTurnedColumns + column) : float4{};
+        sums[i] = adds ? to.Load(rows[i], part * kTurnedColumns + column) : bias;
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -185,7 +235,7 @@ class TileSums {
         sums[i].y += Unscaled(more.y, scale, column_scale[part].y);
         sums[i].z += Unscaled(more.z, scale, column_scale[part].z);
         sums[i].w += Unscaled(more.w, scale, column_scale[part].w);
-        to.Store(first_row + row, part * kTurnedColumns + column, sums[i]);
+        to.Store(rows[i], part * kTurnedColumns + column, sums[i]);
       }
     }
   }
@@ -199,81 +249,109 @@ class TileSums {
 #pragma unroll
     for (int i = 0; i < kSlabDepth / 16; ++i) {
       const int at = i * kStep / kUnit;
-      WarpgroupMma<Half, kPanel>(large_, of_a + at, of_b + at);
-      WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kSecond + at);
-      WarpgroupMma<Half, kPanel>(small_, of_a + kSecond + at, of_b + at);
+      WarpgroupMma<MmaOperand<T>, kPanel>(large_, of_a + at, of_b + at);
+      if constexpr (kParts == 2) {
+        WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kSecond + at);
+        WarpgroupMma<Half, kPanel>(small_, of_a + kSecond + at, of_b + at);
+      }
     }
     CommitWarpgroupMma();
   }
-  __device__ __forceinline__ float Sum(int i) const { return large_[i] + small_[i]; }
+  __device__ __forceinline__ float Sum(int i) const {
+    return kParts == 2 ? large_[i] + small_[i % kSmall] : large_[i];
+  }
 
   static __device__ __forceinline__ float Undoing(uint32_t most) {
     return RowScale(most, kMostLineShift).down;
   }
   // Of two powers of two whose product may be out of range where what it scales is not.
   static __device__ __forceinline__ float Unscaled(float sum, float a, float b) {
+    if (!kScales) return sum;
     const float both = a * b;
     if (both >= PowerOfTwo(-126) && both <= PowerOfTwo(127)) return sum * both;
     return sum * fmaxf(a, b) * fminf(a, b);
   }
 
+  static constexpr int kSmall = kParts == 2 ? kPanel / 2 : 1;
+
   const int warpgroup_;
-  float large_[kPanel / 2], small_[kPanel / 2];
+  float large_[kPanel / 2], small_[kSmall];
 };
 
-__device__ __forceinline__ void FetchPieces(const ScaledProduct& p, int half, ProductPieces* pieces,
-                                            TileRing* ring) {
+template <class T>
+__device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, int half,
+                                            ProductPieces* pieces, TileRing<kMmaParts<T>>* ring) {
+  constexpr int kBytes = kMmaParts<T> * kPartBytes;
   ProductPiece piece;
   while (pieces->Next(&piece)) {
     const int64_t panel = piece.tile / p.column_tiles * 2 + half;
     const int64_t column_tile = piece.tile % p.column_tiles;
-    const auto* a =
-        reinterpret_cast<const unsigned char*>(p.a) + panel * p.work.slabs * 2 * kPartBytes;
+    const auto* a = reinterpret_cast<const unsigned char*>(p.a) + panel * p.work.slabs * kBytes;
     const auto* b =
-        reinterpret_cast<const unsigned char*>(p.b) + column_tile * p.work.slabs * 2 * kPartBytes;
+        reinterpret_cast<const unsigned char*>(p.b) + column_tile * p.work.slabs * kBytes;
     for (int64_t slab = piece.from; slab < piece.to; ++slab) {
-      ring->Fetch(a + slab * 2 * kPartBytes, b + slab * 2 * kPartBytes);
+      ring->Fetch(a + slab * kBytes, b + slab * kBytes);
       ring->Next();
     }
   }
 }
 
 // first_row: of a tile's, this block's.
-__device__ __forceinline__ void MultiplyPieces(const ScaledProduct& p, int first_row, int warpgroup,
-                                               ProductPieces* pieces, TileRing* ring,
-                                               TurnedSums& turned) {
-  TileSums sums(warpgroup);
+template <class T>
+__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int first_row,
+                                               int warpgroup, ProductPieces* pieces,
+                                               TileRing<kMmaParts<T>>* ring, TurnedSums& turned) {
+  TileSums<T> sums(warpgroup);
   ProductPiece piece;
   while (pieces->Next(&piece)) {
     const int64_t row = piece.tile / p.column_tiles * kProductRows + first_row;
     const int64_t column = piece.tile % p.column_tiles * kPanel;
-    TileOfC to = {p.c + row * p.c_stride + column, p.c_stride,
-                  static_cast<int>(min(p.rows - row, int64_t{kPanel})),
-                  static_cast<int>(min(p.columns - column, int64_t{kPanel})), p.aligned};
-    if (piece.slot >= 0) {
-      to = {p.waiting + (int64_t{piece.slot} * kProductRows + first_row) * kProductColumns, kPanel,
-            kPanel, kPanel, true};
+    using C = ElementOf<T>;
+    const bool more = row >= p.split;
+    const auto& rows = p.rows[more ? 1 : 0];
+    TileOfC<C> to = {rows.c + column,
+                     p.bias == nullptr ? nullptr : p.bias + column,
+                     rows.stride,
+                     rows.runs,
+                     rows.first + row,
+                     static_cast<int>(max(min(rows.end - row, int64_t{kPanel}), int64_t{0})),
+                     static_cast<int>(min(p.columns - column, int64_t{kPanel})),
+                     p.aligned};
+    bool adds = p.adds;
+    int at_once = piece.to - piece.from;  // slabs: 16 bits are coarser than what is cut off
+    if constexpr (std::is_same_v<C, float>) {
+      at_once = kSumSlabs;
+      if (piece.slot >= 0) {
+        adds = p.adds_waiting;
+        to = {p.waiting, nullptr, kPanel, {}, int64_t{piece.slot} * kProductRows + first_row,
+              kPanel,    kPanel,  true};
+      }
     }
-    bool adds = piece.slot < 0 ? p.adds : p.adds_waiting;
-    for (int from = piece.from; from < piece.to; from += kSumSlabs) {
-      sums.Multiply(min(kSumSlabs, piece.to - from), ring);
+    for (int from = piece.from; from < piece.to; from += at_once) {
+      sums.Multiply(min(at_once, piece.to - from), ring);
       sums.Put(p.a_most + row, p.b_most + column, to, adds, turned);
       adds = true;
+    }
+    if (p.ready != nullptr) {
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) CountPart(p.ready + piece.tile / p.column_tiles);
     }
   }
 }
 
 extern __shared__ __align__(128) unsigned char tile_shared[];
 
+template <class T>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    MultiplyTiles(const __grid_constant__ ScaledProduct p) {
+    MultiplyTiles(const __grid_constant__ ScaledProduct<T> p) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan sends no other GPU here
 #else
-  __shared__ ArrivalCounter full[kTileStages], empty[kTileStages];
+  constexpr int kParts = kMmaParts<T>;
+  __shared__ ArrivalCounter full[kTileStages<kParts>], empty[kTileStages<kParts>];
   __shared__ __align__(16) TurnedSums turned[kTileWarps];
   const int half = blockIdx.x % 2;
-  TileRing ring(tile_shared, full, empty, half);
+  TileRing<kParts> ring(tile_shared, full, empty, half);
   if (threadIdx.x == 0) ring.Init();
   ClusterSync();
   WaitForPreviousKernel();
@@ -293,7 +371,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 }
 
 // Adds up what waits, in the order of the depth. A block has 8 rows of a tile that is shared.
-__global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ ScaledProduct p) {
+template <class T>
+__global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ ScaledProduct<T> p) {
   WaitForPreviousKernel();
   const ProductWork& work = p.work;
   const int shared_tile = blockIdx.x / (kProductRows / 8);
@@ -312,11 +391,14 @@ __global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ Scal
 #pragma unroll
     for (int i = 0; i < 8; ++i) sums[i] += from[i * kPanel + threadIdx.x];
   }
+  if (column >= p.columns) return;
+  const auto& rows = p.rows[row >= p.split ? 1 : 0];
+  const float bias = p.bias_of_pieces == nullptr ? 0.0f : p.bias_of_pieces[column];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (row + i >= p.rows || column >= p.columns) continue;
-    float* at = p.c + (row + i) * p.c_stride + column;
-    *at = p.adds_pieces ? *at + sums[i] : sums[i];
+    if (row + i >= rows.end) break;
+    float* at = rows.c + rows.runs.At(rows.first + row + i) * rows.stride + column;
+    *at = (p.adds_pieces ? *at : bias) + sums[i];
   }
 }
 

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kScanThreads)
     const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
     const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
     e.t += count * e.sign;
-    WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+    WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll kScanUnroll
       for (int i = 0; i < count; ++i) {
         C x[kGates], q[kGates], before[kStates], gate[kGates] = {}, next[kStates],
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kScanThreads)
     const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
     const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
     e.t += count * e.sign;
-    WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+    WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll kScanUnroll
       for (int i = 0; i < count; ++i) {
         C dy = ToCompute(staged[i][kGates + kStates][threadIdx.x]), dx[kGates] = {};

@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       ds[kSteps] = chain[kGradient];
       if (place.warps > 1) relay.Pass(turn + 1, chain);
 
-      WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+      WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll
         for (int i = 0; i < kSteps; ++i) {
           C gate[kGates], share[1] = {}, before[1], dx[kGates] = {};

@@ -34,7 +34,7 @@ struct ForwardSteps {
                                           uint32_t live, PhiloxKey key, int lane, bool keep,
                                           Tile& tile) {
     const ChunkShares<1, C> shares(p, e, key, kPlain ? 0 : count);
-    WithCellActivations<Cell>(p.act, [&](const Activations& act) {
+    WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
         C x[Cell::kGates], gate[Cell::kGates], share[1] = {};

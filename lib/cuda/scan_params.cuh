@@ -102,12 +102,12 @@ struct ChunkShares {
 };
 
 // Gates that come as they are have no activations.
-template <class Cell, class Run>
+template <class Cell, class C, class Run>
 __device__ __forceinline__ void WithCellActivations(const Activations& act, const Run& run) {
   if constexpr (Cell::kSeparateGates) {
     run(Activations{HASTE_LINEAR, HASTE_LINEAR});
   } else {
-    WithActivations<Cell>(act, run);
+    WithActivations<Cell, C>(act, run);
   }
 }
 

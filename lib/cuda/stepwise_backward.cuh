@@ -167,7 +167,7 @@ struct BackwardResetPhase {
     if (live) {
       C kept[Cell::kKept], prev[kStates];
       reserve.Get(kept, prev);
-      WithActivations<Cell>(p.act, [&](const Activations& act) {
+      WithActivations<Cell, C>(p.act, [&](const Activations& act) {
         Cell::BackwardReset(act, kept, prev, product[0], dx, added);
       });
       added[0] *= DropScale(p, e);

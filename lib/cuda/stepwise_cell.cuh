@@ -44,15 +44,17 @@ constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalize
 
 // Calls run(act) with the kernel's activations, known at compile time if they are the defaults of
 // the cell's layer: then nothing branches, and the gates of an element are computed side by side.
-template <class Cell, class Run>
+// C: computed in; of double, which gains least, there is but one such code to compile.
+template <class Cell, class C, class Run>
 __device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
-  constexpr int32_t kRecurrent = Cell::kExponential ? HASTE_EXPONENTIAL : HASTE_SIGMOID;
-  if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent &&
-      !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
-    run(Activations{HASTE_TANH, kRecurrent});
-  } else {
-    run(act);
+  if constexpr (sizeof(C) < sizeof(double)) {
+    constexpr int32_t kRecurrent = Cell::kExponential ? HASTE_EXPONENTIAL : HASTE_SIGMOID;
+    if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent &&
+        !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
+      return run(Activations{HASTE_TANH, kRecurrent});
+    }
   }
+  run(act);
 }
 
 // Where a step of an element lies: in [N, T, K, G, H], its gate 0, and in [N, T, K, H].
@@ -238,7 +240,7 @@ __device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
                                                 const Compute<T> (&share)[kCount][Cell::kStates],
                                                 Compute<T> (&kept)[kCount][Cell::kKept],
                                                 Compute<T> (&next)[kCount][Cell::kStates]) {
-  WithActivations<Cell>(p.act, [&](const Activations& act) {
+  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
       CellForward<Cell, T>(act, x[e], q[e], before[e], kept[e], next[e]);
@@ -273,7 +275,7 @@ __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
       ds[e][s] = share[e][s] == C(1) ? C(0) : ds[e][s] - past[e][s];
     }
   }
-  WithActivations<Cell>(p.act, [&](const Activations& act) {
+  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
       CellGradients<Cell, T>(act, kept[e], prev[e], ds[e], dx[e], dq[e], before[e]);

@@ -183,7 +183,7 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
     if (this->live) {
       C x[Cell::kGates] = {}, q[Cell::kGates] = {};
       this->PreActivations(product, x, q);
-      WithActivations<Cell>(
+      WithActivations<Cell, C>(
           p.act, [&](const Activations& act) { Cell::ForwardReset(act, x, q, before, kept); });
     }
     PutOtherOperand(p, at.step, e, e.j, kept[Cell::kOperand]);

@@ -262,7 +262,7 @@ typedef struct {
   int64_t features;
   const void* x;
   const void* W;
-  void* dx;  // [N, T, C] or NULL
+  void* dx;  // [N, T, C] or NULL; not x, nor dy of the recurrence
   void* dW;  // [C, K, G, H] or NULL
   void* db;  // [K, G, H] or NULL
   void* dR;  // [K, H, G, H] or NULL; not for HASTE_DIAGONAL, whose dR haste_rnn_backward gives

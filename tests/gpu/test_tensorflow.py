@@ -151,7 +151,7 @@ def test_same_bits_every_time(case):
 @every_dtype
 @pytest.mark.parametrize("case", [case for case in OPS if case.spec.has_layer_op], **by_name)
 def test_op_forms_the_projection(case, dtype):
-    """What a graph that was traced for a CPU asks of the GPU."""
+    """As a layer asks of the GPU."""
     reverse = [False, True]
     inputs = case.make_inputs(3, 5, reverse, 12, dtype)
     named = {k: each for k, each in inputs.items() if k != "wx" and not k.endswith("0")}

@@ -1,5 +1,9 @@
-"""Which layers leave x·W + b to the op: on a CPU, in 32 bits or more, where nothing needs wx."""
+"""Which layers leave x·W + b to the op.
 
+On a CPU in inference, in 32 bits or more; beside a GPU always, if nothing else is made of x·W.
+"""
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +19,12 @@ PLAIN = {
     "QRNN": haste_keras.QRNN,
 }
 NORMALIZED = (haste_keras.LayerNormLSTM, haste_keras.LayerNormGRU, haste_keras.LayerNormIndRNN)
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch):
+    """Wherever this runs, if a test does not say otherwise."""
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
 
 
 def ops_of(layer, training=False, features=3):
@@ -57,15 +67,40 @@ def test_not_in_16_bits(make, dtype):
     assert multiplies
 
 
-@pytest.mark.parametrize("exact", [False, True], ids=["tf32", "exact"])
-def test_not_beside_a_gpu(make, exact, monkeypatch):
-    """There TensorFlow multiplies, or where float32 is to be exact our own op."""
+@pytest.fixture
+def beside_a_gpu(monkeypatch):
+    monkeypatch.setattr(_library, "has_cuda", lambda: True)
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
+
+
+@pytest.mark.usefixtures("beside_a_gpu")
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("features", [3, 513])
+def test_always_beside_a_gpu(make, training, dtype, features):
+    (op,), multiplies = ops_of(make(4, dtype=dtype), training, features)
+    assert op.endswith("Layer")
+    assert not multiplies
+
+
+@pytest.mark.usefixtures("beside_a_gpu")
+def test_not_with_a_library_without_cuda(make, monkeypatch):
+    """The op is then where it is on a machine without a GPU."""
+    monkeypatch.setattr(_library, "has_cuda", lambda: False)
+    (op,), multiplies = ops_of(make(4), training=True)
+    assert not op.endswith("Layer")
+    assert multiplies
+
+
+@pytest.mark.usefixtures("beside_a_gpu")
+@pytest.mark.parametrize("exact", [False, True], ids=["tf32", "exact"])
+@pytest.mark.parametrize("make_normalized", NORMALIZED)
+def test_what_is_normalised_beside_a_gpu(make_normalized, exact, monkeypatch):
+    """There TensorFlow multiplies, or where float32 is to be exact our own op."""
     monkeypatch.setattr(
         tf.config.experimental, "tensor_float_32_execution_enabled", lambda: not exact
     )
-    monkeypatch.setattr(_library, "has_cuda", lambda: True)
-    found, multiplies = ops_of(make(4))
+    found, multiplies = ops_of(make_normalized(4))
     assert not any(op.endswith("Layer") for op in found)
     assert ("HasteMatMul" in found) == exact
     assert multiplies != exact
@@ -93,3 +128,35 @@ def test_same_in_inference_and_training(make):
 
     for a, b in zip(run(False), run(True), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"direction": "bidirectional", "dropout": 0.2},
+        {"direction": "backward", "use_bias": False, "zoneout": 0.1},
+    ],
+    ids=["plain", "bidirectional", "backward"],
+)
+def test_trains_the_same_beside_a_gpu(make, options, monkeypatch):
+    """The op that projects, and its gradient, on the CPU that is here."""
+    x = np.random.default_rng(5).normal(size=[12, 7, 3])
+    x[::2, 4:] = 0.0  # masked
+
+    def trained(beside_a_gpu):
+        monkeypatch.setattr(_library, "may_use_gpu", lambda: beside_a_gpu)
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [
+                keras.layers.Masking(dtype="float64"),
+                make(6, return_sequences=True, dtype="float64", **options),
+                make(5, dtype="float64", **options),
+            ]
+        )
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model.fit(x, np.ones([12, model.layers[-1].output_size]), 4, 2, verbose=0)
+        return model.get_weights()
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)

@@ -80,7 +80,10 @@ def test_arguments_of_the_ops(spec):
     ]
     assert (op_def_registry.get(spec.op + "Layer") is not None) == spec.has_layer_op
     if spec.has_layer_op:
-        ops.append((spec.op + "Layer", spec.layer_inputs, spec.forward_outputs))
+        ops += [
+            (spec.op + "Layer", spec.layer_inputs, spec.forward_outputs),
+            (spec.op + "LayerGrad", spec.layer_backward_inputs, spec.layer_backward_outputs),
+        ]
     for op, inputs, outputs in ops:
         definition = op_def_registry.get(op)
         assert [argument.name for argument in definition.input_arg] == list(inputs)
@@ -88,3 +91,4 @@ def test_arguments_of_the_ops(spec):
         attributes = {attribute.name for attribute in definition.attr}
         assert ("epsilon" in attributes) == spec.normalizes
         assert ("save" in attributes) == (not op.endswith("Grad"))
+        assert ("wanted" in attributes) == op.endswith("LayerGrad")

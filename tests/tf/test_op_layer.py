@@ -1,5 +1,7 @@
 """The ops that are given x, W and b in place of wx: what the others compute of x·W + b."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +21,18 @@ OPTIONS = {
 @pytest.fixture(params=[row for row in ROWS if row.spec.has_layer_op], ids=lambda row: row.name)
 def row(request):
     return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["products apart", "all in one"])
+def in_one(request, monkeypatch):
+    """Whether gradients are those of a machine with a GPU: all of them by one op."""
+    monkeypatch.setattr(_library, "may_use_gpu", lambda: request.param)
+    return request.param
+
+
+@pytest.fixture
+def beside_a_gpu(monkeypatch):
+    monkeypatch.setattr(_library, "may_use_gpu", lambda: True)
 
 
 def problem(row, rng, dtype=tf.float64):
@@ -52,6 +66,7 @@ def gradients(row, tensors, weigh, save, in_op, **options):
     return tape.gradient(loss, tensors)
 
 
+@pytest.mark.usefixtures("in_one")
 @pytest.mark.parametrize("save", [False, True])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_same_as_from_wx(row, rng, options, save):
@@ -70,6 +85,7 @@ def test_same_as_from_wx(row, rng, options, save):
             np.testing.assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
+@pytest.mark.usefixtures("in_one")
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32], ids=lambda d: d.name)
 def test_other_dtypes(row, rng, dtype):
     rounded = problem(row, rng, dtype)
@@ -78,25 +94,29 @@ def test_other_dtypes(row, rng, dtype):
     found = gradients(row, rounded, weigh, True, True)
     expected = gradients(row, exact, weigh, True, False)
     tolerance = {tf.float16: 0.01, tf.bfloat16: 0.08, tf.float32: 1e-5}[dtype]
-    for name in ("x", "kernel", "bias"):
+    for name in {"x", "kernel", "bias", "recurrent_kernel"} & set(found):
         scale = np.abs(expected[name]).max()
         np.testing.assert_allclose(
             tf.cast(found[name], tf.float64), expected[name], atol=tolerance * scale, rtol=0
         )
 
 
+@pytest.mark.usefixtures("in_one")
 def test_only_what_is_wanted(row, rng):
     """A tape that watches one input gets that gradient."""
     tensors = problem(row, rng)
     weigh = row.loss(rng, call(row, tensors, True))
     expected = gradients(row, tensors, weigh, True, True)
-    for name in ("x", "kernel", "bias"):
+    for name in tensors:
+        if name == "m0":  # sLSTM's stabiliser: no part of the loss
+            continue
         with tf.GradientTape() as tape:
             tape.watch(tensors[name])
             loss = weigh(call(row, tensors, True, save=True))
         np.testing.assert_array_equal(tape.gradient(loss, tensors[name]), expected[name])
 
 
+@pytest.mark.usefixtures("in_one")
 @pytest.mark.parametrize("sizes", [(0, T), (N, 0)], ids=["no rows", "no steps"])
 def test_nothing_to_walk(row, rng, sizes):
     tensors = problem(row, rng)
@@ -108,38 +128,138 @@ def test_nothing_to_walk(row, rng, sizes):
     for state, last in zip(row.spec.states, outputs[1:], strict=False):
         np.testing.assert_array_equal(last, tensors[f"{state}0"])
     found = gradients(row, tensors, row.loss(rng, outputs), True, True)
-    np.testing.assert_array_equal(found["kernel"], tf.zeros_like(tensors["kernel"]))
-    np.testing.assert_array_equal(found["bias"], tf.zeros_like(tensors["bias"]))
+    assert found["x"].shape == tensors["x"].shape
+    for name in {"kernel", "bias", "recurrent_kernel", *row.spec.extras} & set(tensors):
+        np.testing.assert_array_equal(found[name], tf.zeros_like(tensors[name]))
 
 
-def test_shapes_unknown_until_run(row, rng):
+@pytest.mark.usefixtures("in_one")
+def test_no_features(row, rng):
+    """Then x·W is 0."""
+    tensors = problem(row, rng)
+    none = {"x": tensors["x"][:, :, :0], "kernel": tensors["kernel"][:0]}
+    zero = {"x": 0.0 * tensors["x"], "kernel": tensors["kernel"]}
+    found, expected = ({**tensors, **each} for each in (none, zero))
+    outputs = call(row, expected, True)
+    for a, b in zip(call(row, found, True), outputs, strict=True):
+        np.testing.assert_array_equal(a, b)
+    weigh = row.loss(rng, outputs)
+    a, b = (gradients(row, each, weigh, True, True) for each in (found, expected))
+    np.testing.assert_array_equal(a["bias"], b["bias"])
+    for name, tensor in none.items():
+        assert a[name].shape == tensor.shape
+
+
+@pytest.mark.usefixtures("in_one")
+@pytest.mark.parametrize("features", [C, None])
+def test_shapes_unknown_until_run(row, rng, features):
     tensors = problem(row, rng)
     expected = call(row, tensors, True)[0]
+    weigh = row.loss(rng, [expected])
+    wanted = {name: each for name, each in tensors.items() if name in ("x", "kernel", "bias")}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None, C], tf.float64)])
+    @tf.function(input_signature=[tf.TensorSpec([None, None, features], tf.float64)])
     def function(x):
-        y = call(row, {**tensors, "x": x}, True, save=True)[0]
+        sources = {**wanted, "x": x}
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            y = call(row, {**tensors, **sources}, True, save=True)[0]
+            loss = weigh([y])
         assert y.shape.as_list()[2:] == [K, H]
-        return y
+        found = tape.gradient(loss, sources)
+        assert found["kernel"].shape == tensors["kernel"].shape
+        assert found["bias"].shape == tensors["bias"].shape
+        return y, found
 
-    np.testing.assert_array_equal(function(tensors["x"]), expected)
+    y, found = function(tensors["x"])
+    np.testing.assert_array_equal(y, expected)
+    with tf.GradientTape() as tape:
+        tape.watch(wanted)
+        loss = weigh(call(row, {**tensors, **wanted}, False)[:1])
+    for name, gradient in tape.gradient(loss, wanted).items():
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
+@pytest.mark.usefixtures("in_one")
 def test_vectorized_map(row, rng):
+    """No loop is left; gradients of parameters are of one element each."""
     tensors = problem(row, rng)
     stack = tf.constant(rng.normal(size=[4, N, T, C]))
 
     def function(x):
+        sources = {**tensors, "x": x}
+        sources.pop("m0", None)  # sLSTM's stabiliser has no gradient
         with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = call(row, {**tensors, "x": x}, True, save=True)[0]
+            tape.watch(sources)
+            y = call(row, {**tensors, **sources}, True, save=True)[0]
             loss = tf.reduce_sum(y**2)
-        return y, tape.gradient(loss, x)
+        return y, *tape.gradient(loss, sources).values()
 
-    found = tf.function(lambda e: tf.vectorized_map(function, e))(stack)
+    mapped = tf.function(lambda e: tf.vectorized_map(function, e))
+    found = mapped(stack)
+    assert not {"While", "StatelessWhile"} & ops_of(mapped, stack)
     expected = [tf.stack(values) for values in zip(*map(function, stack), strict=True)]
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
+
+
+def ops_of(function, *arguments):
+    """Types of the ops in a traced function, those in functions that it calls included."""
+    graph = function.get_concrete_function(*arguments).graph.as_graph_def()
+    bodies = [graph.node, *[f.node_def for f in graph.library.function]]
+    return {node.op for body in bodies for node in body}
+
+
+def test_ops_of_a_gradient(row, rng, in_one):
+    tensors = problem(row, rng)
+    weigh = row.loss(rng, call(row, tensors, True))
+    found = ops_of(tf.function(lambda t: gradients(row, t, weigh, True, True)), tensors)
+    assert (f"{row.spec.op}LayerGrad" in found, "MatMul" in found) == (in_one, not in_one)
+
+
+def test_what_is_not_wanted_is_empty(row, rng):
+    """And what is has the same bits."""
+    spec = row.spec
+    tensors = problem(row, rng)
+    tensors |= {"mask": tf.zeros([0], tf.bool), "seed": tf.zeros([0], tf.int64)}
+    attributes = {"reverse": [False, True], "zoneout": [0.0] * len(spec.states)}
+    inputs = [tensors[name] for name in spec.layer_inputs]
+    outputs = _raw.forward(spec, inputs, save=True, layer=True, **attributes)
+    outputs = dict(zip(spec.forward_outputs, outputs, strict=True))
+    tensors |= {name: outputs[name] for name in spec.reserve}
+    tensors |= {f"d{name}": tf.cos(outputs[name]) for name in ("y", *spec.states)}
+    arguments = [tensors[name] for name in spec.layer_backward_inputs]
+
+    def run(wanted):
+        found = _raw.layer_backward(spec, arguments, wanted=wanted, **attributes)
+        return dict(zip(spec.layer_backward_outputs, found, strict=True))
+
+    own = list(spec.layer_gradients)
+    everything = run([True] * len(own))
+    for wanted in itertools.product([False, True], repeat=len(own)):
+        found = run(wanted)
+        left_out = {name for name, want in zip(own, wanted, strict=True) if not want}
+        for name, expected in everything.items():
+            if name in left_out:
+                assert found[name].shape == [0], name
+            else:
+                np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=f"{spec.op}LayerGrad: wanted must have one flag .* the {len(own)} outputs .* has 1",
+    ):
+        run([True])
+
+
+@pytest.mark.usefixtures("beside_a_gpu")
+def test_no_second_order(row, rng):
+    tensors = problem(row, rng)
+    with tf.GradientTape() as outer:
+        outer.watch(tensors["x"])
+        gradient = gradients(row, tensors, lambda o: tf.reduce_sum(o[0] ** 2), True, True)["x"]
+    match = f"{row.spec.op}Layer has no second-order gradient"
+    with pytest.raises(NotImplementedError, match=match):
+        outer.gradient(gradient, tensors["x"])
 
 
 @pytest.mark.parametrize(

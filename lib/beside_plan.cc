@@ -1,0 +1,119 @@
+#include "lib/beside_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/dtypes.h"
+#include "lib/layer.h"
+#include "lib/step_rows.h"
+
+namespace haste {
+namespace {
+
+constexpr int kWorthwhilePairs = 8;  // of multiprocessors that the walk leaves free
+// Multiply-adds of one of the products: of floats in two parts, and of what cuBLAS multiplies.
+constexpr double kWorthwhile = 5e9, kWorthwhileOfCublas = 2e10;
+// Rows of a part backward, steps × N, at least: what is worth a product's kernels.
+constexpr int64_t kPartRows = 2048;
+constexpr int64_t kLeastParts = 3;
+// Of forward's x·W packed.
+constexpr int64_t kInputRoom = 96 << 20;
+constexpr double kClocksPerMicrosecond = 1750;  // of an H200
+// So much longer than by as many multiprocessors products take beside a walk, which has a share of
+// the L2 cache's bandwidth.
+constexpr double kBesideFactor = 1.05;
+
+bool IsOnChip(const Plan& plan) {
+  return plan.engine == EngineKind::kGrid || plan.engine == EngineKind::kCluster;
+}
+int BlocksOf(const HasteRnnConfig& config, const Plan& plan) {
+  const ResidentTiling& t = plan.resident.tiling;
+  return static_cast<int>(config.lanes * t.row_groups * t.blocks);
+}
+int FreePairs(int blocks, const CudaProperties& cuda) {
+  return std::max(cuda.multiprocessors - blocks, 0) / 2;
+}
+double MultiplyAdds(const HasteGemm& g) {
+  return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+}
+
+}  // namespace
+
+bool OneDirection(const HasteRnnConfig& config) {
+  for (int64_t k = 1; config.reverse != nullptr && k < config.lanes; ++k) {
+    if ((config.reverse[k] != 0) != (config.reverse[0] != 0)) return false;
+  }
+  return true;
+}
+
+ProductPlan PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                            int64_t features, const Plan& plan, const CudaProperties& cuda) {
+  if (!IsOnChip(plan) || !OneDirection(config) || config.batch > kProductRows) return {};
+  // Rows of wx that begin elsewhere may be read, in part, before they are there.
+  if (config.hidden * static_cast<int64_t>(DtypeSize(config.dtype)) % kPieceBytes != 0) return {};
+  const HasteGemm gemm = InputProduct(config, cell, features);
+  const int pairs = FreePairs(BlocksOf(config, plan), cuda);
+  if (pairs < kWorthwhilePairs || MultiplyAdds(gemm) < kWorthwhile || gemm.m > INT32_MAX) return {};
+  ProductPlan product = PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
+  if (!product.scaled) return {};
+  product.pairs = std::min(product.pairs, pairs);
+  // The walk should not wait for it.
+  const double walk =
+      static_cast<double>(config.time) * plan.resident.clocks / kClocksPerMicrosecond;
+  product.scaled = Microseconds(product.Work(gemm.m, gemm.n), product.parts) < walk;
+  return product;
+}
+
+bool WeightsAreOne(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return config.lanes == 1 && !cell.splits_gradient;
+}
+
+GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                    int64_t features, const Plan& plan,
+                                    const CudaProperties& cuda) {
+  GradientsBeside beside;
+  // Others could, but where products are cuBLAS's: that was never measured.
+  if (!IsOnChip(plan) || cuda.sm_major != 9 || features < 2 || features > INT32_MAX) return beside;
+  beside.blocks = BlocksOf(config, plan);
+  const int pairs = FreePairs(beside.blocks, cuda);
+  beside.steps = 1;
+  while (beside.steps * config.batch < kPartRows) beside.steps *= 2;
+  const int64_t parts = CeilDiv(config.time, beside.steps);
+  if (pairs < kWorthwhilePairs || parts < kLeastParts || config.batch * config.time > INT32_MAX) {
+    return beside;
+  }
+  HasteRnnConfig part = config;
+  part.time = beside.steps;
+  HasteGemm weights = KernelGradientProduct(part, cell, features);
+  const HasteGemm recurrent = RecurrentProduct(part, cell, 0);
+  const bool one = WeightsAreOne(config, cell);
+  if (one) weights.m += recurrent.m;
+  double microseconds = 0;  // of the whole GPU
+  const auto scaled = [&](const HasteGemm& gemm, int64_t count) {
+    const ProductPlan product = PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kPartRoom);
+    microseconds += static_cast<double>(count) * product.microseconds;
+    return product.scaled;
+  };
+  beside.weights = scaled(InputGradientProduct(part, cell, features), 1) && scaled(weights, 1) &&
+                   scaled(recurrent, one ? 0 : config.lanes);
+  const double all = MultiplyAdds(InputGradientProduct(config, cell, features));
+  if (!beside.weights) {
+    // cuBLAS cannot sum a product of rows that are apart; and in 16 bits sums of parts would be
+    // rounded. What is left, dx, is soon done.
+    const bool exact = config.dtype == HASTE_FLOAT32 && !config.allow_tf32;
+    if (all >= kWorthwhileOfCublas && OneDirection(config) && cuda.has_cublas && !exact) {
+      beside.parts = parts;
+    }
+    return beside;
+  }
+  if (all < kWorthwhile) return beside;
+  // What does not get done beside the walk is done best as one part, by the whole GPU.
+  const double walk =
+      static_cast<double>(beside.steps) * plan.resident.clocks / kClocksPerMicrosecond;
+  const double product = kBesideFactor * microseconds * cuda.clusters[2] / pairs;
+  const double done = static_cast<double>(parts - 1) * walk / product;
+  beside.parts = 1 + std::clamp(std::llround(done), 1LL, static_cast<long long>(parts - 1));
+  return beside;
+}
+
+}  // namespace haste

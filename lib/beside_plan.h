@@ -1,0 +1,47 @@
+// Which of the products around a recurrence a GPU makes beside it, on the multiprocessors that the
+// walk leaves free: pure arithmetic.
+//
+// Forward the walk follows x·W, step by step. Backward the products follow the walk, some steps at
+// a time.
+#ifndef HASTE_LIB_BESIDE_PLAN_H_
+#define HASTE_LIB_BESIDE_PLAN_H_
+
+#include <stdint.h>
+
+#include "lib/haste/c_api.h"
+#include "lib/plan.h"
+#include "lib/product_plan.h"
+
+namespace haste {
+
+// plan: of this direction of the walk, here and below. Of x·W, for the pairs of blocks that it has
+// beside the walk; not scaled: the walk comes after it.
+ProductPlan PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+                            const Plan& plan, const CudaProperties&);
+
+struct GradientsBeside {
+  int64_t steps = 0;     // of a part, but the last: a power of two
+  int64_t parts = 0;     // 0: all products come after the walk
+  int blocks = 0;        // of the walk
+  bool weights = false;  // those of W and R too are added up part by part
+
+  bool IsLast(int64_t part) const { return part + 1 == parts; }
+  int64_t StepsOf(int64_t part, int64_t time) const {
+    return IsLast(part) ? time - part * steps : steps;
+  }
+};
+GradientsBeside PlanGradientsBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+                                    const Plan& plan, const CudaProperties&);
+
+// xᵀ·dwx of a lane, and hᵀ·dwx below it, which read the same dwx: one product.
+bool WeightsAreOne(const HasteRnnConfig&, const HasteCellInfo&);
+
+// Bytes that a part's product may take.
+constexpr int64_t kPartRoom = 96 << 20;
+
+// Whether all lanes walk in one direction.
+bool OneDirection(const HasteRnnConfig&);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_BESIDE_PLAN_H_

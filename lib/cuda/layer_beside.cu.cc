@@ -1,0 +1,338 @@
+#include "lib/cuda/layer_beside.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "lib/beside_plan.h"
+#include "lib/cuda/cublas.h"
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/error.h"
+#include "lib/cuda/scaled_gemm.h"
+#include "lib/cuda/side_stream.h"
+#include "lib/dtypes.h"
+#include "lib/layer.h"
+#include "lib/step_rows.h"
+#include "lib/workspace.h"
+
+namespace haste {
+namespace {
+
+// One after the other, behind each other's alignment.
+struct Memory {
+  void* rnn;
+  uint32_t* counts;
+  char* product;
+  size_t bytes;
+
+  Memory(void* base, size_t rnn_bytes, int64_t parts, size_t product_bytes) {
+    Workspace workspace(base);
+    rnn = workspace.Take<char>(static_cast<int64_t>(rnn_bytes));
+    counts = workspace.Take<uint32_t>(parts);
+    product = workspace.Take<char>(static_cast<int64_t>(product_bytes));
+    bytes = workspace.used();
+  }
+};
+
+int32_t PlanHere(const HasteRnnConfig& config, const CellEntry& cell, bool backward, Plan* plan,
+                 CudaProperties* cuda, HasteStatus* status) {
+  HASTE_TRY(GetCudaProperties(cuda, status));
+  return PlanOnGpu(config, cell.info, backward, plan, status);
+}
+
+int32_t RnnBytes(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
+                 const Engine** engine, size_t* bytes, HasteStatus* status) {
+  HASTE_TRY(FindEngine(cell, config, backward, engine, status));
+  *bytes = (*engine)->workspace_bytes(config, backward, {});
+  return HASTE_OK;
+}
+
+int32_t ClearCounts(const Memory& memory, int64_t parts, const HasteExecutor& executor,
+                    HasteStatus* status) {
+  HASTE_CUDA_TRY(cudaMemsetAsync(memory.counts, 0, parts * sizeof(uint32_t),
+                                 static_cast<cudaStream_t>(executor.stream)),
+                 status);
+  return HASTE_OK;
+}
+
+// --- Forward
+
+int64_t RowTiles(const HasteRnnConfig& config) {
+  return CeilDiv(config.batch * config.time, int64_t{kProductRows});
+}
+
+int32_t PlanInput(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
+                  ProductPlan* product, HasteStatus* status) {
+  Plan plan;
+  CudaProperties cuda;
+  HASTE_TRY(PlanHere(config, cell, false, &plan, &cuda, status));
+  *product = PlanInputBeside(config, cell.info, features, plan, cuda);
+  return HASTE_OK;
+}
+
+// Whether rows of all tensors that a step reads and leaves begin at multiples of 16 bytes.
+bool Aligned(const HasteCellInfo& cell, const HasteRnnForwardArgs& args) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(args.wx) | reinterpret_cast<uintptr_t>(args.y) |
+                   reinterpret_cast<uintptr_t>(args.gates);
+  for (int i = 0; i < cell.saved; ++i) bits |= reinterpret_cast<uintptr_t>(args.saved[i]);
+  return bits % kPieceBytes == 0;
+}
+
+// x·W + b, rows in the order of the walk.
+ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                      const HasteLayerForwardArgs& layer) {
+  ProductPart part = {InputProduct(config, cell, layer.features), {}, {}, false, {}};
+  const bool reverse = config.reverse != nullptr && config.reverse[0];
+  const int64_t first = reverse ? config.time - 1 : 0;
+  part.rows = {config.batch, reverse ? -1 : 1, config.time};
+  const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
+  part.gemm.a = static_cast<const char*>(layer.x) + first * layer.features * size;
+  part.gemm.b = layer.W;
+  part.gemm.c = static_cast<char*>(layer.wx) + first * part.gemm.n * size;
+  part.gemm.bias = layer.b;
+  return part;
+}
+
+// --- Backward
+
+int32_t PlanGradients(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
+                      GradientsBeside* beside, HasteStatus* status) {
+  Plan plan;
+  CudaProperties cuda;
+  HASTE_TRY(PlanHere(config, cell, true, &plan, &cuda, status));
+  cuda.has_cublas = true;  // and looked for if it would be wanted
+  *beside = PlanGradientsBeside(config, cell.info, features, plan, cuda);
+  if (beside->parts > 0 && !beside->weights && !HaveCublasFor(config.dtype)) beside->parts = 0;
+  return HASTE_OK;
+}
+
+// Of all parts that the walk counts, which does not know which of them are left to the last one.
+int64_t Counts(const HasteRnnConfig& config, const GradientsBeside& beside) {
+  return CeilDiv(config.time, beside.steps);
+}
+
+// The products of the gradients, part by part.
+class PartGradients {
+ public:
+  PartGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                const GradientsBeside& beside)
+      : config_(config),
+        cell_(cell),
+        layer_(layer),
+        rnn_(rnn),
+        beside_(beside),
+        adds_input_(!OneDirection(config)) {}
+
+  // What the largest of them takes, whichever are wanted.
+  int32_t Bytes(size_t* bytes, HasteStatus* status) const {
+    *bytes = 0;
+    for (int64_t part : {int64_t{0}, beside_.parts - 1}) {
+      for (bool one : {false, true}) {
+        HASTE_TRY(OfPart(part, one, [&](const ProductPart& product) -> int32_t {
+          size_t wanted = 0;
+          HASTE_TRY(CudaProductPartWorkspace(product, kPartRoom, &wanted, status));
+          *bytes = std::max(*bytes, wanted);
+          return HASTE_OK;
+        }));
+      }
+    }
+    return HASTE_OK;
+  }
+
+  // Before the first part.
+  int32_t Begin(const HasteExecutor& executor, HasteStatus* status) const {
+    if (layer_.dx == nullptr || !adds_input_) return HASTE_OK;
+    const size_t bytes = config_.batch * config_.time * layer_.features * Size();
+    return CudaCopy(layer_.dx, nullptr, bytes, executor, status);
+  }
+
+  int32_t Multiply(int64_t part, void* memory, const HasteExecutor& executor,
+                   HasteStatus* status) const {
+    const bool one = layer_.dW != nullptr && layer_.dR != nullptr;
+    return OfPart(part, one, [&](const ProductPart& product) {
+      if (product.gemm.c == nullptr) return int32_t{HASTE_OK};  // not wanted
+      return CudaProductPart(product, kPartRoom, memory, executor, status);
+    });
+  }
+
+ private:
+  struct Steps {
+    int64_t first, count;  // in time
+    bool adds;             // there were some before
+  };
+
+  bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k]; }
+  int64_t Size() const { return static_cast<int64_t>(DtypeSize(config_.dtype)); }
+  int64_t Lane() const { return cell_.gates * config_.hidden; }
+  int64_t Width() const { return config_.lanes * Lane(); }
+  const void* At(const void* tensor, int64_t element) const {
+    return tensor == nullptr ? nullptr : static_cast<const char*>(tensor) + element * Size();
+  }
+  void* At(void* tensor, int64_t element) const {
+    return tensor == nullptr ? nullptr : static_cast<char*>(tensor) + element * Size();
+  }
+
+  // Calls run(product) for each of a part. one: those of W and R are, where they can be.
+  template <class Run>
+  int32_t OfPart(int64_t part, bool one, const Run& run) const {
+    const int64_t from = part * beside_.steps, count = beside_.StepsOf(part, config_.time);
+    for (int64_t k = 0, end = 0; k < config_.lanes; k = end) {
+      const bool reverse = Reverse(k);
+      for (end = k + 1; end < config_.lanes && Reverse(end) == reverse;) ++end;
+      const Steps steps = {reverse ? from : config_.time - from - count, count, from > 0};
+      HASTE_TRY(OfLanes(k, end - k, steps, one && WeightsAreOne(config_, cell_), run));
+    }
+    return HASTE_OK;
+  }
+
+  // Of lanes that walk in one direction.
+  template <class Run>
+  int32_t OfLanes(int64_t k, int64_t lanes, const Steps& steps, bool one, const Run& run) const {
+    HasteRnnConfig config = config_;
+    config.time = steps.count;
+    const RowRuns runs = {steps.count, config_.time, 1};
+    const int64_t column = k * Lane(), columns = lanes * Lane();
+    const void* const dwx = At(static_cast<const void*>(rnn_.dwx), steps.first * Width() + column);
+
+    ProductPart input = {InputGradientProduct(config, cell_, layer_.features), runs, {}, false, {}};
+    input.adds = adds_input_;
+    input.gemm.k = columns;
+    input.gemm.a = dwx;
+    input.gemm.b = At(layer_.W, column);
+    input.gemm.c = At(layer_.dx, steps.first * layer_.features);
+    HASTE_TRY(run(input));
+    if (!beside_.weights) return HASTE_OK;
+
+    ProductPart kernel = {
+        KernelGradientProduct(config, cell_, layer_.features), {}, runs, steps.adds, {}};
+    kernel.gemm.n = columns;
+    kernel.gemm.a = At(layer_.x, steps.first * layer_.features);
+    kernel.gemm.b = dwx;
+    kernel.gemm.c = At(layer_.dW, column);
+    if (!one) HASTE_TRY(run(kernel));
+
+    const void* const dq = cell_.splits_gradient ? rnn_.dq : rnn_.dwx;
+    for (int64_t i = k; i < k + lanes; ++i) {
+      ProductPart recurrent = {RecurrentProduct(config, cell_, 0), {}, runs, steps.adds, {}};
+      HasteGemm& gemm = recurrent.gemm;
+      gemm.a = At(rnn_.saved[0], (steps.first * config.lanes + i) * config.hidden);
+      gemm.b = At(dq, steps.first * Width() + i * Lane());
+      gemm.c = At(layer_.dR, i * config.hidden * Lane());
+      if (one) kernel.more = {gemm.m, gemm.a_col, gemm.c_row, gemm.a, gemm.c};
+      HASTE_TRY(run(one ? kernel : recurrent));
+    }
+    return HASTE_OK;
+  }
+
+  const HasteRnnConfig& config_;
+  const HasteCellInfo& cell_;
+  const HasteLayerBackwardArgs& layer_;
+  const HasteRnnBackwardArgs& rnn_;
+  const GradientsBeside& beside_;
+  const bool adds_input_;
+};
+
+}  // namespace
+
+int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
+                         const HasteLayerForwardArgs& layer, size_t* bytes, HasteStatus* status) {
+  if (layer.gamma != nullptr) return HASTE_OK;
+  ProductPlan product;
+  HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
+  if (!product.scaled) return HASTE_OK;
+  const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
+  const size_t packed = OneChunkWorkspace(gemm, product);
+  *bytes = Memory(nullptr, *bytes, RowTiles(config), packed).bytes;
+  return HASTE_OK;
+}
+
+int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
+                           const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& rnn,
+                           void* workspace, const HasteExecutor& executor, bool* done,
+                           HasteStatus* status) {
+  *done = false;
+  if (layer.gamma != nullptr || !Aligned(cell.info, rnn) || !SideStream::Possible(executor)) {
+    return HASTE_OK;
+  }
+  ProductPlan product;
+  HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
+  if (!product.scaled) return HASTE_OK;
+  *done = true;
+  const Engine* engine;
+  size_t bytes = 0;
+  HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
+  const ProductPart part = InputPart(config, cell.info, layer);
+  const Memory memory(workspace, bytes, RowTiles(config), OneChunkWorkspace(part.gemm, product));
+  HASTE_TRY(ClearCounts(memory, RowTiles(config), executor, status));
+  HASTE_TRY(PackOneChunk(part, product, memory.product, executor, status));
+  SideStream side;
+  HASTE_TRY(side.Begin(executor, status));
+  HASTE_TRY(side.Follow(status));
+  HASTE_TRY(MultiplyOneChunk(part, product, memory.product, memory.counts, side.event(),
+                             side.executor(), status));
+  // The walk waits for the product, and so must not take the place of its blocks.
+  HASTE_TRY(side.WaitForEvent(status));
+  Watch watch;
+  watch.counts = memory.counts;
+  watch.rows = kProductRows;
+  watch.wanted = ReadyCount(part);
+  HASTE_TRY(engine->watched_forward(config, rnn, memory.rnn, watch, executor, status));
+  return side.Join(status);
+}
+
+int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
+                             const HasteLayerBackwardArgs& layer, size_t* bytes,
+                             HasteStatus* status) {
+  if (layer.gamma != nullptr) return HASTE_OK;
+  GradientsBeside beside;
+  HASTE_TRY(PlanGradients(config, cell, layer.features, &beside, status));
+  if (beside.parts == 0) return HASTE_OK;
+  size_t product = 0;
+  HASTE_TRY(PartGradients(config, cell.info, layer, {}, beside).Bytes(&product, status));
+  *bytes = Memory(nullptr, *bytes, Counts(config, beside), product).bytes;
+  return HASTE_OK;
+}
+
+int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
+                            const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                            void* workspace, const HasteExecutor& executor, bool* done,
+                            HasteStatus* status) {
+  *done = false;
+  if (layer.gamma != nullptr || !SideStream::Possible(executor)) return HASTE_OK;
+  GradientsBeside beside;
+  HASTE_TRY(PlanGradients(config, cell, layer.features, &beside, status));
+  if (beside.parts == 0) return HASTE_OK;
+  const Engine* engine;
+  size_t bytes = 0, product = 0;
+  HASTE_TRY(RnnBytes(config, cell, true, &engine, &bytes, status));
+  const PartGradients products(config, cell.info, layer, rnn, beside);
+  HASTE_TRY(products.Bytes(&product, status));
+  *done = true;
+  const Memory memory(workspace, bytes, Counts(config, beside), product);
+  HASTE_TRY(ClearCounts(memory, Counts(config, beside), executor, status));
+  SideStream side;
+  HASTE_TRY(side.Begin(executor, status));
+  HASTE_TRY(side.Follow(status));
+  Watch watch;
+  watch.counts = memory.counts;
+  watch.mask = static_cast<int32_t>(beside.steps - 1);
+  HASTE_TRY(engine->watched_backward(config, rnn, memory.rnn, watch, executor, status));
+  HASTE_TRY(products.Begin(side.executor(), status));
+  for (int64_t part = 0; part < beside.parts; ++part) {
+    HASTE_TRY(beside.IsLast(part) ? side.Follow(status)
+                                  : side.WaitForCount(memory.counts + part, beside.blocks, status));
+    HASTE_TRY(products.Multiply(part, memory.product, side.executor(), status));
+  }
+  // Beside the products of the last part.
+  HASTE_TRY(BiasGradients(config, cell.info, layer, rnn, &executor, status));
+  HASTE_TRY(side.Join(status));
+  if (beside.weights) return HASTE_OK;
+  // Not before: cuBLAS promises the same bits while no other stream is at work.
+  HasteLayerBackwardArgs rest = layer;
+  rest.dx = nullptr;
+  HASTE_TRY(RecurrentGradient(config, cell.info, rest, rnn, nullptr, &executor, status));
+  return WeightGradients(config, cell.info, rest, rnn, nullptr, &executor, status);
+}
+
+}  // namespace haste

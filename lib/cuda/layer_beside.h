@@ -1,0 +1,30 @@
+// Products around a recurrence that run beside it (lib/beside_plan.h).
+#ifndef HASTE_LIB_CUDA_LAYER_BESIDE_H_
+#define HASTE_LIB_CUDA_LAYER_BESIDE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/engine.h"
+#include "lib/registry.h"
+
+namespace haste {
+
+// *bytes, scratch memory of the recurrence, becomes that of both where some may run beside it.
+int32_t InputBesideBytes(const HasteRnnConfig&, const CellEntry&, const HasteLayerForwardArgs&,
+                         size_t* bytes, HasteStatus*);
+int32_t GradientsBesideBytes(const HasteRnnConfig&, const CellEntry&, const HasteLayerBackwardArgs&,
+                             size_t* bytes, HasteStatus*);
+
+// haste_layer_forward and haste_layer_backward of arguments that were checked, wx among them; *done
+// = false: nothing was done, as nothing is to run beside the walk.
+int32_t LayerForwardBeside(const HasteRnnConfig&, const CellEntry&, const HasteLayerForwardArgs&,
+                           const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
+                           bool* done, HasteStatus*);
+int32_t LayerBackwardBeside(const HasteRnnConfig&, const CellEntry&, const HasteLayerBackwardArgs&,
+                            const HasteRnnBackwardArgs&, void* workspace, const HasteExecutor&,
+                            bool* done, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_LAYER_BESIDE_H_

@@ -1,0 +1,152 @@
+// Which products run beside a walk, of an H200: forward x·W, backward those of the gradients.
+#include "lib/beside_plan.h"
+
+#include "lib/layer.h"
+#include "tests/lib/plan_case.h"
+
+namespace haste {
+namespace {
+
+CudaProperties HopperWithCublas() {
+  CudaProperties hopper = Hopper();
+  hopper.has_cublas = true;
+  return hopper;
+}
+
+HasteRnnConfig Layer(int64_t n, int64_t t, int64_t k, int64_t h, HasteDtype dtype) {
+  HasteRnnConfig config = CudaSizes(n, k, h, dtype);
+  config.time = t;
+  return config;
+}
+
+ProductPlan Input(const HasteRnnConfig& config, int64_t features,
+                  const CudaProperties& gpu = HopperWithCublas()) {
+  return PlanInputBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
+}
+GradientsBeside Gradients(const HasteRnnConfig& config, int64_t features,
+                          const CudaProperties& gpu = HopperWithCublas()) {
+  return PlanGradientsBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, true), gpu);
+}
+
+void FirstCase() {
+  for (const auto [dtype, tf32] :
+       {std::pair{HASTE_FLOAT32, 0}, {HASTE_FLOAT32, 1}, {HASTE_FLOAT16, 0}, {HASTE_BFLOAT16, 0}}) {
+    HasteRnnConfig config = Layer(16, 1024, 1, 768, dtype);
+    config.allow_tf32 = tf32;
+    const bool exact = dtype == HASTE_FLOAT32 && tf32 == 0;
+    const ProductPlan input = Input(config, 768);
+    EXPECT_TRUE(input.scaled && input.pairs == 18, "dtype %d: %d pairs", dtype, input.pairs);
+    EXPECT_TRUE(input.parts == (exact ? 2 : 1), "dtype %d: %d parts", dtype, input.parts);
+    EXPECT_TRUE(
+        input.slots == 0 && input.rows >= 16384 && input.columns >= 3072 && input.depth >= 768,
+        "dtype %d: not one chunk", dtype);
+    const GradientsBeside beside = Gradients(config, 768);
+    EXPECT_TRUE(beside.steps == 128 && beside.blocks == 96, "dtype %d: %d steps, %d blocks", dtype,
+                static_cast<int>(beside.steps), beside.blocks);
+    EXPECT_TRUE(beside.weights == exact, "dtype %d", dtype);
+    // Floats: half of it, as more would be waited for. dx alone is done as the walk goes.
+    EXPECT_TRUE(exact ? beside.parts >= 4 && beside.parts <= 6 : beside.parts == 8,
+                "dtype %d: %d parts", dtype, static_cast<int>(beside.parts));
+  }
+}
+
+void PartsCoverTheWalk() {
+  for (int64_t n : {1, 7, 16, 20, 32}) {
+    for (int64_t t : {257, 1000, 1024, 5000}) {
+      const HasteRnnConfig config = Layer(n, t, 1, 768, HASTE_FLOAT32);
+      const GradientsBeside beside = Gradients(config, 1024);
+      if (beside.parts == 0) continue;
+      EXPECT_TRUE((beside.steps & (beside.steps - 1)) == 0, "%d steps",
+                  static_cast<int>(beside.steps));
+      int64_t steps = 0;
+      for (int64_t part = 0; part < beside.parts; ++part) {
+        const int64_t of_part = beside.StepsOf(part, t);
+        EXPECT_TRUE(of_part > 0, "N=%d T=%d: part %d has %d steps", static_cast<int>(n),
+                    static_cast<int>(t), static_cast<int>(part), static_cast<int>(of_part));
+        steps += of_part;
+      }
+      EXPECT_TRUE(steps == t, "N=%d T=%d: %d steps", static_cast<int>(n), static_cast<int>(t),
+                  static_cast<int>(steps));
+    }
+  }
+  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768).parts > 0, "no case at all");
+}
+
+void OneAfterTheOther() {
+  const auto neither = [](const HasteRnnConfig& config, int64_t features, const char* why,
+                          const CudaProperties& gpu = HopperWithCublas()) {
+    EXPECT_TRUE(!Input(config, features, gpu).scaled, "forward: %s", why);
+    EXPECT_TRUE(Gradients(config, features, gpu).parts == 0, "backward: %s", why);
+  };
+  neither(Layer(16, 100, 1, 256, HASTE_FLOAT32), 128, "small products");
+  neither(Layer(16, 1024, 1, 768, HASTE_FLOAT64), 768, "float64");
+  neither(Layer(64, 1024, 1, 1024, HASTE_BFLOAT16), 1024, "no multiprocessor is free");
+  neither(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 0, "no input");
+  CudaProperties ampere = HopperWithCublas();
+  ampere.sm_major = 8;
+  for (int& count : ampere.clusters) count = 0;
+  neither(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768, "no wgmma", ampere);
+
+  CudaProperties alone = Hopper();
+  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_BFLOAT16), 768, alone).parts == 0,
+              "no cuBLAS");
+  EXPECT_TRUE(!Input(Layer(16, 1024, 1, 771, HASTE_FLOAT32), 768).scaled,
+              "rows of wx that begin anywhere");
+  EXPECT_TRUE(!Input(Layer(300, 600, 1, 64, HASTE_FLOAT32), 2048).scaled,
+              "a step is more than a row of tiles");
+  EXPECT_TRUE(!Input(Layer(16, 4000, 1, 768, HASTE_FLOAT32), 768).scaled,
+              "more than there is room");
+}
+
+void Directions() {
+  const uint8_t apart[] = {0, 1}, same[] = {1, 1};
+  HasteRnnConfig config = Layer(16, 1024, 2, 768, HASTE_FLOAT32);
+  EXPECT_TRUE(OneDirection(config), "none walks backwards");
+  config.reverse = same;
+  EXPECT_TRUE(OneDirection(config), "all walk backwards");
+  config.reverse = apart;
+  EXPECT_TRUE(!OneDirection(config), "one walks backwards");
+  EXPECT_TRUE(!Input(config, 768).scaled, "x·W has one order");
+  EXPECT_TRUE(Gradients(config, 768).parts > 0, "gradients are added up");
+  HasteRnnConfig half = config;
+  half.dtype = HASTE_BFLOAT16;
+  EXPECT_TRUE(Gradients(half, 768).parts == 0, "16 bits are not");
+}
+
+void WeightsInOneProduct() {
+  const HasteCellInfo gru = CellInfo<Gru>();
+  EXPECT_TRUE(WeightsAreOne(Layer(16, 8, 1, 64, HASTE_FLOAT32), kLstm), "one lane");
+  EXPECT_TRUE(!WeightsAreOne(Layer(16, 8, 2, 64, HASTE_FLOAT32), kLstm), "lanes have their own R");
+  EXPECT_TRUE(!WeightsAreOne(Layer(16, 8, 1, 64, HASTE_FLOAT32), gru), "dq is not dwx");
+}
+
+// Where rows of [N, T] lie, one by one and all the way.
+void Rows() {
+  const int64_t n = 3, t = 7;
+  const RowRuns walk = {n, -1, t}, some = {2, t, 1};
+  RowCursor cursor(some, 1);
+  for (int64_t row = 0; row < n * t; ++row) {
+    EXPECT_TRUE(walk.At(row) == row % n * t - row / n, "walk, row %d", static_cast<int>(row));
+    if (row < 1 || row >= 2 * n) continue;
+    EXPECT_TRUE(cursor.at() == row / 2 * t + row % 2 && some.At(row) == cursor.at(),
+                "some steps, row %d", static_cast<int>(row));
+    cursor.Next();
+  }
+  RowCursor plain(RowRuns(), 5);
+  for (int64_t row = 5; row < 9; ++row, plain.Next()) {
+    EXPECT_TRUE(plain.at() == row && RowRuns().At(row) == row, "row %d", static_cast<int>(row));
+  }
+}
+
+}  // namespace
+}  // namespace haste
+
+int main() {
+  haste::FirstCase();
+  haste::PartsCoverTheWalk();
+  haste::OneAfterTheOther();
+  haste::Directions();
+  haste::WeightsInOneProduct();
+  haste::Rows();
+  return haste_test::Report("beside_plan_test");
+}
