@@ -86,6 +86,9 @@ void OneAfterTheOther() {
   ampere.sm_major = 8;
   for (int& count : ampere.clusters) count = 0;
   neither(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768, "no wgmma", ampere);
+  const HasteRnnConfig small = Layer(16, 1024, 1, 512, HASTE_BFLOAT16);
+  EXPECT_TRUE(PlanOnGpu(small, kLstm, ampere, true).engine == EngineKind::kGrid, "no case");
+  neither(small, 1024, "never measured", ampere);
 
   CudaProperties alone = Hopper();
   EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_BFLOAT16), 768, alone).parts == 0,
