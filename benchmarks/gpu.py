@@ -7,10 +7,10 @@
 
 A layer is haste_layer_forward, and backward, which TensorFlow's layers call: x·W + b and the
 recurrence; its gradients are dx, dW, db and dR. Of a recurrence alone (C=0) they are those of wx,
-and by torch of R and the biases. Each case is checked (`gpu_check`) and not
-timed if it is wrong. `infer` keeps nothing for a gradient, `fwd` is forward in training, `both`
-forward and backward; medians by CUDA events in milliseconds, each
-sample as many calls as make a millisecond. "tf32" is float32 on both sides with TF32 allowed.
+and by torch of R and the biases. Each case is checked (`gpu_check`) and not timed if it is wrong.
+`infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and backward;
+medians by CUDA events in milliseconds, each sample as many calls as make a millisecond. "tf32" is
+float32 on both sides with TF32 allowed.
 """
 
 import argparse
