@@ -55,12 +55,12 @@ ProductPlan PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& c
   const int pairs = FreePairs(BlocksOf(config, plan), cuda);
   if (pairs < kWorthwhilePairs || MultiplyAdds(gemm) < kWorthwhile || gemm.m > INT32_MAX) return {};
   ProductPlan product = PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
-  if (!product.scaled) return {};
+  if (!product.ours) return {};
   product.pairs = std::min(product.pairs, pairs);
   // The walk should not wait for it.
   const double walk =
       static_cast<double>(config.time) * plan.resident.clocks / kClocksPerMicrosecond;
-  product.scaled = Microseconds(product.Work(gemm.m, gemm.n), product.parts) < walk;
+  product.ours = Microseconds(product.Work(gemm.m, gemm.n), product.parts) < walk;
   return product;
 }
 
@@ -92,7 +92,7 @@ GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCel
   const auto scaled = [&](const HasteGemm& gemm, int64_t count) {
     const ProductPlan product = PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kPartRoom);
     microseconds += static_cast<double>(count) * product.microseconds;
-    return product.scaled;
+    return product.ours;
   };
   beside.weights = scaled(InputGradientProduct(part, cell, features), 1) && scaled(weights, 1) &&
                    scaled(recurrent, one ? 0 : config.lanes);

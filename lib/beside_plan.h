@@ -15,7 +15,7 @@
 namespace haste {
 
 // plan: of this direction of the walk, here and below. Of x·W, for the pairs of blocks that it has
-// beside the walk; not scaled: the walk comes after it.
+// beside the walk; not `ours`: the walk comes after it.
 ProductPlan PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
                             const Plan& plan, const CudaProperties&);
 

@@ -146,7 +146,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
       }
     }
   }
-  best.scaled = most > 0 || kMargin * best.microseconds < FloatMicroseconds(g);
+  best.ours = most > 0 || kMargin * best.microseconds < FloatMicroseconds(g);
   return best;
 }
 
@@ -158,7 +158,7 @@ ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t mo
   plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
   plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
   plan.depth = CeilDiv(g.k, kSlabDepth) * kSlabDepth;
-  plan.scaled = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
+  plan.ours = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
   return plan;
 }
 

@@ -122,7 +122,7 @@ constexpr int64_t LineBytes(int64_t depth, int parts) {
 double Microseconds(const ProductWork&, int parts);
 
 struct ProductPlan {
-  bool scaled;                   // our own; else floats are multiplied as they are
+  bool ours;                     // else cuBLAS or float32 units multiply
   bool a_stays;                  // a is the smaller operand
   int64_t rows, columns, depth;  // of a chunk: whole tiles, whole slabs
   int pairs, slots;
@@ -139,11 +139,11 @@ struct ProductPlan {
 };
 
 // sm_major: for which compute capability the code was made that runs here. pairs: clusters of two
-// blocks that the GPU has room for. most: bytes that it may take, and then it is scaled wherever it
+// blocks that the GPU has room for. most: bytes that it may take, and then it is ours wherever it
 // can be; 0: by the product's size, and where it is worth that.
 ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most = 0);
 
-// The plan of a product in one chunk, whole tiles, of any dtype but float64; not scaled if it
+// The plan of a product in one chunk, whole tiles, of any dtype but float64; not ours if it
 // cannot be, or would take more bytes than `most`.
 ProductPlan PlanOneChunk(const HasteGemm&, int sm_major, int pairs, int64_t most);
 

@@ -241,7 +241,7 @@ int32_t PlanHere(const HasteGemm& g, int64_t most, ProductPlan* plan, HasteStatu
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(g, 0, &plan, status));
-  *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
+  *bytes = plan.ours ? ScaledGemmWorkspace(plan) : 0;
   return HASTE_OK;
 }
 
@@ -249,7 +249,7 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
                  HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(g, 0, &plan, status));
-  if (plan.scaled) {
+  if (plan.ours) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
     return ScaledGemm({g, {}, {}, false, {}}, plan, workspace, executor, status);
   }
@@ -271,7 +271,7 @@ int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* 
                                  HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
-  *bytes = plan.scaled ? ScaledGemmWorkspace(plan) : 0;
+  *bytes = plan.ours ? ScaledGemmWorkspace(plan) : 0;
   return HASTE_OK;
 }
 
@@ -279,7 +279,7 @@ int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,
                         const HasteExecutor& executor, HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
-  if (plan.scaled) return ScaledGemm(part, plan, workspace, executor, status);
+  if (plan.ours) return ScaledGemm(part, plan, workspace, executor, status);
   return GemmByCublas(part, executor, status);
 }
 

@@ -240,7 +240,7 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
   if (layer.gamma != nullptr) return HASTE_OK;
   ProductPlan product;
   HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
-  if (!product.scaled) return HASTE_OK;
+  if (!product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
   const size_t packed = OneChunkWorkspace(gemm, product);
   *bytes = Memory(nullptr, *bytes, RowTiles(config), packed).bytes;
@@ -257,7 +257,7 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   }
   ProductPlan product;
   HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
-  if (!product.scaled) return HASTE_OK;
+  if (!product.ours) return HASTE_OK;
   *done = true;
   const Engine* engine;
   size_t bytes = 0;

@@ -12,7 +12,7 @@
 namespace haste {
 
 size_t ScaledGemmWorkspace(const ProductPlan& plan);
-// `plan`, here and below, is scaled.
+// `plan`, here and below, is `ours`.
 int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 

@@ -35,7 +35,7 @@ void FirstCase() {
     config.allow_tf32 = tf32;
     const bool exact = dtype == HASTE_FLOAT32 && tf32 == 0;
     const ProductPlan input = Input(config, 768);
-    EXPECT_TRUE(input.scaled && input.pairs == 18, "dtype %d: %d pairs", dtype, input.pairs);
+    EXPECT_TRUE(input.ours && input.pairs == 18, "dtype %d: %d pairs", dtype, input.pairs);
     EXPECT_TRUE(input.parts == (exact ? 2 : 1), "dtype %d: %d parts", dtype, input.parts);
     EXPECT_TRUE(
         input.slots == 0 && input.rows >= 16384 && input.columns >= 3072 && input.depth >= 768,
@@ -75,7 +75,7 @@ void PartsCoverTheWalk() {
 void OneAfterTheOther() {
   const auto neither = [](const HasteRnnConfig& config, int64_t features, const char* why,
                           const CudaProperties& gpu = HopperWithCublas()) {
-    EXPECT_TRUE(!Input(config, features, gpu).scaled, "forward: %s", why);
+    EXPECT_TRUE(!Input(config, features, gpu).ours, "forward: %s", why);
     EXPECT_TRUE(Gradients(config, features, gpu).parts == 0, "backward: %s", why);
   };
   neither(Layer(16, 100, 1, 256, HASTE_FLOAT32), 128, "small products");
@@ -93,12 +93,11 @@ void OneAfterTheOther() {
   CudaProperties alone = Hopper();
   EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_BFLOAT16), 768, alone).parts == 0,
               "no cuBLAS");
-  EXPECT_TRUE(!Input(Layer(16, 1024, 1, 771, HASTE_FLOAT32), 768).scaled,
+  EXPECT_TRUE(!Input(Layer(16, 1024, 1, 771, HASTE_FLOAT32), 768).ours,
               "rows of wx that begin anywhere");
-  EXPECT_TRUE(!Input(Layer(300, 600, 1, 64, HASTE_FLOAT32), 2048).scaled,
+  EXPECT_TRUE(!Input(Layer(300, 600, 1, 64, HASTE_FLOAT32), 2048).ours,
               "a step is more than a row of tiles");
-  EXPECT_TRUE(!Input(Layer(16, 4000, 1, 768, HASTE_FLOAT32), 768).scaled,
-              "more than there is room");
+  EXPECT_TRUE(!Input(Layer(16, 4000, 1, 768, HASTE_FLOAT32), 768).ours, "more than there is room");
 }
 
 void Directions() {
@@ -109,7 +108,7 @@ void Directions() {
   EXPECT_TRUE(OneDirection(config), "all walk backwards");
   config.reverse = apart;
   EXPECT_TRUE(!OneDirection(config), "one walks backwards");
-  EXPECT_TRUE(!Input(config, 768).scaled, "x·W has one order");
+  EXPECT_TRUE(!Input(config, 768).ours, "x·W has one order");
   EXPECT_TRUE(Gradients(config, 768).parts > 0, "gradients are added up");
   HasteRnnConfig half = config;
   half.dtype = HASTE_BFLOAT16;

@@ -28,7 +28,7 @@ constexpr int kPairs = 66;  // of an H200
 void Choices() {
   const struct {
     int64_t m, n, k;
-    bool scaled;
+    bool ours;
     int64_t rows, columns, depth;
   } cases[] = {
       // Of N=16 T=1024 C=H=768: x·W, dx, and dW or dR.
@@ -51,9 +51,9 @@ void Choices() {
   for (const auto& c : cases) {
     const ProductPlan plan = PlanProduct(Product(c.m, c.n, c.k), 9, kPairs);
     const bool cut_so = plan.rows == c.rows && plan.columns == c.columns && plan.depth == c.depth;
-    EXPECT_TRUE(plan.scaled == c.scaled && (cut_so || !c.scaled),
+    EXPECT_TRUE(plan.ours == c.ours && (cut_so || !c.ours),
                 "%ld x %ld x %ld: parts %d, chunks of %ld x %ld x %ld", static_cast<long>(c.m),
-                static_cast<long>(c.n), static_cast<long>(c.k), plan.scaled,
+                static_cast<long>(c.n), static_cast<long>(c.k), plan.ours,
                 static_cast<long>(plan.rows), static_cast<long>(plan.columns),
                 static_cast<long>(plan.depth));
   }
@@ -62,21 +62,21 @@ void Choices() {
 void OnlyExactFloatsWhereThereIsWgmma() {
   const HasteGemm large = Product(16384, 3072, 768);
   for (int major : {7, 8, 9, 10, 12}) {
-    EXPECT_TRUE(PlanProduct(large, major, kPairs).scaled == (major == 9), "%d.x", major);
+    EXPECT_TRUE(PlanProduct(large, major, kPairs).ours == (major == 9), "%d.x", major);
   }
-  EXPECT_TRUE(!PlanProduct(large, 9, 0).scaled, "no clusters");
+  EXPECT_TRUE(!PlanProduct(large, 9, 0).ours, "no clusters");
   HasteGemm other = large;
   other.allow_tf32 = 1;
-  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "TensorFloat-32");
+  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).ours, "TensorFloat-32");
   for (HasteDtype dtype : {HASTE_FLOAT64, HASTE_FLOAT16, HASTE_BFLOAT16}) {
     other = large;
     other.dtype = dtype;
-    EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "dtype %d", dtype);
+    EXPECT_TRUE(!PlanProduct(other, 9, kPairs).ours, "dtype %d", dtype);
   }
   other = large;
   other.a_col = 2;
   other.a_row = 2 * other.k;
-  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).scaled, "neighbours that are not side by side");
+  EXPECT_TRUE(!PlanProduct(other, 9, kPairs).ours, "neighbours that are not side by side");
 }
 
 void ChunksFit() {
@@ -84,7 +84,7 @@ void ChunksFit() {
     for (int64_t n : {3001, 4099, 16384, 300000}) {
       for (int64_t k : {1801, 4099, 16384, 300000}) {
         const ProductPlan plan = PlanProduct(Product(m, n, k), 9, kPairs);
-        EXPECT_TRUE(plan.scaled, "large");
+        EXPECT_TRUE(plan.ours, "large");
         const double third = (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) * sizeof(float) / 3;
         const double room = std::max(16.0 * (1 << 20), std::min(third, 96.0 * (1 << 20)));
         EXPECT_TRUE(plan.bytes() <= room, "%zu bytes of %.0f", plan.bytes(), room);
