@@ -46,14 +46,38 @@ bool OneDirection(const HasteRnnConfig& config) {
   return true;
 }
 
+bool InputOrder(const HasteRnnConfig& config, const HasteGemm& input, TileOrder* order) {
+  *order = OrderOf(input.m, input.n);
+  if (OneDirection(config)) return true;
+  int64_t from = 0, to = config.lanes;  // of those that walk backwards
+  int changes = 0;
+  for (int64_t k = 1; k < config.lanes; ++k) {
+    if ((config.reverse[k] != 0) == (config.reverse[k - 1] != 0)) continue;
+    ++changes;
+    (config.reverse[k] != 0 ? from : to) = k;
+  }
+  const int64_t columns = input.n / config.lanes;
+  from *= columns;
+  to *= columns;
+  if (changes > 1 || from % kProductColumns != 0 || (to < input.n && to % kProductColumns != 0) ||
+      kProductRows % config.batch != 0) {
+    return false;
+  }
+  order->turned_from = static_cast<int>(from / kProductColumns);
+  order->turned_to = static_cast<int>(CeilDiv(to, int64_t{kProductColumns}));
+  return true;
+}
+
 ProductPlan PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
                             int64_t features, const Plan& plan, const CudaProperties& cuda) {
-  if (!IsOnChip(plan) || !OneDirection(config) || config.batch > kProductRows) return {};
+  if (!IsOnChip(plan) || config.batch > kProductRows) return {};
   // Rows of wx that begin elsewhere may be read, in part, before they are there.
   if (config.hidden * static_cast<int64_t>(DtypeSize(config.dtype)) % kPieceBytes != 0) return {};
   const HasteGemm gemm = InputProduct(config, cell, features);
   const int pairs = FreePairs(BlocksOf(config, plan), cuda);
   if (pairs < kWorthwhilePairs || MultiplyAdds(gemm) < kWorthwhile || gemm.m > INT32_MAX) return {};
+  TileOrder order;
+  if (!InputOrder(config, gemm, &order)) return {};
   ProductPlan product = PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
   if (!product.ours) return {};
   product.pairs = std::min(product.pairs, pairs);

@@ -19,6 +19,11 @@ namespace haste {
 ProductPlan PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
                             const Plan& plan, const CudaProperties&);
 
+// The order in which its tiles are made, of rows step by step: as the lanes walk. false: there is
+// none, as lanes that walk both ways do not lie forwards first or backwards first, in whole tiles,
+// or steps are a fraction of one.
+bool InputOrder(const HasteRnnConfig&, const HasteGemm& input, TileOrder* order);
+
 struct GradientsBeside {
   int64_t steps = 0;     // of a part, but the last: a power of two
   int64_t parts = 0;     // 0: all products come after the walk

@@ -24,6 +24,10 @@ struct Watch {
   // it counts `wanted`.
   int32_t rows = 0;
   uint32_t wanted = 0;
+  // And so many parts further on, where lanes walk both ways, those of the ones that walk
+  // backwards: the first of these parts lacks some steps, which are no fraction of it.
+  int32_t parts = 0, missing = 0;
+  uint32_t wanted_backwards = 0;
   // Backward: a power of two less one, the steps of a part. Each block counts when it has left
   // those, but not after the last part.
   int32_t mask = -1;

@@ -51,7 +51,8 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
   problem.shared_parts = SharedPartsOf(config, cell);
   problem.cell.operand_bytes = problem.cell.parts == 1 ? 2 : 4;
   problem.cell.saved = cell.saved;
-  problem.cell.forward_tiles = cuda.sm_major == 9 ? kResidentTiles : kFewerResidentTiles;
+  problem.gives_registers = cuda.sm_major == 9;
+  problem.cell.forward_tiles = problem.gives_registers ? kResidentTiles : kFewerResidentTiles;
   problem.batch = config.batch;
   problem.lanes = config.lanes;
   problem.hidden = config.hidden;

@@ -34,7 +34,11 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              " × %d × %d, rows %d × %d%s, about %.0f clocks a "
              "step",
              EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
-             t.rows(), t.sharers > 1 ? ", clusters share gradients" : "", plan.resident.clocks);
+             t.rows(),
+             t.sharers > 1         ? ", clusters share gradients"
+             : t.element_warps > 0 ? ", warps for elements"
+                                   : "",
+             plan.resident.clocks);
   } else if (plan.engine == EngineKind::kBlock) {
     snprintf(where, sizeof where,
              "%s: groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",

@@ -44,6 +44,30 @@ struct ProductPart {
   }
 };
 
+// In which order tiles of c are made: by rows of tiles, from the first on, but for some columns of
+// tiles from the last on.
+struct TileOrder {
+  int columns, rows;                   // of tiles
+  int turned_from = 0, turned_to = 0;  // columns that begin with the last row
+
+  constexpr int Column(int tile) const { return tile % columns; }
+  constexpr bool IsTurned(int tile) const {
+    return Column(tile) >= turned_from && Column(tile) < turned_to;
+  }
+  constexpr int Row(int tile) const {
+    return IsTurned(tile) ? rows - 1 - tile / columns : tile / columns;
+  }
+  // Of all that are made at a time, those of one order are counted together.
+  constexpr int CountOf(int tile) const {
+    return IsTurned(tile) ? rows + tile / columns : tile / columns;
+  }
+};
+
+constexpr TileOrder OrderOf(int64_t rows, int64_t columns) {
+  return {static_cast<int>(CeilDiv(columns, int64_t{kProductColumns})),
+          static_cast<int>(CeilDiv(rows, int64_t{kProductRows}))};
+}
+
 // Tensor cores cut off what they add up; so many slabs of a sum at most, before it is rounded.
 constexpr int kSumSlabs = 32;
 

@@ -40,6 +40,11 @@ constexpr double kSharedOverFloatClocks = 450;
 constexpr double kSharedByteClocks = 0.063;  // of the gradients
 // Of a second row tile of scaled ones, of one part and of two: registers are few.
 constexpr double kScaledRowTileClocks[] = {1130, 2000};
+// Forward, elements apart (74 timings), of a cell with several gates and with one: of a pass; of a
+// step whose passes are few. Of a tile of R from shared memory, and of a second look at h.
+constexpr double kApartClocks = 1190, kApartClocksOfOneGate = 890;
+constexpr double kApartStepClocks = 2600, kApartStepClocksOfOneGate = 2200;
+constexpr double kApartOverClocks = 60, kApartAskedClocks = 500;
 // Forward, rows that are copied element by element.
 constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
@@ -96,7 +101,7 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
            kClusterByteClocks * received + second * kSecondUnitTileClusterClocks;
   }
   if (!p.backward) {
-    const bool crowded = p.cell.forward_tiles < kResidentTiles;
+    const bool crowded = !p.gives_registers;
     return kGridClocks + received * t.blocks * kPollClocks + second * kSecondUnitTileGridClocks +
            (crowded ? kCrowdedClocks : 0) + (odd ? kOddGridClocks : 0);
   }
@@ -119,15 +124,25 @@ double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
          kSharedByteClocks * OperandBytes(t, p.cell);
 }
 
-// Fills in what follows from `blocks`, `unit_tiles`, `row_tiles` and `sharers`; false if that does
-// not fit.
+// A step of all passes, where elements have warps of their own.
+double ApartClocks(const ResidentProblem& p, const ResidentTiling& t) {
+  const int held = p.cell.held_chunks(), over = std::max(0, t.chunks - held);
+  const int64_t asked = CeilDiv(std::min(t.chunks, held), kChunksAsked);
+  const bool one = p.cell.gates == 1;
+  const double pass = (one ? kApartClocksOfOneGate : kApartClocks) +
+                      kApartOverClocks * over * 2 * p.cell.gates +
+                      kApartAskedClocks * static_cast<double>(asked - 1);
+  return std::max(t.passes * pass, one ? kApartStepClocksOfOneGate : kApartStepClocks);
+}
+
+// Fills in what follows from how a step is cut; false if that does not fit.
 bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool cluster,
-          int64_t passes, ResidentPlan* plan) {
+          ResidentPlan* plan) {
   ResidentTiling& t = plan->tiling;
   ResidentProblem p = problem;
   if (t.sharers > 1) p.cell.parts = p.shared_parts;
-  if (t.units() * t.rows() > kResidentElements || passes > kMaxPasses) return false;
-  t.passes = static_cast<int>(passes);
+  if (t.units() * t.rows() > kResidentElements) return false;
+  if (t.element_warps > 0) p.cell.forward_tiles = kApartTiles;
   t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));
   if (t.sharers > 1) {
     t.chunks = t.sharers * t.units() * p.cell.shared_gates() / 32;
@@ -147,10 +162,26 @@ bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool clu
   if (at_once == 0) return false;
   const int64_t waves = CeilDiv(groups, at_once);
   if (!cluster && waves > 1) return false;  // blocks that wait for each other must all be there
-  const double clocks =
-      t.sharers > 1 ? SharedClocks(p, t) : WorkClocks(p, t) + ExchangeClocks(p, t, device, cluster);
-  plan->clocks = static_cast<double>(waves) * t.passes * clocks;
+  if (t.element_warps > 0) {
+    plan->clocks = ApartClocks(p, t);
+  } else {
+    const double clocks = t.sharers > 1 ? SharedClocks(p, t)
+                                        : WorkClocks(p, t) + ExchangeClocks(p, t, device, cluster);
+    plan->clocks = static_cast<double>(waves) * t.passes * clocks;
+  }
   return true;
+}
+
+// Whether elements may have warps of their own, which have one pass while those that multiply have
+// the next. Where these have little to multiply, or read half of R from shared memory for every
+// eight rows, it is slower.
+bool CanBeApart(const ResidentProblem& problem, const ResidentTiling& t) {
+  if (problem.backward || problem.cell.parts > 1 || !problem.gives_registers) return false;
+  ResidentCell cell = problem.cell;
+  cell.forward_tiles = kApartTiles;
+  const int64_t chunks = CeilDiv(t.hidden_chunks(), t.depth_warps());
+  return t.unit_tiles == 1 && t.row_tiles == 1 && t.passes % kElementSets == 0 &&
+         (chunks > 2 || cell.storage_bytes == 4) && 2 * cell.held_chunks() > chunks;
 }
 
 }  // namespace
@@ -168,14 +199,21 @@ bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool c
       for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
         const int64_t tiles = CeilDiv(p.batch, 8 * row_tiles);
         if (row_tiles == 2 && p.batch <= 8) continue;
-        for (int64_t passes = 1; passes <= std::min<int64_t>(tiles, kMaxPasses); ++passes) {
+        const int64_t most = std::min<int64_t>(PadTo(tiles, kElementSets), kMaxPasses);
+        for (int64_t passes = 1; passes <= most; ++passes) {
           ResidentPlan plan = {};
-          plan.tiling.blocks = static_cast<int>(blocks);
-          plan.tiling.unit_tiles = unit_tiles;
-          plan.tiling.row_tiles = row_tiles;
-          plan.tiling.sharers = sharers;
-          if (!Fill(p, device, cluster, passes, &plan)) continue;
-          if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+          ResidentTiling& t = plan.tiling;
+          t.blocks = static_cast<int>(blocks);
+          t.unit_tiles = unit_tiles;
+          t.row_tiles = row_tiles;
+          t.sharers = sharers;
+          t.passes = static_cast<int>(passes);
+          for (const int element_warps : {0, kElementWarps}) {
+            if (element_warps > 0 && (cluster || !CanBeApart(p, t))) continue;
+            t.element_warps = element_warps;
+            if (!Fill(p, device, cluster, &plan)) continue;
+            if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+          }
         }
       }
     }

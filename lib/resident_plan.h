@@ -14,6 +14,9 @@ constexpr int kResidentWarps = 8;  // of a block
 // What a warp keeps of R in registers, in tiles of 16 × 16 × 16 bits: four registers of a thread.
 // Forward fewer where warps cannot give theirs to others (lib/cuda/resident_forward.cuh).
 constexpr int kResidentTiles = 32, kFewerResidentTiles = 24;
+// Forward, of a block whose elements have warps of their own.
+constexpr int kElementSets = 2, kElementWarps = 4, kApartTiles = 24;
+constexpr int kChunksAsked = 4;  // forward, chunks of h that are asked for together, at most
 constexpr int kTileBytes = 512;
 // Elements of a pass that a block has: one a thread.
 constexpr int kResidentElements = kResidentWarps * 32;
@@ -31,6 +34,9 @@ struct ResidentTiling {
   // Backward, grid: blocks of a cluster, which share the gradients of their gates, and then
   // multiply all of them, each for its part of dh; 1: each has its own gates, and all of dh.
   int sharers;
+  // Forward, grid: kElementWarps, where elements have warps of their own; else those that multiply
+  // have them.
+  int element_warps;
 
   constexpr int units() const { return 16 * unit_tiles; }
   constexpr int rows() const { return 8 * row_tiles; }
@@ -131,7 +137,7 @@ struct ForwardLayout {
 
   constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
       : sums_of_warp(t.rows() * cell.row_stride()),
-        sum_buffers(!cluster || t.chunks > cell.held_chunks() ? 1 : 2),
+        sum_buffers(t.element_warps == 0 && (!cluster || t.chunks > cell.held_chunks()) ? 1 : 2),
         counters(0),
         receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
         sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.operand_bytes) : 0)),
@@ -170,6 +176,7 @@ struct ResidentProblem {
   int shared_parts;  // in place of cell.parts where gates' gradients are shared
   int64_t batch, lanes, hidden;
   bool backward;
+  bool gives_registers;  // warps can give theirs to others
 };
 
 struct ResidentDevice {

@@ -57,8 +57,9 @@ int32_t ClearCounts(const Memory& memory, int64_t parts, const HasteExecutor& ex
 
 // --- Forward
 
-int64_t RowTiles(const HasteRnnConfig& config) {
-  return CeilDiv(config.batch * config.time, int64_t{kProductRows});
+// Rows of tiles, of lanes that walk forwards and of those that walk backwards.
+int64_t InputCounts(const HasteRnnConfig& config) {
+  return 2 * CeilDiv(config.batch * config.time, int64_t{kProductRows});
 }
 
 int32_t PlanInput(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
@@ -78,11 +79,11 @@ bool Aligned(const HasteCellInfo& cell, const HasteRnnForwardArgs& args) {
   return bits % kPieceBytes == 0;
 }
 
-// x·W + b, rows in the order of the walk.
+// x·W + b, rows step by step; of the walk, where there is but one way.
 ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
                       const HasteLayerForwardArgs& layer) {
   ProductPart part = {InputProduct(config, cell, layer.features), {}, {}, false, {}};
-  const bool reverse = config.reverse != nullptr && config.reverse[0];
+  const bool reverse = OneDirection(config) && config.reverse != nullptr && config.reverse[0];
   const int64_t first = reverse ? config.time - 1 : 0;
   part.rows = {config.batch, reverse ? -1 : 1, config.time};
   const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
@@ -243,7 +244,7 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
   if (!product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
   const size_t packed = OneChunkWorkspace(gemm, product);
-  *bytes = Memory(nullptr, *bytes, RowTiles(config), packed).bytes;
+  *bytes = Memory(nullptr, *bytes, InputCounts(config), packed).bytes;
   return HASTE_OK;
 }
 
@@ -263,20 +264,30 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   size_t bytes = 0;
   HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
   const ProductPart part = InputPart(config, cell.info, layer);
-  const Memory memory(workspace, bytes, RowTiles(config), OneChunkWorkspace(part.gemm, product));
-  HASTE_TRY(ClearCounts(memory, RowTiles(config), executor, status));
+  TileOrder order;
+  InputOrder(config, part.gemm, &order);  // there is one: it was planned with it
+  const int64_t counts = InputCounts(config);
+  const Memory memory(workspace, bytes, counts, OneChunkWorkspace(part.gemm, product));
+  HASTE_TRY(ClearCounts(memory, counts, executor, status));
   HASTE_TRY(PackOneChunk(part, product, memory.product, executor, status));
   SideStream side;
   HASTE_TRY(side.Begin(executor, status));
   HASTE_TRY(side.Follow(status));
-  HASTE_TRY(MultiplyOneChunk(part, product, memory.product, memory.counts, side.event(),
+  HASTE_TRY(MultiplyOneChunk(part, product, memory.product, order, memory.counts, side.event(),
                              side.executor(), status));
   // The walk waits for the product, and so must not take the place of its blocks.
   HASTE_TRY(side.WaitForEvent(status));
   Watch watch;
   watch.counts = memory.counts;
   watch.rows = kProductRows;
-  watch.wanted = ReadyCount(part);
+  const int turned = order.turned_to - order.turned_from;
+  watch.wanted = ReadyCount(order.columns - turned);
+  if (turned > 0) {
+    watch.parts = order.rows;
+    watch.missing =
+        static_cast<int32_t>(int64_t{order.rows} * kProductRows / config.batch - config.time);
+    watch.wanted_backwards = ReadyCount(turned);
+  }
   HASTE_TRY(engine->watched_forward(config, rnn, memory.rnn, watch, executor, status));
   return side.Join(status);
 }

@@ -20,9 +20,15 @@ struct ForwardKernels {
   using Params = ResidentForwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = false;
-  static constexpr int kThreads = kResidentForwardThreads;
+  static int Threads(const ResidentTiling& t) {
+    return t.element_warps > 0 ? ForwardRoles<ForwardWay::kGridApart>::kThreads
+                               : ForwardRoles<ForwardWay::kGrid>::kThreads;
+  }
   static Kernel Of(const Params& p, bool cluster) {
-    return cluster ? OfTiles<true>(p.tiling) : OfTiles<false>(p.tiling);
+    if constexpr (kMmaParts<T> == 1) {
+      if (p.tiling.element_warps > 0) return ResidentForward<Cell, T, 1, ForwardWay::kGridApart>;
+    }
+    return cluster ? OfTiles<ForwardWay::kCluster>(p.tiling) : OfTiles<ForwardWay::kGrid>(p.tiling);
   }
   static size_t ExchangeBytes(const ResidentTiling& t) {
     return static_cast<size_t>(kForwardSlots<false>) * t.passes *
@@ -30,10 +36,9 @@ struct ForwardKernels {
   }
 
  private:
-  template <bool kCluster>
+  template <ForwardWay kWay>
   static Kernel OfTiles(const ResidentTiling& t) {
-    return t.row_tiles == 1 ? ResidentForward<Cell, T, 1, kCluster>
-                            : ResidentForward<Cell, T, 2, kCluster>;
+    return t.row_tiles == 1 ? ResidentForward<Cell, T, 1, kWay> : ResidentForward<Cell, T, 2, kWay>;
   }
 };
 template <class Cell, class T>
@@ -42,7 +47,7 @@ struct BackwardKernels {
   using Params = ResidentBackwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
-  static constexpr int kThreads = kResidentWarps * 32;
+  static int Threads(const ResidentTiling&) { return kResidentWarps * 32; }
   // Which a plan may ask for (WithBackwardStorage).
   static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledParts<T> > 0;
   static constexpr bool kOwns = kScaledParts<T> == 0;
@@ -106,7 +111,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
-  shape.threads = Kernels::kThreads;
+  shape.threads = Kernels::Threads(t);
   shape.shared_bytes = plan.resident.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;

@@ -28,11 +28,13 @@ struct ResidentParams : OnChipParams<T, Args> {
   Watch watch;      // counts: null where nothing is at work beside the walk
 };
 
+enum class ForwardWay;
+
 // A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
 // element have none: all of theirs are not `There`.
 template <class Cell, class Params, int kTiles>
 class ResidentThread {
-  template <class, class, int, bool>
+  template <class, class, int, ForwardWay>
   friend class ResidentService;
 
  public:
@@ -48,10 +50,10 @@ class ResidentThread {
         rank_(blockIdx.x % p.tiling.blocks),
         group_(blockIdx.x / p.tiling.blocks),
         warp_(warp),
-        lane_(lane),
+        lane_(OnceOfThread(lane)),
         column_(warp_ % (kRows / 2) * 2 + lane_ / 16),
         tile_(warp_ / (kRows / 2)),
-        states_(states + warp * 32 + lane) {
+        states_(states + OnceOfThread(warp * 32 + lane)) {
     const int row_groups = p.tiling.row_groups;
     k_ = group_ / row_groups;
     reverse_ = p.IsReverse(k_);
@@ -72,6 +74,13 @@ class ResidentThread {
   // The element of pass 0 at a step.
   __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
     return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
+  }
+  // Of any pass.
+  __device__ __forceinline__ StepPlace PlaceOf(int64_t step, int pass) const {
+    StepPlace place = PlaceOf(step);
+    place.one += pass * pass_stride_;
+    place.gates += pass * pass_stride_ * kGates;
+    return place;
   }
   // Of the next pass; wraps: which is the first of the next step.
   __device__ __forceinline__ StepPlace Further(const StepPlace& place, bool wraps) const {

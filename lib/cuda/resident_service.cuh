@@ -22,11 +22,12 @@ __device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
   return seen;
 }
 
-template <class Cell, class T, int kTiles, bool kCluster>
+template <class Cell, class T, int kTiles, ForwardWay kWay>
 class ResidentService {
-  using States = ResidentStates<Cell, T, kTiles, kCluster>;
+  using States = ResidentStates<Cell, T, kTiles, kWay>;
   using Params = ResidentForwardParams<T>;
   using Thread = ResidentThread<Cell, Params, kTiles>;
+  static constexpr bool kCluster = kWay == ForwardWay::kCluster;
   static constexpr int kSaved = SavedTensors<Cell>();
 
  public:
@@ -43,7 +44,7 @@ class ResidentService {
         written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
         needed_(Foretells(p)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)),
-        steps_there_(p.watch.counts != nullptr ? 0 : INT32_MAX) {
+        inputs_(p.watch) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const Thread thread(p, warp_ + i * kCopyWarps, threadIdx.x % 32);
@@ -75,7 +76,7 @@ class ResidentService {
         units, states_.reverse_);
     int step = 0, pass = 0, before = -1;  // before: the pass that has ended last
     int buffer = 0;
-    AwaitInputs(0);
+    inputs_.Await(p_, states_.reverse_, 0);
     reads.Read(read_, 0, passes == 1);
     if (needed_) Tell(0, 0, 0);
     CommitCopies();
@@ -92,7 +93,7 @@ class ResidentService {
       }
       if (step < p_.T_) {
         if (step + kPrefetchSteps < p_.T_) reads.Prefetch(kPrefetchSteps, pass);
-        AwaitInputs(step);
+        inputs_.Await(p_, states_.reverse_, step);
         reads.Read(read_ + other * read_step_, pass, pass + 1 == passes);
         if (needed_) Tell(step, pass, other);
       }
@@ -115,16 +116,6 @@ class ResidentService {
   static constexpr int PiecesOf(int tensors) {
     const int bytes = kResidentElements * tensors * static_cast<int>(sizeof(T));
     return (bytes / kPieceBytes + kCopyWarps * 32 - 1) / (kCopyWarps * 32);
-  }
-
-  // Until wx of a step is there, where it is made beside the walk.
-  __device__ __forceinline__ void AwaitInputs(int step) {
-    while (step >= steps_there_) {
-      const int rows = p_.watch.rows, n = static_cast<int>(p_.N);
-      const int part = (steps_there_ * n + rows - 1) / rows;
-      WaitForPart(p_.watch.counts + part, p_.watch.wanted);
-      steps_there_ = (part + 1) * rows / n;
-    }
   }
 
   // The mask of a step's elements: asked for long before it is looked at.
@@ -172,7 +163,7 @@ class ResidentService {
   PhiloxKey key_ = {};
   const bool needed_;  // is there more to say of a step than whether an element exists?
   const int clears_;
-  int steps_there_;  // inputs of so many steps are there
+  InputWatch inputs_;
 };
 
 }  // namespace haste

@@ -20,24 +20,91 @@ extern __shared__ __align__(16) unsigned char resident_shared[];
 template <bool kCluster>
 constexpr int kForwardSlots = kCluster ? 2 : 8;
 
-constexpr int kResidentForwardThreads = (kResidentWarps + kCopyWarps) * 32;
+// How h travels, and who has the elements: the warps that multiply, beside others that serve them;
+// or (`grid`) two sets of warps of their own, which take passes by turns: they make one's h while
+// those that multiply have the next.
+enum class ForwardWay { kCluster, kGrid, kGridApart };
 
-// Registers of a thread of the service, and of the warps that have elements, which are two for one:
-// together what 168 for all are. A product of two parts with four gates wants every register there
-// is; its service spills, and has the time for it.
-template <class Cell, class T>
-constexpr int kServiceRegisters = kMmaParts<T> == 2 && Cell::kGates == 4 ? 24 : 72;
-template <class Cell, class T>
-constexpr int kElementRegisters = (3 * 168 - kServiceRegisters<Cell, T>) / 2;
+// The roles of a block's warps, in this order.
+template <ForwardWay kWay>
+struct ForwardRoles {
+  static constexpr bool kApart = kWay == ForwardWay::kGridApart;
+  static constexpr int kProducts = kResidentWarps;
+  static constexpr int kElements = kApart ? kElementSets * kElementWarps : 0;  // and nothing else
+  static constexpr int kService = kApart ? 0 : kCopyWarps;
+  static constexpr int kThreads = (kProducts + kElements + kService) * 32;
+};
 
-// Barriers of the warps that multiply; and of all, which those that serve come to from elsewhere:
-// not __syncthreads.
+// A pass of the walk, one after the other.
+struct WalkPass {
+  int step = 0, pass = 0;
+  int odd = 0;  // of all passes of all steps
+
+  __device__ __forceinline__ void Advance(int passes) {
+    odd ^= 1;
+    const bool ends = ++pass == passes;
+    if (ends) pass = 0;
+    if (ends) ++step;
+  }
+  __device__ __forceinline__ WalkPass Next(int passes) const {
+    WalkPass next = *this;
+    next.Advance(passes);
+    return next;
+  }
+};
+
+// Waits for wx of a step, where it is made beside the walk.
+class InputWatch {
+ public:
+  __device__ __forceinline__ explicit InputWatch(const Watch& watch)
+      : steps_there_(watch.counts != nullptr ? 0 : INT32_MAX) {}
+
+  template <class Params>
+  __device__ __forceinline__ void Await(const Params& p, bool backwards, int step) {
+    backwards = backwards && p.watch.parts > 0;
+    if (backwards) step += p.watch.missing;
+    while (step >= steps_there_) {
+      const int rows = p.watch.rows, n = static_cast<int>(p.N);
+      const int part = (steps_there_ * n + rows - 1) / rows;
+      WaitForPart(p.watch.counts + part + (backwards ? p.watch.parts : 0),
+                  backwards ? p.watch.wanted_backwards : p.watch.wanted);
+      steps_there_ = (part + 1) * rows / n;
+    }
+  }
+
+ private:
+  int steps_there_;  // of so many steps; backwards, with those that are missing
+};
+
+// Registers of a thread of the warps that see to the rest (the service; where elements are apart,
+// those that have them), and of those that multiply: together what the launch gives all. A product
+// of two parts with four gates wants every register there is; its service spills, and has the time
+// for it.
+template <class Cell, class T, ForwardWay kWay>
+struct ForwardRegisters {
+  using Roles = ForwardRoles<kWay>;
+  static constexpr int kAll = 65536 / Roles::kThreads / 8 * 8;
+  static constexpr int kRest = Roles::kApart                            ? 96
+                               : kMmaParts<T> == 2 && Cell::kGates == 4 ? 24
+                                                                        : 72;
+  static constexpr int kProduct =
+      kAll + (kAll - kRest) * (Roles::kElements + Roles::kService) / Roles::kProducts;
+};
+
+// Named barriers. They are not __syncthreads, as roles come to them from different places.
+constexpr int kElementsName = 1, kProductName = 2, kRowsName = 3;
+constexpr int kTakenName = 4, kThereName = kTakenName + kElementSets;  // one a set
+template <int kName, int kWarps>
+__device__ __forceinline__ void SyncAt() {
+  asm volatile("barrier.sync %0, %1;" ::"n"(kName), "n"(kWarps * 32) : "memory");
+}
+
+// The warps that multiply.
 __device__ __forceinline__ void SyncProduct() {
-  asm volatile("bar.sync 2, %0;" ::"n"(kResidentWarps * 32) : "memory");
+  asm volatile("bar.sync %0, %1;" ::"n"(kProductName), "n"(kResidentWarps * 32) : "memory");
 }
-__device__ __forceinline__ void SyncRows() {
-  asm volatile("barrier.sync 3, %0;" ::"n"(kResidentForwardThreads) : "memory");
-}
+// Those, and the service.
+__device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kResidentWarps + kCopyWarps>(); }
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr int kForwardTiles = kFewerResidentTiles;
@@ -45,15 +112,20 @@ constexpr int kForwardTiles = kFewerResidentTiles;
 constexpr int kForwardTiles = kResidentTiles;
 #endif
 
-template <class Cell, class T>
+template <class Cell, class T, ForwardWay kWay = ForwardWay::kGrid>
 constexpr ResidentCell SizesOf() {
-  return {Cell::kGates, Cell::kStates,        sizeof(T),    kOperandBytes<T>,
-          kMmaParts<T>, SavedTensors<Cell>(), kForwardTiles};
+  return {Cell::kGates,
+          Cell::kStates,
+          sizeof(T),
+          kOperandBytes<T>,
+          kMmaParts<T>,
+          SavedTensors<Cell>(),
+          kWay == ForwardWay::kGridApart ? kApartTiles : kForwardTiles};
 }
 
-template <class Cell, class T, int kTiles, bool kCluster>
+template <class Cell, class T, int kTiles, ForwardWay kWay>
 class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTiles> {
-  template <class, class, int, bool>
+  template <class, class, int, ForwardWay>
   friend class ResidentService;
 
  protected:
@@ -61,13 +133,17 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   using Base = ResidentThread<Cell, Params, kTiles>;
   using Base::column_, Base::group_, Base::kThreads, Base::lane_, Base::p_, Base::rank_,
       Base::tile_;
-  static constexpr int kHeld = SizesOf<Cell, T>().held_chunks();
+  static constexpr bool kCluster = kWay == ForwardWay::kCluster;
+  static constexpr bool kApart = ForwardRoles<kWay>::kApart;
+  static constexpr int kHeld = SizesOf<Cell, T, kWay>().held_chunks();
   static constexpr int kWords = kOperandBytes<T> / 2;  // of 16 bytes, that a lane has of a chunk
   // Chunks asked for at once: floats of two tiles leave few registers.
-  static constexpr int kAhead = kWords * kTiles == 4 ? 1 : kHeld < 4 ? kHeld : 4;
+  static constexpr int kAhead = kWords * kTiles == 4   ? 1
+                                : kHeld < kChunksAsked ? kHeld
+                                                       : kChunksAsked;
 
   __device__ __forceinline__ ResidentStates(const Params& p, const ForwardLayout& at)
-      : Base(p, threadIdx.x / 32, threadIdx.x % 32,
+      : Base(p, WarpOfRole(), threadIdx.x % 32,
              reinterpret_cast<float*>(resident_shared + at.states)),
         chunks_(p.tiling.hidden_chunks()),
         sent_chunks_(Once((p.tiling.padded_hidden() - lane_ % 4 * 8 + 31) / 32)),
@@ -185,6 +261,10 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       StoreRelaxed(mine_ + UseOf(step, pass) * 4, mine);
     }
   }
+  // Where elements are apart, this thread's own.
+  __device__ __forceinline__ void ClearMine(int step, int pass) const {
+    if (lane_ % kLanes == 0) StoreRelaxed(mine_ + UseOf(step - 2, pass) * 4, kAbsent);
+  }
   // Grid: which of this block's words of h the n-th thread of those that clear them has, in a use;
   // -1: none.
   __device__ __forceinline__ int PlaceToClear(int n) const {
@@ -210,6 +290,12 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   }
 
  private:
+  // Of those that have elements, the warp that has them.
+  static __device__ __forceinline__ int WarpOfRole() {
+    const int warp = threadIdx.x / 32;
+    return kApart && warp >= kResidentWarps ? warp % kElementWarps : warp;
+  }
+
   static constexpr int kSlots = kForwardSlots<kCluster>;
   static constexpr int kWordsOfWarp = 4 * kWords, kElements = 8 / kWords;
   static constexpr int kLanes = 4 / kOperandBytes<T>;  // that share 32 bits

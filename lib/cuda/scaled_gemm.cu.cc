@@ -212,7 +212,7 @@ int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memor
         const int64_t row = plan.a_stays ? i : j, column = plan.a_stays ? j : i;
         const int64_t rows = plan.a_stays ? kept_lines : passed_lines;
         p.columns = plan.a_stays ? passed_lines : kept_lines;
-        p.column_tiles = CeilDiv(p.columns, kProductColumns);
+        p.order = OrderOf(rows, p.columns);
         p.work = plan.Work(rows, p.columns);
         p.split = std::max(split - row, int64_t{0});
         p.rows[0].c = static_cast<float*>(g.c) + column;
@@ -268,8 +268,8 @@ int32_t PackOneChunk(const ProductPart& part, const ProductPlan& plan, void* mem
 }
 
 int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void* memory,
-                         uint32_t* ready, void* begun, const HasteExecutor& executor,
-                         HasteStatus* status) {
+                         const TileOrder& order, uint32_t* ready, void* begun,
+                         const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
   return WithOperand(g, [&](auto* operand) {
     using T = std::decay_t<decltype(*operand)>;
@@ -278,7 +278,7 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
     p.rows[0].c = static_cast<ElementOf<T>*>(g.c);
     p.rows[0].end = p.split = g.m;
     p.columns = g.n;
-    p.column_tiles = CeilDiv(p.columns, kProductColumns);
+    p.order = order;
     p.work = plan.Work(g.m, g.n);
     p.adds = part.adds;
     p.bias = static_cast<const ElementOf<T>*>(g.bias);
@@ -289,8 +289,6 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
   });
 }
 
-uint32_t ReadyCount(const ProductPart& part) {
-  return ReadyWarps(CeilDiv(part.gemm.n, kProductColumns));
-}
+uint32_t ReadyCount(int tiles) { return ReadyWarps(tiles); }
 
 }  // namespace haste

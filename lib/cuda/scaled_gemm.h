@@ -17,16 +17,16 @@ int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 
 // A product of PlanOneChunk, of any dtype but float64, in two calls. The second is one launch of
-// plan.pairs pairs of blocks, which make c from the first row on, a row of tiles after the other.
+// plan.pairs pairs of blocks, which make the tiles of c in their order.
 size_t OneChunkWorkspace(const HasteGemm&, const ProductPlan& plan);
 int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status);
-// begun: a cudaEvent_t, recorded when all blocks are there. ready: of each kProductRows rows of c,
-// 0 before, ReadyCount when they have been stored.
+// begun: a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's counts,
+// 0 before, ReadyCount when so many tiles have been stored.
 int32_t MultiplyOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
-                         uint32_t* ready, void* begun, const HasteExecutor& executor,
-                         HasteStatus* status);
-uint32_t ReadyCount(const ProductPart&);
+                         const TileOrder& order, uint32_t* ready, void* begun,
+                         const HasteExecutor& executor, HasteStatus* status);
+uint32_t ReadyCount(int tiles);
 
 }  // namespace haste
 

@@ -24,17 +24,17 @@ struct ScaledProduct {
   };
   Rows rows[2];
   int64_t split, columns;
-  int64_t column_tiles;
+  TileOrder order;
   // Is there something to add to: in c, in `waiting`, in c for what has waited?
   bool adds, adds_waiting, adds_pieces;
   const ElementOf<T>*bias, *bias_of_pieces;  // [columns] added to each row, or null
   bool aligned;  // rows of c, and the bias, begin at multiples of 16 bytes
   ProductWork work;
   float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
-  uint32_t* ready;  // null, or of each row of tiles: counts warps that have stored theirs
+  uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs
 };
 
-// That is how many of a row of tiles.
+// That is how many of so many tiles.
 constexpr uint32_t ReadyWarps(int64_t column_tiles) {
   return static_cast<uint32_t>(2 * kTileWarps * column_tiles);
 }

@@ -199,8 +199,8 @@ __device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, int half,
   constexpr int kBytes = kMmaParts<T> * kPartBytes;
   ProductPiece piece;
   while (pieces->Next(&piece)) {
-    const int64_t panel = piece.tile / p.column_tiles * 2 + half;
-    const int64_t column_tile = piece.tile % p.column_tiles;
+    const int64_t panel = int64_t{p.order.Row(piece.tile)} * 2 + half;
+    const int64_t column_tile = p.order.Column(piece.tile);
     const auto* a = reinterpret_cast<const unsigned char*>(p.a) + panel * p.work.slabs * kBytes;
     const auto* b =
         reinterpret_cast<const unsigned char*>(p.b) + column_tile * p.work.slabs * kBytes;
@@ -219,8 +219,8 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
   TileSums<T> sums(warpgroup);
   ProductPiece piece;
   while (pieces->Next(&piece)) {
-    const int64_t row = piece.tile / p.column_tiles * kProductRows + first_row;
-    const int64_t column = piece.tile % p.column_tiles * kPanel;
+    const int64_t row = int64_t{p.order.Row(piece.tile)} * kProductRows + first_row;
+    const int64_t column = int64_t{p.order.Column(piece.tile)} * kPanel;
     using C = ElementOf<T>;
     const bool more = row >= p.split;
     const auto& rows = p.rows[more ? 1 : 0];
@@ -249,7 +249,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
     }
     if (p.ready != nullptr) {
       __syncwarp();
-      if (threadIdx.x % 32 == 0) CountPart(p.ready + piece.tile / p.column_tiles);
+      if (threadIdx.x % 32 == 0) CountPart(p.ready + p.order.CountOf(piece.tile));
     }
   }
 }
@@ -291,10 +291,10 @@ __global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ Scal
   WaitForPreviousKernel();
   const ProductWork& work = p.work;
   const int shared_tile = blockIdx.x / (kProductRows / 8);
-  const int64_t tile = work.whole + shared_tile;
+  const int tile = work.whole + shared_tile;
   const int first_row = blockIdx.x % (kProductRows / 8) * 8;
-  const int64_t row = tile / p.column_tiles * kProductRows + first_row;
-  const int64_t column = tile % p.column_tiles * kPanel + threadIdx.x;
+  const int64_t row = int64_t{p.order.Row(tile)} * kProductRows + first_row;
+  const int64_t column = int64_t{p.order.Column(tile)} * kPanel + threadIdx.x;
   const int first = work.FirstSharer(shared_tile);
   const int64_t end = (int64_t{shared_tile} + 1) * work.slabs;
   // Then it was a whole tile to its block.

@@ -63,6 +63,12 @@ __device__ __forceinline__ int Once(int x) {
   return x;
 }
 
+// The same of what is a thread's number: the assembler would rather read that again, in a special
+// register, which is slow. By whole warps.
+__device__ __forceinline__ int OnceOfThread(int x) {
+  return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32);
+}
+
 template <class V>
 __device__ __forceinline__ V* Once(V* x) {
   asm volatile("" : "+l"(x));

@@ -108,11 +108,58 @@ void Directions() {
   EXPECT_TRUE(OneDirection(config), "all walk backwards");
   config.reverse = apart;
   EXPECT_TRUE(!OneDirection(config), "one walks backwards");
-  EXPECT_TRUE(!Input(config, 768).ours, "x·W has one order");
+  EXPECT_TRUE(Input(config, 768).ours, "x·W has an order for each");
   EXPECT_TRUE(Gradients(config, 768).parts > 0, "gradients are added up");
   HasteRnnConfig half = config;
   half.dtype = HASTE_BFLOAT16;
   EXPECT_TRUE(Gradients(half, 768).parts == 0, "16 bits are not");
+}
+
+// Every tile once, those of lanes that walk backwards from the last row on, and each count of as
+// many tiles as their columns.
+void OrderOfTiles() {
+  const HasteGemm gemm = [] {
+    HasteGemm g = {};
+    g.m = 5 * kProductRows - 3;
+    g.n = 6 * kProductColumns;
+    return g;
+  }();
+  const struct {
+    uint8_t reverse[3];
+    int from, to;
+  } cases[] = {{{0, 0, 0}, 0, 0}, {{0, 1, 1}, 2, 6}, {{1, 0, 0}, 0, 2}, {{1, 1, 1}, 0, 0}};
+  for (const auto& c : cases) {
+    HasteRnnConfig config = Layer(1, 1, 3, 64, HASTE_FLOAT32);
+    config.reverse = c.reverse;
+    TileOrder order;
+    EXPECT_TRUE(InputOrder(config, gemm, &order), "to %d", c.to);
+    EXPECT_TRUE(order.turned_from == c.from && order.turned_to == c.to, "%d to %d",
+                order.turned_from, order.turned_to);
+    int made[5][6] = {}, counts[10] = {};
+    for (int tile = 0; tile < 30; ++tile) {
+      ++made[order.Row(tile)][order.Column(tile)];
+      const bool turned = order.Column(tile) >= c.from && order.Column(tile) < c.to;
+      EXPECT_TRUE(order.Row(tile) == (turned ? 4 - tile / 6 : tile / 6), "tile %d", tile);
+      ++counts[order.CountOf(tile)];
+    }
+    for (const auto& row : made) {
+      for (int times : row) EXPECT_TRUE(times == 1, "made %d times", times);
+    }
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_TRUE(counts[i] == (i < 5 ? 6 - (c.to - c.from) : c.to - c.from), "count %d", i);
+    }
+  }
+  HasteRnnConfig config = Layer(1, 1, 3, 64, HASTE_FLOAT32);
+  const uint8_t by_turns[] = {0, 1, 0}, one[] = {0, 0, 1};
+  TileOrder order;
+  config.reverse = by_turns;
+  EXPECT_TRUE(!InputOrder(config, gemm, &order), "by turns");
+  config.reverse = one;
+  HasteGemm narrow = gemm;
+  narrow.n = 6 * kProductColumns - 48;
+  EXPECT_TRUE(!InputOrder(config, narrow, &order), "a tile of both directions");
+  config.batch = 12;
+  EXPECT_TRUE(!InputOrder(config, gemm, &order), "a fraction of a step");
 }
 
 void WeightsInOneProduct() {
@@ -148,6 +195,7 @@ int main() {
   haste::PartsCoverTheWalk();
   haste::OneAfterTheOther();
   haste::Directions();
+  haste::OrderOfTiles();
   haste::WeightsInOneProduct();
   haste::Rows();
   return haste_test::Report("beside_plan_test");

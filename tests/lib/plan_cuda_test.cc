@@ -25,7 +25,7 @@ void OnChip() {
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 512, HASTE_BFLOAT16, false, EngineKind::kGrid, 32, 1, 1, 1},
-      {16, 2, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 24, 2, 1, 1},    // both directions
+      {16, 2, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 2},    // both directions
       {16, 6, 126, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
       {1, 1, 14, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
@@ -39,6 +39,41 @@ void OnChip() {
     EXPECT_TRUE(t.blocks == c.blocks && t.unit_tiles == c.unit_tiles &&
                     t.row_tiles == c.row_tiles && t.passes == c.passes,
                 "%s", text.c_str());
+  }
+}
+
+// Where elements have warps of their own: several passes, products that are worth it, one part.
+void WarpsForElements() {
+  const struct {
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool tf32, backward, apart;
+  } cases[] = {
+      {16, 2, 768, HASTE_BFLOAT16, false, false, true},
+      {32, 1, 768, HASTE_FLOAT16, false, false, true},
+      {64, 1, 1024, HASTE_BFLOAT16, false, false, true},
+      {32, 1, 768, HASTE_FLOAT32, true, false, true},
+      {16, 1, 768, HASTE_BFLOAT16, false, false, false},   // one pass
+      {32, 1, 768, HASTE_FLOAT32, false, false, false},    // two parts
+      {64, 1, 512, HASTE_BFLOAT16, false, false, false},   // little to multiply
+      {32, 1, 2048, HASTE_BFLOAT16, false, false, false},  // R from shared memory, mostly
+      {16, 2, 768, HASTE_BFLOAT16, false, true, false},
+  };
+  CudaProperties ampere = Hopper();
+  ampere.sm_major = 8;
+  std::fill(std::begin(ampere.clusters), std::end(ampere.clusters), 0);
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    config.allow_tf32 = c.tf32;
+    config.recurrent_activation = HASTE_SIGMOID;
+    const Plan plan = PlanOnHopper(config, kLstm, c.backward);
+    const std::string text = Describe(plan, config, kLstm);
+    EXPECT_TRUE((plan.resident.tiling.element_warps > 0) == c.apart, "%s", text.c_str());
+    EXPECT_TRUE((text.find("warps for elements") != std::string::npos) == c.apart, "%s",
+                text.c_str());
+    EXPECT_TRUE(!c.apart || plan.resident.tiling.passes % kElementSets == 0, "%s", text.c_str());
+    const Plan elsewhere = PlanOnGpu(config, kLstm, ampere, c.backward);
+    EXPECT_TRUE(elsewhere.resident.tiling.element_warps == 0, "no registers to give");
   }
 }
 
@@ -306,6 +341,7 @@ void BlocksFit() {
 
 int main() {
   haste::OnChip();
+  haste::WarpsForElements();
   haste::OnChipFits();
   haste::Sharers();
   haste::InBlocks();

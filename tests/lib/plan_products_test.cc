@@ -37,7 +37,7 @@ void InTiles() {
       {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 2, true},
-      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 32, 2, true},
+      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},

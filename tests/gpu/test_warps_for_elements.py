@@ -1,0 +1,86 @@
+"""`grid` forward where elements have warps of their own (lib/cuda/resident_apart.cuh): several
+passes of a block, of 16 bits and TensorFloat-32, from some 520 hidden units on."""
+
+import pytest
+from needs import need_module
+
+torch = need_module("torch")
+
+from engine_problem import (  # noqa: E402
+    HOPPER,
+    PRECISIONS,
+    check_nothing_is_written_behind_the_last_row,
+    check_tensors_that_begin_anywhere,
+    each_cell,
+    lanes,
+)
+from kernel_problem import Problem, assert_same_bits, make_mask, zoneouts  # noqa: E402
+
+if not HOPPER:
+    pytest.skip("warps give registers to others on compute capability 9.0 alone",
+                allow_module_level=True)  # fmt: skip
+
+# N, T, K, H: both directions; odd rows and units; two to six passes; one step.
+SIZES = [
+    (16, 6, 2, 768),
+    (13, 9, 2, 700),
+    (29, 3, 2, 600),
+    (90, 4, 1, 777),
+    (20, 12, 3, 530),
+    (9, 1, 2, 1030),
+]
+each_precision = pytest.mark.parametrize(
+    "precision", [p for p in PRECISIONS if p != "float32"]
+)  # which has two parts
+
+
+def make(cell, precision, size, **options):
+    options = {"reverse": lanes(size), **PRECISIONS[precision], **options}
+    problem = Problem(cell, *size, engine="grid", **options)
+    assert "warps for elements" in problem.plan()
+    return problem
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@each_precision
+@each_cell
+def test_sizes(cell, precision, size):
+    make(cell, precision, size).check()
+
+
+@pytest.mark.parametrize("pattern", [None, "left", "holes", "none live"])
+@pytest.mark.parametrize("size", [(16, 6, 2, 768), (20, 12, 3, 530)], ids=str)
+@each_cell
+def test_regularised_training(cell, size, pattern):
+    mask = None if pattern is None else make_mask(pattern, *size[:2])
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    make(cell, "bfloat16", size, mask=mask, **options).check()
+
+
+@each_cell
+def test_at_inference(cell):
+    make(cell, "tf32", SIZES[1], initial=False, zoneout=zoneouts(cell), training=0).check()
+
+
+@each_cell
+def test_states_without_a_bound(cell):
+    make(cell, "bfloat16", SIZES[1], activation="relu").check()
+
+
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[4]], ids=str)
+@each_cell
+def test_tensors_begin_anywhere_and_share_memory(cell, size):
+    problem = make(cell, "bfloat16", size)
+    check_tensors_that_begin_anywhere(problem)
+    check_nothing_is_written_behind_the_last_row(problem)
+    assert_same_bits(problem.run(alias=True), problem.run())
+
+
+@each_precision
+@each_cell
+def test_the_same_bits_again(cell, precision):
+    """So many steps that h goes round its slots, and the sets have time to part."""
+    problem = make(cell, precision, (32, 300, 1, 768))
+    expected = problem.run()
+    for _ in range(3):
+        assert_same_bits(problem.run(), expected)
