@@ -20,8 +20,10 @@ constexpr int64_t kLeastParts = 3;
 constexpr int64_t kInputRoom = 96 << 20;
 constexpr double kClocksPerMicrosecond = 1750;  // of an H200
 // So much longer than by as many multiprocessors products take beside a walk, which has a share of
-// the L2 cache's bandwidth.
-constexpr double kBesideFactor = 1.05;
+// the L2 cache's bandwidth; and x·W, for which the walk waits.
+constexpr double kBesideFactor = 1.05, kInputBesideFactor = 1.45;
+// What comes before the walk is better done by the best product there is.
+constexpr double kMostBefore = 0.5;
 
 bool IsOnChip(const Plan& plan) {
   return plan.engine == EngineKind::kGrid || plan.engine == EngineKind::kCluster;
@@ -68,7 +70,7 @@ bool InputOrder(const HasteRnnConfig& config, const HasteGemm& input, TileOrder*
   return true;
 }
 
-ProductPlan PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
+InputBeside PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
                             int64_t features, const Plan& plan, const CudaProperties& cuda) {
   if (!IsOnChip(plan) || config.batch > kProductRows) return {};
   // Rows of wx that begin elsewhere may be read, in part, before they are there.
@@ -76,16 +78,21 @@ ProductPlan PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& c
   const HasteGemm gemm = InputProduct(config, cell, features);
   const int pairs = FreePairs(BlocksOf(config, plan), cuda);
   if (pairs < kWorthwhilePairs || MultiplyAdds(gemm) < kWorthwhile || gemm.m > INT32_MAX) return {};
-  TileOrder order;
-  if (!InputOrder(config, gemm, &order)) return {};
-  ProductPlan product = PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
+  InputBeside beside;
+  if (!InputOrder(config, gemm, &beside.order)) return {};
+  ProductPlan& product = beside.product =
+      PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
   if (!product.ours) return {};
+  beside.all_pairs = product.pairs;
   product.pairs = std::min(product.pairs, pairs);
-  // The walk should not wait for it.
   const double walk =
       static_cast<double>(config.time) * plan.resident.clocks / kClocksPerMicrosecond;
-  product.ours = Microseconds(product.Work(gemm.m, gemm.n), product.parts) < walk;
-  return product;
+  const double input =
+      kInputBesideFactor * Microseconds(product.Work(gemm.m, gemm.n), product.parts);
+  const double share = std::max(1 - walk / input, 0.0);
+  product.ours = share <= kMostBefore;
+  beside.rows_before = static_cast<int>(std::ceil(share * beside.order.rows));
+  return beside;
 }
 
 bool WeightsAreOne(const HasteRnnConfig& config, const HasteCellInfo& cell) {

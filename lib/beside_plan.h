@@ -14,14 +14,20 @@
 
 namespace haste {
 
-// plan: of this direction of the walk, here and below. Of x·W, for the pairs of blocks that it has
-// beside the walk; not `ours`: the walk comes after it.
-ProductPlan PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+// x·W, of which the walk waits for what it reads.
+struct InputBeside {
+  ProductPlan product;  // for the pairs of blocks that it has; not `ours`: the walk comes after it
+  TileOrder order;      // as the lanes walk, of rows step by step
+  // So many rows of tiles come before the walk, made by all pairs of the GPU: the walk would have
+  // to wait for them.
+  int rows_before = 0, all_pairs = 0;
+};
+// plan: of this direction of the walk, here and below.
+InputBeside PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
                             const Plan& plan, const CudaProperties&);
 
-// The order in which its tiles are made, of rows step by step: as the lanes walk. false: there is
-// none, as lanes that walk both ways do not lie forwards first or backwards first, in whole tiles,
-// or steps are a fraction of one.
+// That order. false: there is none, as lanes that walk both ways do not lie forwards first or
+// backwards first, in whole tiles, or steps are a fraction of one.
 bool InputOrder(const HasteRnnConfig&, const HasteGemm& input, TileOrder* order);
 
 struct GradientsBeside {

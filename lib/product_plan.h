@@ -49,20 +49,17 @@ struct ProductPart {
 struct TileOrder {
   int columns, rows;                   // of tiles
   int turned_from = 0, turned_to = 0;  // columns that begin with the last row
+  int first = 0;                       // rows that were made before
 
   constexpr int Column(int tile) const { return tile % columns; }
+  constexpr int At(int tile) const { return first + tile / columns; }
   constexpr bool IsTurned(int tile) const {
     return Column(tile) >= turned_from && Column(tile) < turned_to;
   }
-  constexpr int Row(int tile) const {
-    return IsTurned(tile) ? rows - 1 - tile / columns : tile / columns;
-  }
+  constexpr int Row(int tile) const { return IsTurned(tile) ? rows - 1 - At(tile) : At(tile); }
   // Of all that are made at a time, those of one order are counted together.
-  constexpr int CountOf(int tile) const {
-    return IsTurned(tile) ? rows + tile / columns : tile / columns;
-  }
+  constexpr int CountOf(int tile) const { return IsTurned(tile) ? rows + At(tile) : At(tile); }
 };
-
 constexpr TileOrder OrderOf(int64_t rows, int64_t columns) {
   return {static_cast<int>(CeilDiv(columns, int64_t{kProductColumns})),
           static_cast<int>(CeilDiv(rows, int64_t{kProductRows}))};

@@ -63,11 +63,11 @@ int64_t InputCounts(const HasteRnnConfig& config) {
 }
 
 int32_t PlanInput(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
-                  ProductPlan* product, HasteStatus* status) {
+                  InputBeside* beside, HasteStatus* status) {
   Plan plan;
   CudaProperties cuda;
   HASTE_TRY(PlanHere(config, cell, false, &plan, &cuda, status));
-  *product = PlanInputBeside(config, cell.info, features, plan, cuda);
+  *beside = PlanInputBeside(config, cell.info, features, plan, cuda);
   return HASTE_OK;
 }
 
@@ -239,11 +239,11 @@ class PartGradients {
 int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
                          const HasteLayerForwardArgs& layer, size_t* bytes, HasteStatus* status) {
   if (layer.gamma != nullptr) return HASTE_OK;
-  ProductPlan product;
-  HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
-  if (!product.ours) return HASTE_OK;
+  InputBeside beside;
+  HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
+  if (!beside.product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
-  const size_t packed = OneChunkWorkspace(gemm, product);
+  const size_t packed = OneChunkWorkspace(gemm, beside.product);
   *bytes = Memory(nullptr, *bytes, InputCounts(config), packed).bytes;
   return HASTE_OK;
 }
@@ -256,25 +256,32 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   if (layer.gamma != nullptr || !Aligned(cell.info, rnn) || !SideStream::Possible(executor)) {
     return HASTE_OK;
   }
-  ProductPlan product;
-  HASTE_TRY(PlanInput(config, cell, layer.features, &product, status));
+  InputBeside beside;
+  HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
+  const ProductPlan& product = beside.product;
   if (!product.ours) return HASTE_OK;
   *done = true;
   const Engine* engine;
   size_t bytes = 0;
   HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
   const ProductPart part = InputPart(config, cell.info, layer);
-  TileOrder order;
-  InputOrder(config, part.gemm, &order);  // there is one: it was planned with it
   const int64_t counts = InputCounts(config);
   const Memory memory(workspace, bytes, counts, OneChunkWorkspace(part.gemm, product));
   HASTE_TRY(ClearCounts(memory, counts, executor, status));
   HASTE_TRY(PackOneChunk(part, product, memory.product, executor, status));
+  TileOrder order = beside.order;
+  if (beside.rows_before > 0) {
+    ProductPlan before = product;
+    before.pairs = beside.all_pairs;
+    HASTE_TRY(MultiplyOneChunk(part, before, memory.product, order, beside.rows_before,
+                               memory.counts, nullptr, executor, status));
+    order.first = beside.rows_before;
+  }
   SideStream side;
   HASTE_TRY(side.Begin(executor, status));
   HASTE_TRY(side.Follow(status));
-  HASTE_TRY(MultiplyOneChunk(part, product, memory.product, order, memory.counts, side.event(),
-                             side.executor(), status));
+  HASTE_TRY(MultiplyOneChunk(part, product, memory.product, order, order.rows - order.first,
+                             memory.counts, side.event(), side.executor(), status));
   // The walk waits for the product, and so must not take the place of its blocks.
   HASTE_TRY(side.WaitForEvent(status));
   Watch watch;

@@ -268,7 +268,7 @@ int32_t PackOneChunk(const ProductPart& part, const ProductPlan& plan, void* mem
 }
 
 int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void* memory,
-                         const TileOrder& order, uint32_t* ready, void* begun,
+                         const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
   return WithOperand(g, [&](auto* operand) {
@@ -279,7 +279,7 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
     p.rows[0].end = p.split = g.m;
     p.columns = g.n;
     p.order = order;
-    p.work = plan.Work(g.m, g.n);
+    p.work = plan.Work(int64_t{rows} * kProductRows, g.n);
     p.adds = part.adds;
     p.bias = static_cast<const ElementOf<T>*>(g.bias);
     p.ready = ready;

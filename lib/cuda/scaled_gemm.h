@@ -16,15 +16,16 @@ size_t ScaledGemmWorkspace(const ProductPlan& plan);
 int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 
-// A product of PlanOneChunk, of any dtype but float64, in two calls. The second is one launch of
-// plan.pairs pairs of blocks, which make the tiles of c in their order.
+// A product of PlanOneChunk, of any dtype but float64, in several calls. The second, and those
+// after it, are one launch of plan.pairs pairs of blocks each, which make so many rows of tiles of
+// c in their order, from order.first on.
 size_t OneChunkWorkspace(const HasteGemm&, const ProductPlan& plan);
 int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status);
-// begun: a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's counts,
-// 0 before, ReadyCount when so many tiles have been stored.
+// begun: null, or a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's
+// counts, 0 before, ReadyCount when so many tiles have been stored.
 int32_t MultiplyOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
-                         const TileOrder& order, uint32_t* ready, void* begun,
+                         const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status);
 uint32_t ReadyCount(int tiles);
 

@@ -19,9 +19,13 @@ HasteRnnConfig Layer(int64_t n, int64_t t, int64_t k, int64_t h, HasteDtype dtyp
   return config;
 }
 
+InputBeside InputOf(const HasteRnnConfig& config, int64_t features,
+                    const CudaProperties& gpu = HopperWithCublas()) {
+  return PlanInputBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
+}
 ProductPlan Input(const HasteRnnConfig& config, int64_t features,
                   const CudaProperties& gpu = HopperWithCublas()) {
-  return PlanInputBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
+  return InputOf(config, features, gpu).product;
 }
 GradientsBeside Gradients(const HasteRnnConfig& config, int64_t features,
                           const CudaProperties& gpu = HopperWithCublas()) {
@@ -70,6 +74,26 @@ void PartsCoverTheWalk() {
     }
   }
   EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768).parts > 0, "no case at all");
+}
+
+// What the walk would wait for comes before it, and no more.
+void InputBeforeTheWalk() {
+  const uint8_t both[] = {0, 1};
+  const HasteRnnConfig one = Layer(16, 1024, 1, 768, HASTE_BFLOAT16);
+  EXPECT_TRUE(InputOf(one, 768).rows_before == 0, "%d rows of tiles",
+              InputOf(one, 768).rows_before);
+  HasteRnnConfig two = Layer(16, 1024, 2, 768, HASTE_BFLOAT16);
+  two.reverse = both;
+  int before = 0;
+  for (int64_t features : {640, 768, 1024}) {
+    const InputBeside beside = InputOf(two, features);
+    EXPECT_TRUE(beside.product.ours && beside.all_pairs == 66, "%d features",
+                static_cast<int>(features));
+    EXPECT_TRUE(beside.order.rows == 64 && beside.rows_before > before && beside.rows_before <= 32,
+                "%d features: %d rows of tiles", static_cast<int>(features), beside.rows_before);
+    before = beside.rows_before;
+  }
+  EXPECT_TRUE(!Input(two, 2048).ours, "most of it");
 }
 
 void OneAfterTheOther() {
@@ -136,10 +160,13 @@ void OrderOfTiles() {
     EXPECT_TRUE(order.turned_from == c.from && order.turned_to == c.to, "%d to %d",
                 order.turned_from, order.turned_to);
     int made[5][6] = {}, counts[10] = {};
-    for (int tile = 0; tile < 30; ++tile) {
+    // Two rows of tiles before the others.
+    for (int i = 0; i < 30; ++i) {
+      order.first = i < 12 ? 0 : 2;
+      const int tile = i < 12 ? i : i - 12;
       ++made[order.Row(tile)][order.Column(tile)];
       const bool turned = order.Column(tile) >= c.from && order.Column(tile) < c.to;
-      EXPECT_TRUE(order.Row(tile) == (turned ? 4 - tile / 6 : tile / 6), "tile %d", tile);
+      EXPECT_TRUE(order.Row(tile) == (turned ? 4 - i / 6 : i / 6), "tile %d", i);
       ++counts[order.CountOf(tile)];
     }
     for (const auto& row : made) {
@@ -193,6 +220,7 @@ void Rows() {
 int main() {
   haste::FirstCase();
   haste::PartsCoverTheWalk();
+  haste::InputBeforeTheWalk();
   haste::OneAfterTheOther();
   haste::Directions();
   haste::OrderOfTiles();
