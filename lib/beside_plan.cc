@@ -90,8 +90,8 @@ InputBeside PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& c
   const double input =
       kInputBesideFactor * Microseconds(product.Work(gemm.m, gemm.n), product.parts);
   const double share = std::max(1 - walk / input, 0.0);
-  product.ours = share <= kMostBefore;
   beside.rows_before = static_cast<int>(std::ceil(share * beside.order.rows));
+  product.ours = share <= kMostBefore && beside.rows_before < beside.order.rows;
   return beside;
 }
 

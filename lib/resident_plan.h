@@ -132,7 +132,9 @@ constexpr StepRows ResidentWrites(const ResidentTiling& t, const ResidentCell& c
 // Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
 struct ForwardLayout {
   int sums_of_warp;  // elements
-  int sum_buffers;   // cluster: 1 where R needs the room; grid: 1, as a barrier parts its steps
+  // cluster: 1 where R needs the room; grid: 1, as a barrier parts its steps, but one each for the
+  // sets of warps that have elements.
+  int sum_buffers;
   int counters, receive, sums, states, seen, reads, writes, tiles, bytes;
 
   constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)

@@ -173,13 +173,13 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
       next.scales = LoadFragment<kRows / 4>(scales);
       Undo(chunk, pending, sums);
       pending[chunk] = next;
-      return;
-    }
+    } else {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
+        for (int t = 0; t < kTiles; ++t) {
+          sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
+        }
       }
     }
   }

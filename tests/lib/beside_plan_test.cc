@@ -94,6 +94,9 @@ void InputBeforeTheWalk() {
     before = beside.rows_before;
   }
   EXPECT_TRUE(!Input(two, 2048).ours, "most of it");
+  for (int64_t n : {4, 8}) {
+    EXPECT_TRUE(!Input(Layer(n, 32, 1, 1024, HASTE_BFLOAT16), 5000).ours, "all there is");
+  }
 }
 
 void OneAfterTheOther() {
