@@ -116,6 +116,6 @@ def test_many_steps(cell, precision, size):
     expected = problem.run()
     for _ in range(3):
         assert_same_bits(problem.run(), expected)
-    problem.engine = "stepwise"
+    problem.ours["engine"] = "stepwise"
     y, wanted = expected["y"].double(), problem.run()["y"].double()
     assert (y - wanted).norm() < (2e-2 if precision == "bfloat16" else 3e-3) * wanted.norm()
