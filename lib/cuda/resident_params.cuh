@@ -50,10 +50,10 @@ class ResidentThread {
         rank_(blockIdx.x % p.tiling.blocks),
         group_(blockIdx.x / p.tiling.blocks),
         warp_(warp),
-        lane_(OnceOfThread(lane)),
+        lane_(OfThread(lane)),
         column_(warp_ % (kRows / 2) * 2 + lane_ / 16),
         tile_(warp_ / (kRows / 2)),
-        states_(states + OnceOfThread(warp * 32 + lane)) {
+        states_(states + OfThread(warp * 32 + lane)) {
     const int row_groups = p.tiling.row_groups;
     k_ = group_ / row_groups;
     reverse_ = p.IsReverse(k_);
@@ -132,6 +132,9 @@ class ResidentThread {
   }
 
  protected:
+  // Backward has no register for it.
+  static __device__ __forceinline__ int OfThread(int x) { return kBackward ? x : OnceOfThread(x); }
+
   const Params& p_;
   const int rank_, group_;  // of the block in its group, and which group that is
   const int warp_, lane_;
