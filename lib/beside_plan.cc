@@ -95,6 +95,16 @@ InputBeside PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& c
   return beside;
 }
 
+Watch InputWatched(const HasteRnnConfig& config, const TileOrder& order) {
+  Watch watch;
+  watch.rows = kProductRows;
+  if (order.turned() == 0) return watch;
+  watch.parts = order.rows;
+  watch.missing =
+      static_cast<int32_t>(int64_t{order.rows} * kProductRows / config.batch - config.time);
+  return watch;
+}
+
 bool WeightsAreOne(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return config.lanes == 1 && !cell.splits_gradient;
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "lib/engine.h"
 #include "lib/haste/c_api.h"
 #include "lib/plan.h"
 #include "lib/product_plan.h"
@@ -29,6 +30,9 @@ InputBeside PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t
 // That order. false: there is none, as lanes that walk both ways do not lie forwards first or
 // backwards first, in whole tiles, or steps are a fraction of one.
 bool InputOrder(const HasteRnnConfig&, const HasteGemm& input, TileOrder* order);
+
+// Which parts of it a walk waits for; but for the counts.
+Watch InputWatched(const HasteRnnConfig&, const TileOrder& order);
 
 struct GradientsBeside {
   int64_t steps = 0;     // of a part, but the last: a power of two

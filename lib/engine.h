@@ -31,6 +31,20 @@ struct Watch {
   // Backward: a power of two less one, the steps of a part. Each block counts when it has left
   // those, but not after the last part.
   int32_t mask = -1;
+
+  // Forward: calls wait(part, wanted) for each part more that a step reads. steps_there: of so many
+  // steps all were waited for; backwards with those that are missing. 0 at first.
+  template <class Wait>
+  constexpr void Await(int32_t n, bool backwards, int32_t step, int32_t* steps_there,
+                       const Wait& wait) const {
+    backwards = backwards && parts > 0;
+    if (backwards) step += missing;
+    while (step >= *steps_there) {
+      const int32_t part = (*steps_there * n + rows - 1) / rows;
+      wait(part + (backwards ? parts : 0), backwards ? wanted_backwards : wanted);
+      *steps_there = (part + 1) * rows / n;
+    }
+  }
 };
 
 // Arguments were checked before an engine sees them (lib/c_api.cc): N, T, K, H > 0, all

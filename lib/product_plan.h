@@ -51,6 +51,7 @@ struct TileOrder {
   int turned_from = 0, turned_to = 0;  // columns that begin with the last row
   int first = 0;                       // rows that were made before
 
+  constexpr int turned() const { return turned_to - turned_from; }
   constexpr int Column(int tile) const { return tile % columns; }
   constexpr int At(int tile) const { return first + tile / columns; }
   constexpr bool IsTurned(int tile) const {

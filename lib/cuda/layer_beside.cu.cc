@@ -284,17 +284,11 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
                              memory.counts, side.event(), side.executor(), status));
   // The walk waits for the product, and so must not take the place of its blocks.
   HASTE_TRY(side.WaitForEvent(status));
-  Watch watch;
+  Watch watch = InputWatched(config, order);
   watch.counts = memory.counts;
-  watch.rows = kProductRows;
-  const int turned = order.turned_to - order.turned_from;
+  const int turned = order.turned();
   watch.wanted = ReadyCount(order.columns - turned);
-  if (turned > 0) {
-    watch.parts = order.rows;
-    watch.missing =
-        static_cast<int32_t>(int64_t{order.rows} * kProductRows / config.batch - config.time);
-    watch.wanted_backwards = ReadyCount(turned);
-  }
+  watch.wanted_backwards = ReadyCount(turned);
   HASTE_TRY(engine->watched_forward(config, rnn, memory.rnn, watch, executor, status));
   return side.Join(status);
 }

@@ -61,19 +61,12 @@ class InputWatch {
 
   template <class Params>
   __device__ __forceinline__ void Await(const Params& p, bool backwards, int step) {
-    backwards = backwards && p.watch.parts > 0;
-    if (backwards) step += p.watch.missing;
-    while (step >= steps_there_) {
-      const int rows = p.watch.rows, n = static_cast<int>(p.N);
-      const int part = (steps_there_ * n + rows - 1) / rows;
-      WaitForPart(p.watch.counts + part + (backwards ? p.watch.parts : 0),
-                  backwards ? p.watch.wanted_backwards : p.watch.wanted);
-      steps_there_ = (part + 1) * rows / n;
-    }
+    p.watch.Await(static_cast<int>(p.N), backwards, step, &steps_there_,
+                  [&](int part, uint32_t wanted) { WaitForPart(p.watch.counts + part, wanted); });
   }
 
  private:
-  int steps_there_;  // of so many steps; backwards, with those that are missing
+  int steps_there_;
 };
 
 // Registers of a thread of the warps that see to the rest (the service; where elements are apart,

@@ -1,6 +1,8 @@
 // Which products run beside a walk, of an H200: forward x·W, backward those of the gradients.
 #include "lib/beside_plan.h"
 
+#include <vector>
+
 #include "lib/layer.h"
 #include "tests/lib/plan_case.h"
 
@@ -192,6 +194,48 @@ void OrderOfTiles() {
   EXPECT_TRUE(!InputOrder(config, gemm, &order), "a fraction of a step");
 }
 
+// Of each step of a walk, either way, whatever it reads was waited for, and no part that there is
+// not.
+void StepsAreWaitedFor() {
+  const uint8_t both[] = {0, 1};
+  for (int n : {1, 2, 12, 16, 100, 128, 256}) {
+    for (int t : {1, 2, 15, 16, 17, 100, 257, 777}) {
+      HasteRnnConfig config = Layer(n, t, 2, 64, HASTE_FLOAT32);
+      HasteGemm gemm = {};
+      gemm.m = int64_t{n} * t;
+      gemm.n = 2 * int64_t{kProductColumns};
+      TileOrder order;
+      config.reverse = both;
+      if (!InputOrder(config, gemm, &order)) {
+        config.reverse = nullptr;
+        InputOrder(config, gemm, &order);
+      }
+      const Watch watch = InputWatched(config, order);
+      for (bool backwards : {false, true}) {
+        if (backwards && config.reverse == nullptr) continue;
+        // A tile of the columns of this way: the first, or the last.
+        const int column = backwards ? order.columns - 1 : 0;
+        std::vector<bool> there(order.rows);
+        int32_t steps_there = 0;
+        for (int step = 0; step < t; ++step) {
+          watch.Await(n, backwards, step, &steps_there, [&](int part, uint32_t) {
+            for (int i = 0; i < order.rows; ++i) {
+              const int tile = i * order.columns + column;
+              if (order.CountOf(tile) == part) there[order.Row(tile)] = true;
+            }
+            EXPECT_TRUE(part >= 0 && part < (backwards ? 2 : 1) * order.rows, "part %d", part);
+          });
+          const int time = backwards ? t - 1 - step : step;
+          for (int row = time * n; row < (time + 1) * n; ++row) {
+            EXPECT_TRUE(there[row / kProductRows], "N=%d T=%d, step %d %s: row %d", n, t, step,
+                        backwards ? "backwards" : "forwards", row);
+          }
+        }
+      }
+    }
+  }
+}
+
 void WeightsInOneProduct() {
   const HasteCellInfo gru = CellInfo<Gru>();
   EXPECT_TRUE(WeightsAreOne(Layer(16, 8, 1, 64, HASTE_FLOAT32), kLstm), "one lane");
@@ -227,6 +271,7 @@ int main() {
   haste::OneAfterTheOther();
   haste::Directions();
   haste::OrderOfTiles();
+  haste::StepsAreWaitedFor();
   haste::WeightsInOneProduct();
   haste::Rows();
   return haste_test::Report("beside_plan_test");
