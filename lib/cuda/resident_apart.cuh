@@ -14,6 +14,19 @@
 
 namespace haste {
 
+// A pass of the walk, one after the other.
+struct WalkPass {
+  int step = 0, pass = 0;
+
+  // The set of warps, and the buffer of sums, that have it: the same ones in every step.
+  __device__ __forceinline__ int set() const { return pass % kElementSets; }
+  __device__ __forceinline__ WalkPass Next(int passes) const {
+    WalkPass next = {step, pass + 1};
+    if (next.pass == passes) next = {step + 1, 0};
+    return next;
+  }
+};
+
 template <class Cell, class T>
 class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
   using Base = ResidentStep<Cell, T, 1, ForwardWay::kGridApart>;
@@ -44,11 +57,11 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
       const auto ask = [&] {
         if (next.step < p_.T_) Base::AskFirst(next.step, next.pass, words);
       };
-      Base::MultiplyStates(now.step, now.pass, now.odd, words, [&] {
+      Base::MultiplyStates(now.step, now.pass, now.set(), words, [&] {
         if (early) ask();
-        if (begun == kElementSets) Sync(kTakenName + now.odd);
+        if (begun == kElementSets) Sync(kTakenName + now.set());
       });
-      Arrive(kThereName + now.odd);
+      Arrive(kThereName + now.set());
       if (!early) ask();
       if (begun < kElementSets) ++begun;
       now = next;
@@ -61,8 +74,7 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     const int set = threadIdx.x / 32 / kElementWarps % kElementSets;
     Base::SendFirst(set, kElementSets);  // there is an even number of them
     InputWatch inputs(p_.watch);
-    WalkPass now;
-    if (set == 1) now.Advance(passes);
+    WalkPass now = {0, set};
     Inputs in;
     inputs.Await(p_, Base::reverse_, now.step);
     Load(now, &in);
@@ -71,7 +83,7 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
       const bool more = next.step < p_.T_;
       Sync(kThereName + set);
       Base::MakeStates(
-          now.step, now.pass, now.odd,
+          now.step, now.pass, now.set(),
           [&](Foreseen* seen, T(&x)[kGates]) {
             if (more) Arrive(kTakenName + set);
             *seen = in.seen;

@@ -35,24 +35,6 @@ struct ForwardRoles {
   static constexpr int kThreads = (kProducts + kElements + kService) * 32;
 };
 
-// A pass of the walk, one after the other.
-struct WalkPass {
-  int step = 0, pass = 0;
-  int odd = 0;  // of all passes of all steps
-
-  __device__ __forceinline__ void Advance(int passes) {
-    odd ^= 1;
-    const bool ends = ++pass == passes;
-    if (ends) pass = 0;
-    if (ends) ++step;
-  }
-  __device__ __forceinline__ WalkPass Next(int passes) const {
-    WalkPass next = *this;
-    next.Advance(passes);
-    return next;
-  }
-};
-
 // Waits for wx of a step, where it is made beside the walk.
 class InputWatch {
  public:

@@ -95,10 +95,12 @@ def test_h_that_is_asked_for_twice():
 
 @each_cell
 def test_states_without_a_bound(cell):
-    """The outputs: in 16 bits relu's gradient jumps elsewhere than the reference's."""
-    problem = make(cell, "bfloat16", SIZES[2], activation="relu")
-    expected = problem.reference()["y"]
-    assert_near(problem.run()["y"], expected, problem.dtype, "y", problem.tolerance)
+    problem = make(cell, "bfloat16", SIZES[1], activation="relu")
+    if cell == "elman":  # rounding h alone moves relu's gradients by 0.04 of their norm
+        expected = problem.reference()["y"]
+        assert_near(problem.run()["y"], expected, problem.dtype, "y", problem.tolerance)
+    else:
+        problem.check()
 
 
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[4]], ids=str)
