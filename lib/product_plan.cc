@@ -20,9 +20,9 @@ constexpr double kFloatCall = 4;
 constexpr double kWorthPlanning = 20;  // what float32 units take at least
 constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
-constexpr double kPackMicroseconds = 3.5e-6;         // of an element: 8 bytes read, 4 written
-constexpr double kSlabMicroseconds[] = {0.2, 0.52};  // of a tile, of one part and two
-constexpr double kTileMicroseconds = 2.9;            // of a tile's sums
+constexpr double kPackMicroseconds = 3.5e-6;          // of an element: 8 bytes read, 4 written
+constexpr double kSlabMicroseconds[] = {0.55, 0.52};  // of a tile, of one part and two
+constexpr double kTileMicroseconds[] = {0.3, 2.9};    // of a tile's sums
 // What a byte is worth in time, where memory is counted in a few MiB.
 constexpr double kByteMicroseconds = 2e-6;
 constexpr double kSlotMicroseconds = 0.1;  // of adding up what waits
@@ -90,20 +90,20 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
 }  // namespace
 
 double Microseconds(const ProductWork& work, int parts) {
-  const double of_slab = kSlabMicroseconds[parts - 1];
+  const double of_slab = kSlabMicroseconds[parts - 1], of_tile = kTileMicroseconds[parts - 1];
   const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
-  const double sums = static_cast<double>(CeilDiv(work.slabs, kSumSlabs));
-  const double whole = rounds * (work.slabs * of_slab + sums * kTileMicroseconds);
+  const double sums = static_cast<double>(CeilDiv(work.slabs * SlabDepth(parts), kSumDepth));
+  const double whole = rounds * (work.slabs * of_slab + sums * of_tile);
   if (work.shared() == 0) return whole;
   const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * of_slab + 2 * kTileMicroseconds + work.slots() * kSlotMicroseconds;
+  return whole + share * of_slab + 2 * of_tile + work.slots() * kSlotMicroseconds;
 }
 
 ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
   ProductWork work = {};
   work.tiles =
       static_cast<int>(CeilDiv(of_rows, kProductRows) * CeilDiv(of_columns, kProductColumns));
-  work.slabs = static_cast<int>(depth / kSlabDepth);
+  work.slabs = static_cast<int>(depth / SlabDepth(parts));
   work.pairs = pairs;
   work.whole = work.tiles;
   const int rest = work.tiles % pairs;
@@ -134,7 +134,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
     plan.slots = static_cast<int>(some);
     int64_t last = 0;
     for (int64_t deepest : kDepths) {
-      const int64_t depth = LargestPart(g.k, deepest, kSlabDepth);
+      const int64_t depth = LargestPart(g.k, deepest, SlabDepth(plan.parts));
       if (depth == last) continue;
       last = depth;
       ProductPlan filled = plan;
@@ -157,7 +157,7 @@ ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t mo
   plan.parts = g.dtype == HASTE_FLOAT32 && !g.allow_tf32 ? 2 : 1;
   plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
   plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
-  plan.depth = CeilDiv(g.k, kSlabDepth) * kSlabDepth;
+  plan.depth = PadTo(g.k, SlabDepth(plan.parts));
   plan.ours = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
   return plan;
 }

@@ -18,7 +18,9 @@ namespace haste {
 // Of c a block has kPanel × kPanel, a pair two of these, one below the other: a tile.
 constexpr int kPanel = 128;
 constexpr int kProductRows = 2 * kPanel, kProductColumns = kPanel;
-constexpr int kSlabDepth = 32;  // what of the depth is loaded at a time
+constexpr int kPackedDepth = 32;  // what of the depth lies together in memory
+// What of it is loaded at a time: a slab.
+constexpr int SlabDepth(int parts) { return 2 * kPackedDepth / parts; }
 
 // A product, perhaps of some rows of its matrices, of a sum of products.
 struct ProductPart {
@@ -66,8 +68,8 @@ constexpr TileOrder OrderOf(int64_t rows, int64_t columns) {
           static_cast<int>(CeilDiv(rows, int64_t{kProductRows}))};
 }
 
-// Tensor cores cut off what they add up; so many slabs of a sum at most, before it is rounded.
-constexpr int kSumSlabs = 32;
+// Tensor cores cut off what they add up; so much of a sum's depth at most, before it is rounded.
+constexpr int kSumDepth = 1024;
 
 // A part of the depth of a tile, in slabs. slot: where its sums wait for the others of their tile;
 // negative of a whole tile.

@@ -287,8 +287,8 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   Watch watch = InputWatched(config, order);
   watch.counts = memory.counts;
   const int turned = order.turned();
-  watch.wanted = ReadyCount(order.columns - turned);
-  watch.wanted_backwards = ReadyCount(turned);
+  watch.wanted = ReadyCount(product, order.columns - turned);
+  watch.wanted_backwards = ReadyCount(product, turned);
   HASTE_TRY(engine->watched_forward(config, rnn, memory.rnn, watch, executor, status));
   return side.Join(status);
 }

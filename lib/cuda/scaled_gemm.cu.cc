@@ -35,7 +35,7 @@ class Operand {
         depth_stride_(depth_stride),
         runs_(runs),
         tile_(tile),
-        slabs_(static_cast<int>(depth / kSlabDepth)),
+        slabs_(static_cast<int>(depth / kPackedDepth)),
         to_(workspace->Take<MmaOperand<T>>(kParts * lines * depth)),
         most_(workspace->Take<uint32_t>(lines)) {}
   // Packed where that one is.
@@ -65,7 +65,7 @@ class Operand {
     p.slabs = slabs_;
     p.aligned = reinterpret_cast<uintptr_t>(p.from) % 16 == 0 &&
                 line_stride_ * sizeof(ElementOf<T>) % 16 == 0;
-    p.to = to_ + at * slabs_ * (kParts * kSlabDepth);
+    p.to = to_ + at * slabs_ * (kParts * kPackedDepth);
     p.most = most_ + at;
     const int64_t padded = PadTo(lines, tile_);
     if (along_depth) {
@@ -138,11 +138,10 @@ ScaledProduct<T> ProductOf(const ProductPart& part, const Operands<T>& operands)
 template <class T>
 int32_t LaunchTiles(const ScaledProduct<T>& p, LaunchShape shape, const HasteExecutor& executor,
                     HasteStatus* status) {
-  constexpr int kParts = kMmaParts<T>;
   HASTE_CUDA_TRY(AllowSharedMemory(MultiplyTiles<T>), status);
   shape.blocks = 2 * std::min(p.work.pairs, std::max(p.work.whole, p.work.sharers));
   shape.threads = kTileThreads;
-  shape.shared_bytes = kTileStages<kParts> * kStageBytes<kParts>;
+  shape.shared_bytes = kTileStages * kStageBytes;
   shape.cluster = 2;
   HASTE_CUDA_TRY(Launch(MultiplyTiles<T>, shape, executor, p), status);
   return HASTE_OK;
@@ -289,6 +288,8 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
   });
 }
 
-uint32_t ReadyCount(int tiles) { return ReadyWarps(tiles); }
+uint32_t ReadyCount(const ProductPlan& plan, int tiles) {
+  return 2 * tiles * (plan.parts == 1 ? kWarpsOfTile<1> : kWarpsOfTile<2>);
+}
 
 }  // namespace haste

@@ -27,7 +27,7 @@ int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspac
 int32_t MultiplyOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
                          const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status);
-uint32_t ReadyCount(int tiles);
+uint32_t ReadyCount(const ProductPlan& plan, int tiles);
 
 }  // namespace haste
 

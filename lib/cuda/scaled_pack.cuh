@@ -18,7 +18,7 @@ using ElementOf = std::conditional_t<(kScaledParts<T> > 0), float, T>;
 // Floats down to 2^-149 and the scale that undoes it are numbers of full precision.
 constexpr int kMostLineShift = 126;
 
-// [panel, slab, part, lines × depth of a slab in core matrices (warpgroup_mma.cuh)]; padding is 0.
+// [panel, packed depths, part, lines × depth in core matrices (warpgroup_mma.cuh)]; padding is 0.
 template <class T>
 struct PackedLines {
   using Element = ElementOf<T>;
@@ -50,11 +50,11 @@ struct PackedLines {
         parts[0][i] = values[i];
       }
     }
-    constexpr int kSize = kPanel * kSlabDepth;
+    constexpr int kSize = kPanel * kPackedDepth;
     const uint32_t panel = static_cast<uint32_t>(line) / kPanel;
     const uint32_t row = static_cast<uint32_t>(line) % kPanel;
     MmaOperand<T>* at = to + (static_cast<int64_t>(panel) * slabs + slab) * kParts * kSize +
-                        (row / 8 * (kSlabDepth / 8) + run) * 64 + row % 8 * 8;
+                        (row / 8 * (kPackedDepth / 8) + run) * 64 + row % 8 * 8;
 #pragma unroll
     for (int s = 0; s < kParts; ++s) StoreFragment<8>(at + s * kSize, parts[s]);
   }
@@ -83,7 +83,7 @@ class LineReader {
         from_(p.from + (line < p.lines ? p.runs.At(p.first + line) * p.line_stride : 0)) {}
 
   __device__ __forceinline__ void Read(int64_t slab, Element (&values)[8]) const {
-    const int64_t depth = slab * kSlabDepth + run_ * 8;
+    const int64_t depth = slab * kPackedDepth + run_ * 8;
     const Element* from = from_ + depth;
     if (p_.aligned && line_ < p_.lines && depth + 8 <= p_.depth) {
 #pragma unroll
@@ -202,15 +202,15 @@ __global__ void __launch_bounds__(kLinesOfBlock)
     scale = RowScale(exists ? p.most[line] : 0, kMostLineShift).up;
   }
   const Element* from = p.from + line;
-  const int64_t left = exists ? p.depth - slab * kSlabDepth : 0;
-  Element values[kSlabDepth / 8][8];
-  RowCursor row(p.runs, p.first + slab * kSlabDepth);
+  const int64_t left = exists ? p.depth - slab * kPackedDepth : 0;
+  Element values[kPackedDepth / 8][8];
+  RowCursor row(p.runs, p.first + slab * kPackedDepth);
 #pragma unroll
-  for (int d = 0; d < kSlabDepth; ++d, row.Next()) {
+  for (int d = 0; d < kPackedDepth; ++d, row.Next()) {
     values[d / 8][d % 8] = d < left ? from[row.at() * p.depth_stride] : Element{};
   }
 #pragma unroll
-  for (int run = 0; run < kSlabDepth / 8; ++run) p.Put(line, slab, run, scale, values[run]);
+  for (int run = 0; run < kPackedDepth / 8; ++run) p.Put(line, slab, run, scale, values[run]);
 }
 
 }  // namespace haste

@@ -10,6 +10,12 @@ constexpr int kTileWarpgroups = 2;  // that multiply
 constexpr int kTileWarps = 4 * kTileWarpgroups;
 constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
 
+// Whether a block's part of a tile is one warpgroup's.
+template <int kParts>
+constexpr bool kTakeTurns = kParts == 1;
+template <int kParts>
+constexpr int kWarpsOfTile = kTakeTurns<kParts> ? 4 : kTileWarps;
+
 template <class T>
 struct ScaledProduct {
   const MmaOperand<T>*a, *b;  // packed
@@ -33,11 +39,6 @@ struct ScaledProduct {
   float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
   uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs
 };
-
-// That is how many of so many tiles.
-constexpr uint32_t ReadyWarps(int64_t column_tiles) {
-  return static_cast<uint32_t>(2 * kTileWarps * column_tiles);
-}
 
 // Where sums go: a block's part of a tile.
 template <class C>

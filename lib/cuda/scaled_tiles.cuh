@@ -2,8 +2,9 @@
 //
 // Two blocks of a cluster have the upper and the lower half of a tile's rows. In each a thread
 // fetches slabs of the operands into a ring of stages, of b one part for both blocks; two
-// warpgroups have 64 rows each, in registers: sums of a0·b0, and of a0·b1 + a1·b0, apart, so that
-// the latter are not cut off.
+// warpgroups multiply. Of two parts each has 64 rows of every tile, in registers: sums of a0·b0,
+// and of a0·b1 + a1·b0, apart, so that the latter are not cut off. Of one part they take tiles in
+// turns, so that one multiplies while the other stores.
 #ifndef HASTE_LIB_CUDA_SCALED_TILES_CUH_
 #define HASTE_LIB_CUDA_SCALED_TILES_CUH_
 
@@ -12,12 +13,11 @@
 
 namespace haste {
 
-// Bytes: of a line of a slab's part; of a part; of a stage, all parts of both operands.
-constexpr int kLineBytes = 2 * kSlabDepth, kPartBytes = kPanel * kLineBytes;
-template <int kParts>
-constexpr int kStageBytes = 2 * kParts * kPartBytes;
-template <int kParts>
-constexpr int kTileStages = 12 / kParts;
+// Bytes: of a line of packed depths; of a panel's, one part of them; of an operand's slab, which is
+// two of these, and of a stage, both operands.
+constexpr int kLineBytes = 2 * kPackedDepth, kPartBytes = kPanel * kLineBytes;
+constexpr int kSlabBytes = 2 * kPartBytes, kStageBytes = 2 * kSlabBytes;
+constexpr int kTileStages = 6;
 
 // Of a warp's sums, on their way to whole lines of memory: 16 rows × 32 columns, so far apart that
 // banks differ.
@@ -26,37 +26,45 @@ using TurnedSums = float[16][kTurnedStride];
 
 template <int kParts>
 class TileRing {
-  static constexpr int kStages = kTileStages<kParts>, kBytes = kStageBytes<kParts>;
-  static constexpr int kOperandBytes = kParts * kPartBytes;
-
  public:
   __device__ __forceinline__ TileRing(unsigned char* stages, ArrivalCounter* full,
                                       ArrivalCounter* empty, int half)
       : stages_(stages), full_(full), empty_(empty), half_(half) {}
 
   __device__ __forceinline__ void Init() const {
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < kTileStages; ++i) {
       full_[i].Init(1);
-      empty_[i].Init(2 * kTileWarps);  // warps of both blocks
+      empty_[i].Init(2 * kWarpsOfTile<kParts>);  // of both blocks
     }
   }
-  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kBytes; }
-  __device__ __forceinline__ unsigned char* b() const { return a() + kOperandBytes; }
-  __device__ __forceinline__ void Fetch(const unsigned char* from_a,
-                                        const unsigned char* from_b) const {
+  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
+  __device__ __forceinline__ unsigned char* b() const { return a() + kSlabBytes; }
+  // A slab of a, or this block's half of one of b, for both.
+  __device__ __forceinline__ void FetchA(const unsigned char* from) const {
     empty_[stage_].Wait(lap_ ^ 1);  // at once in the first lap
-    full_[stage_].Expect(kBytes);
-    CopyBulk(a(), from_a, kOperandBytes, &full_[stage_]);
-    constexpr int kHalf = kOperandBytes / 2;
-    CopyBulkTo(3, b() + half_ * kHalf, from_b + half_ * kHalf, kHalf, &full_[stage_]);
+    full_[stage_].Expect(kStageBytes);
+    CopyBulk(a(), from, kSlabBytes, &full_[stage_]);
+  }
+  __device__ __forceinline__ void FetchB(const unsigned char* from) const {
+    constexpr int kHalf = kSlabBytes / 2;
+    empty_[stage_].Wait(lap_ ^ 1);
+    CopyBulkTo(3, b() + half_ * kHalf, from + half_ * kHalf, kHalf, &full_[stage_]);
   }
   __device__ __forceinline__ void Wait() const { full_[stage_].Wait(lap_); }
   // The stage before this one.
-  __device__ __forceinline__ void FreeLast() const { Free(stage_ == 0 ? kStages - 1 : stage_ - 1); }
+  __device__ __forceinline__ void FreeLast() const {
+    Free(stage_ == 0 ? kTileStages - 1 : stage_ - 1);
+  }
   __device__ __forceinline__ void Next() {
-    if (++stage_ < kStages) return;
+    if (++stage_ < kTileStages) return;
     stage_ = 0;
     lap_ ^= 1;
+  }
+  // So many stages, which are others'.
+  __device__ __forceinline__ void Skip(int stages) {
+    const int to = stage_ + stages;
+    stage_ = to % kTileStages;
+    lap_ ^= to / kTileStages & 1;
   }
 
  private:
@@ -71,20 +79,27 @@ class TileRing {
   uint32_t lap_ = 0;
 };
 
-// A warpgroup's 64 rows of a tile.
+// A warpgroup's rows of a tile, 64 at a time.
 template <class T>
 class TileSums {
   static constexpr int kParts = kMmaParts<T>;
   static constexpr bool kScales = kScaledParts<T> > 0;
   static constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
+  static constexpr int kRows = 64;               // of a product
+  static constexpr int kRowTiles = kTakeTurns<kParts> ? kPanel / kRows : 1;
 
  public:
-  __device__ __forceinline__ explicit TileSums(int warpgroup) : warpgroup_(warpgroup) {}
+  __device__ __forceinline__ explicit TileSums(int warpgroup)
+      : first_row_(kTakeTurns<kParts> ? 0 : warpgroup * kRows) {}
 
-  // Of slabs that come through the ring.
-  __device__ __forceinline__ void Multiply(int slabs, TileRing<kParts>* ring) {
+  // Of slabs that come through the ring. came: called when all have.
+  template <class Came>
+  __device__ __forceinline__ void Multiply(int slabs, TileRing<kParts>* ring, const Came& came) {
 #pragma unroll
-    for (int i = 0; i < kPanel / 2; ++i) large_[i] = 0.0f;
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < kPanel / 2; ++i) large_[tile][i] = 0.0f;
+    }
 #pragma unroll
     for (int i = 0; i < kSmall; ++i) small_[i] = 0.0f;
     for (int i = 0; i < slabs; ++i) {
@@ -94,6 +109,7 @@ class TileSums {
       if (i > 0) ring->FreeLast();
       ring->Next();
     }
+    came();
     WaitWarpgroupMma<0>();
     ring->FreeLast();
   }
@@ -103,42 +119,59 @@ class TileSums {
   template <class C>
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
                                       const TileOfC<C>& to, bool adds, TurnedSums& turned) const {
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      PutRows(tile, row_most, column_most, to, adds, turned);
+    }
+  }
+
+ private:
+  template <class C>
+  __device__ __forceinline__ void PutRows(int tile, const uint32_t* row_most,
+                                          const uint32_t* column_most, const TileOfC<C>& to,
+                                          bool adds, TurnedSums& turned) const {
     const int lane = threadIdx.x % 32;
-    const int first_row = warpgroup_ * 64 + threadIdx.x / 32 % 4 * 16;
+    const int first_row = first_row_ + tile * kRows + threadIdx.x / 32 % 4 * 16;
     const int column = lane % 8 * 4;  // of those turned, when they leave
     float row_scale[2] = {1, 1};
-    float4 column_scale[kPanel / kTurnedColumns];
+    // Either is asked for beforehand: there are no registers for both.
+    float4 column_scale[kColumnParts], bias[kColumnParts];
     if constexpr (kScales) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         row_scale[i] = Undoing(row_most[first_row + lane / 4 + 8 * i]);
       }
 #pragma unroll
-      for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
+      for (int part = 0; part < kColumnParts; ++part) {
         const auto* most = column_most + part * kTurnedColumns + column;
         const uint4 bits = *reinterpret_cast<const uint4*>(most);
         column_scale[part] =
             make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
+      }
+    } else {
+#pragma unroll
+      for (int part = 0; part < kColumnParts; ++part) {
+        bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
       }
     }
     C* rows[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) rows[i] = to.Row(first_row + i * 4 + lane / 8);
 #pragma unroll
-    for (int part = 0; part < kPanel / kTurnedColumns; ++part) {
+    for (int part = 0; part < kColumnParts; ++part) {
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < kTurnedColumns / 8 * 2; ++i) {
         const int from = part * kTurnedColumns / 2 + 2 * i;
         *reinterpret_cast<float2*>(&turned[lane / 4 + i % 2 * 8][i / 2 * 8 + lane % 4 * 2]) =
-            make_float2(Sum(from), Sum(from + 1));
+            make_float2(Sum(tile, from), Sum(tile, from + 1));
       }
       __syncwarp();
       float4 sums[4];
-      const float4 bias = to.Load(to.bias, part * kTurnedColumns + column);
+      if constexpr (kScales) bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[i] = adds ? to.Load(rows[i], part * kTurnedColumns + column) : bias;
+        sums[i] = adds ? to.Load(rows[i], part * kTurnedColumns + column) : bias[part];
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -155,25 +188,30 @@ class TileSums {
     }
   }
 
- private:
   __device__ __forceinline__ void MultiplySlab(const unsigned char* a, const unsigned char* b) {
-    const uint64_t of_a = CoreMatrices<kSlabDepth>(a) + warpgroup_ * (64 * kLineBytes / kUnit);
-    const uint64_t of_b = CoreMatrices<kSlabDepth>(b);
-    constexpr int kSecond = kPartBytes / kUnit;
+    constexpr int kFurther =
+        kPartBytes / kUnit;  // the second part, or the second half of the depth
+    const uint64_t of_a = CoreMatrices<kPackedDepth>(a) + first_row_ * (kLineBytes / kUnit);
+    const uint64_t of_b = CoreMatrices<kPackedDepth>(b);
     BeginWarpgroupMma();
 #pragma unroll
-    for (int i = 0; i < kSlabDepth / 16; ++i) {
-      const int at = i * kStep / kUnit;
-      WarpgroupMma<MmaOperand<T>, kPanel>(large_, of_a + at, of_b + at);
+    for (int i = 0; i < SlabDepth(kParts) / 16; ++i) {
+      constexpr int kSteps = kPackedDepth / 16;
+      const int at = i / kSteps * kFurther + i % kSteps * (kStep / kUnit);
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        constexpr int kTileAt = kRows * kLineBytes / kUnit;
+        WarpgroupMma<MmaOperand<T>, kPanel>(large_[tile], of_a + tile * kTileAt + at, of_b + at);
+      }
       if constexpr (kParts == 2) {
-        WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kSecond + at);
-        WarpgroupMma<Half, kPanel>(small_, of_a + kSecond + at, of_b + at);
+        WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kFurther + at);
+        WarpgroupMma<Half, kPanel>(small_, of_a + kFurther + at, of_b + at);
       }
     }
     CommitWarpgroupMma();
   }
-  __device__ __forceinline__ float Sum(int i) const {
-    return kParts == 2 ? large_[i] + small_[i % kSmall] : large_[i];
+  __device__ __forceinline__ float Sum(int tile, int i) const {
+    return kParts == 2 ? large_[tile][i] + small_[i % kSmall] : large_[tile][i];
   }
 
   static __device__ __forceinline__ float Undoing(uint32_t most) {
@@ -188,42 +226,72 @@ class TileSums {
   }
 
   static constexpr int kSmall = kParts == 2 ? kPanel / 2 : 1;
+  static constexpr int kColumnParts = kPanel / kTurnedColumns;
 
-  const int warpgroup_;
-  float large_[kPanel / 2], small_[kSmall];
+  const int first_row_;
+  float large_[kRowTiles][kPanel / 2], small_[kSmall];
 };
 
+// of_a: of the two operands.
 template <class T>
-__device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, int half,
+__device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, bool of_a, int half,
                                             ProductPieces* pieces, TileRing<kMmaParts<T>>* ring) {
-  constexpr int kBytes = kMmaParts<T> * kPartBytes;
+  const auto* operand = reinterpret_cast<const unsigned char*>(of_a ? p.a : p.b);
   ProductPiece piece;
   while (pieces->Next(&piece)) {
-    const int64_t panel = int64_t{p.order.Row(piece.tile)} * 2 + half;
-    const int64_t column_tile = p.order.Column(piece.tile);
-    const auto* a = reinterpret_cast<const unsigned char*>(p.a) + panel * p.work.slabs * kBytes;
-    const auto* b =
-        reinterpret_cast<const unsigned char*>(p.b) + column_tile * p.work.slabs * kBytes;
-    for (int64_t slab = piece.from; slab < piece.to; ++slab) {
-      ring->Fetch(a + slab * kBytes, b + slab * kBytes);
+    const int64_t panel =
+        of_a ? int64_t{p.order.Row(piece.tile)} * 2 + half : p.order.Column(piece.tile);
+    const unsigned char* from = operand + panel * p.work.slabs * kSlabBytes;
+    for (int slab = piece.from; slab < piece.to; ++slab) {
+      const unsigned char* at = from + int64_t{slab} * kSlabBytes;
+      of_a ? ring->FetchA(at) : ring->FetchB(at);
       ring->Next();
     }
   }
 }
+
+// Whose turn it is to multiply, of warpgroups that take turns. The other one's stages of the ring
+// have been filled before: a counter does not tell one lap from the next but one.
+class Turns {
+ public:
+  __device__ __forceinline__ explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}
+
+  __device__ __forceinline__ void Await() const {
+    asm volatile("barrier.sync %0, %1;" ::"r"(kName + warpgroup_), "n"(kThreads) : "memory");
+  }
+  __device__ __forceinline__ void HandOver() const {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(kName + 1 - warpgroup_), "n"(kThreads) : "memory");
+  }
+
+ private:
+  static_assert(kTileWarpgroups == 2, "there is one other");
+  static constexpr int kName = 1, kThreads = kTileWarpgroups * 128;
+
+  const int warpgroup_;
+};
 
 // first_row: of a tile's, this block's.
 template <class T>
 __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int first_row,
                                                int warpgroup, ProductPieces* pieces,
                                                TileRing<kMmaParts<T>>* ring, TurnedSums& turned) {
+  constexpr bool kTurns = kTakeTurns<kMmaParts<T>>;
   TileSums<T> sums(warpgroup);
-  ProductPiece piece;
-  while (pieces->Next(&piece)) {
+  const Turns turns(warpgroup);
+  ProductPiece piece, next;
+  bool more = pieces->Next(&next);
+  for (int i = 0; more; ++i) {
+    piece = next;
+    more = pieces->Next(&next);
+    if (kTurns && i % kTileWarpgroups != warpgroup) {
+      ring->Skip(piece.to - piece.from);
+      continue;
+    }
+    if (kTurns && i > 0) turns.Await();
     const int64_t row = int64_t{p.order.Row(piece.tile)} * kProductRows + first_row;
     const int64_t column = int64_t{p.order.Column(piece.tile)} * kPanel;
     using C = ElementOf<T>;
-    const bool more = row >= p.split;
-    const auto& rows = p.rows[more ? 1 : 0];
+    const auto& rows = p.rows[row >= p.split ? 1 : 0];
     TileOfC<C> to = {rows.c + column,
                      p.bias == nullptr ? nullptr : p.bias + column,
                      rows.stride,
@@ -235,7 +303,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
     bool adds = p.adds;
     int at_once = piece.to - piece.from;  // slabs: 16 bits are coarser than what is cut off
     if constexpr (std::is_same_v<C, float>) {
-      at_once = kSumSlabs;
+      at_once = kSumDepth / SlabDepth(kMmaParts<T>);
       if (piece.slot >= 0) {
         adds = p.adds_waiting;
         to = {p.waiting, nullptr, kPanel, {}, int64_t{piece.slot} * kProductRows + first_row,
@@ -243,7 +311,9 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
       }
     }
     for (int from = piece.from; from < piece.to; from += at_once) {
-      sums.Multiply(min(at_once, piece.to - from), ring);
+      sums.Multiply(min(at_once, piece.to - from), ring, [&] {
+        if (kTurns && more && from + at_once >= piece.to) turns.HandOver();
+      });
       sums.Put(p.a_most + row, p.b_most + column, to, adds, turned);
       adds = true;
     }
@@ -263,7 +333,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   __trap();  // the plan sends no other GPU here
 #else
   constexpr int kParts = kMmaParts<T>;
-  __shared__ ArrivalCounter full[kTileStages<kParts>], empty[kTileStages<kParts>];
+  __shared__ ArrivalCounter full[kTileStages], empty[kTileStages];
   __shared__ __align__(16) TurnedSums turned[kTileWarps];
   const int half = blockIdx.x % 2;
   TileRing<kParts> ring(tile_shared, full, empty, half);
@@ -271,11 +341,12 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   ClusterSync();
   WaitForPreviousKernel();
   ProductPieces pieces(p.work, blockIdx.x / 2);
-  // The last warpgroup fetches.
+  // Two threads of the last warpgroup fetch, an operand each.
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == kTileWarpgroups) {
     FewerRegisters<40>();
-    if (threadIdx.x % 128 == 0) FetchPieces(p, half, &pieces, &ring);
+    const int fetcher = threadIdx.x % 128;
+    if (fetcher % 32 == 0 && fetcher < 64) FetchPieces(p, fetcher == 0, half, &pieces, &ring);
     __syncwarp();
   } else {
     MoreRegisters<232>();

@@ -91,7 +91,8 @@ void ChunksFit() {
         EXPECT_TRUE(plan.rows > 0 && plan.rows % kProductRows == 0 && plan.columns > 0 &&
                         plan.columns % kProductColumns == 0,
                     "whole tiles");
-        EXPECT_TRUE(plan.depth > 0 && plan.depth % kSlabDepth == 0 && plan.depth < k + kSlabDepth,
+        EXPECT_TRUE(plan.depth > 0 && plan.depth % SlabDepth(plan.parts) == 0 &&
+                        plan.depth < k + SlabDepth(plan.parts),
                     "depth %ld of %ld", static_cast<long>(plan.depth), static_cast<long>(k));
         const ProductWork work = plan.Work(plan.rows, plan.columns);
         EXPECT_TRUE(work.slots() <= plan.slots, "%d slots of %d", work.slots(), plan.slots);
@@ -103,7 +104,8 @@ void ChunksFit() {
 // Every slab of every tile is in one piece, and what is in a slot is what FirstSharer leads to.
 void PiecesAreAll(int tiles, int slots) {
   ProductPlan plan = {};
-  plan.depth = 40 * kSlabDepth;
+  plan.parts = 2;
+  plan.depth = 40 * SlabDepth(plan.parts);
   plan.pairs = kPairs;
   plan.slots = slots;
   const ProductWork work = plan.Work(kProductRows, int64_t{kProductColumns} * tiles);
