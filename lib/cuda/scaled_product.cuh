@@ -51,20 +51,41 @@ struct TileOfC {
   int rows, columns;  // that there are
   bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
 
+  // Whether all rows and columns of a tile are there and aligned: then nothing need be asked of any.
+  __device__ __forceinline__ bool IsWhole() const {
+    return rows == kPanel && columns == kPanel && aligned;
+  }
   // Null behind the last.
+  template <bool kWhole>
   __device__ __forceinline__ C* Row(int row) const {
-    return row < rows ? c + runs.At(first + row) * stride : nullptr;
+    return kWhole || row < rows ? c + runs.At(first + row) * stride : nullptr;
   }
   // Four neighbours of a row or of the bias, 0 of null.
+  template <bool kWhole>
   __device__ __forceinline__ float4 Load(const C* row, int column) const {
-    return row != nullptr ? LoadFour(row, column) : float4{};
+    float v[4] = {};
+    if (row != nullptr) {
+      const C* at = row + column;
+      if (kWhole || (aligned && column + 4 <= columns)) {
+        const auto four = LoadFragment<4>(at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (column + i < columns) v[i] = ToCompute(at[i]);
+        }
+      }
+    }
+    return make_float4(v[0], v[1], v[2], v[3]);
   }
+  template <bool kWhole>
   __device__ __forceinline__ void Store(C* row, int column, float4 sums) const {
-    if (row == nullptr) return;
+    if (!kWhole && row == nullptr) return;
     C* at = row + column;
     const C v[4] = {FromCompute<C>(sums.x), FromCompute<C>(sums.y), FromCompute<C>(sums.z),
                     FromCompute<C>(sums.w)};
-    if (aligned && column + 4 <= columns) {
+    if (kWhole || (aligned && column + 4 <= columns)) {
       StoreFragment<4>(at, v);
       return;
     }
@@ -72,23 +93,6 @@ struct TileOfC {
     for (int i = 0; i < 4; ++i) {
       if (column + i < columns) at[i] = v[i];
     }
-  }
-
- private:
-  __device__ __forceinline__ float4 LoadFour(const C* row, int column) const {
-    const C* at = row + column;
-    float v[4] = {};
-    if (aligned && column + 4 <= columns) {
-      const auto four = LoadFragment<4>(at);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (column + i < columns) v[i] = ToCompute(at[i]);
-      }
-    }
-    return make_float4(v[0], v[1], v[2], v[3]);
   }
 };
 

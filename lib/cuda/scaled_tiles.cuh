@@ -119,14 +119,24 @@ class TileSums {
   template <class C>
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
                                       const TileOfC<C>& to, bool adds, TurnedSums& turned) const {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-      PutRows(tile, row_most, column_most, to, adds, turned);
+    if (to.IsWhole()) {
+      PutRows<true>(row_most, column_most, to, adds, turned);
+    } else {
+      PutRows<false>(row_most, column_most, to, adds, turned);
     }
   }
 
  private:
-  template <class C>
+  template <bool kWhole, class C>
+  __device__ __forceinline__ void PutRows(const uint32_t* row_most, const uint32_t* column_most,
+                                          const TileOfC<C>& to, bool adds,
+                                          TurnedSums& turned) const {
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      PutRows<kWhole>(tile, row_most, column_most, to, adds, turned);
+    }
+  }
+  template <bool kWhole, class C>
   __device__ __forceinline__ void PutRows(int tile, const uint32_t* row_most,
                                           const uint32_t* column_most, const TileOfC<C>& to,
                                           bool adds, TurnedSums& turned) const {
@@ -151,12 +161,12 @@ class TileSums {
     } else {
 #pragma unroll
       for (int part = 0; part < kColumnParts; ++part) {
-        bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
+        bias[part] = to.template Load<kWhole>(to.bias, part * kTurnedColumns + column);
       }
     }
     C* rows[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) rows[i] = to.Row(first_row + i * 4 + lane / 8);
+    for (int i = 0; i < 4; ++i) rows[i] = to.template Row<kWhole>(first_row + i * 4 + lane / 8);
 #pragma unroll
     for (int part = 0; part < kColumnParts; ++part) {
       __syncwarp();
@@ -168,10 +178,10 @@ class TileSums {
       }
       __syncwarp();
       float4 sums[4];
-      if constexpr (kScales) bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
+      if constexpr (kScales) bias[part] = to.template Load<kWhole>(to.bias, part * kTurnedColumns + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[i] = adds ? to.Load(rows[i], part * kTurnedColumns + column) : bias[part];
+        sums[i] = adds ? to.template Load<kWhole>(rows[i], part * kTurnedColumns + column) : bias[part];
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -183,7 +193,7 @@ class TileSums {
         sums[i].y += Unscaled(more.y, scale, column_scale[part].y);
         sums[i].z += Unscaled(more.z, scale, column_scale[part].z);
         sums[i].w += Unscaled(more.w, scale, column_scale[part].w);
-        to.Store(rows[i], part * kTurnedColumns + column, sums[i]);
+        to.template Store<kWhole>(rows[i], part * kTurnedColumns + column, sums[i]);
       }
     }
   }
