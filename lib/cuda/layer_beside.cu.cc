@@ -243,7 +243,7 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
   HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
   if (!beside.product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
-  const size_t packed = OneChunkWorkspace(gemm, beside.product);
+  const size_t packed = ScaledGemmWorkspace(gemm, beside.product);
   *bytes = Memory(nullptr, *bytes, InputCounts(config), packed).bytes;
   return HASTE_OK;
 }
@@ -266,7 +266,7 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
   const ProductPart part = InputPart(config, cell.info, layer);
   const int64_t counts = InputCounts(config);
-  const Memory memory(workspace, bytes, counts, OneChunkWorkspace(part.gemm, product));
+  const Memory memory(workspace, bytes, counts, ScaledGemmWorkspace(part.gemm, product));
   HASTE_TRY(ClearCounts(memory, counts, executor, status));
   HASTE_TRY(PackOneChunk(part, product, memory.product, executor, status));
   TileOrder order = beside.order;

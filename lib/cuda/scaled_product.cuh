@@ -16,14 +16,15 @@ constexpr bool kTakeTurns = kParts == 1;
 template <int kParts>
 constexpr int kWarpsOfTile = kTakeTurns<kParts> ? 4 : kTileWarps;
 
-template <class T>
+// C: what c and the bias are of.
+template <class T, class C = ElementOf<T>>
 struct ScaledProduct {
   const MmaOperand<T>*a, *b;  // packed
   const uint32_t *a_most, *b_most;
   // c from its first column on. Of rows `rows`, of which there are no more behind `split`, where
   // those of another c begin.
   struct Rows {
-    ElementOf<T>* c;
+    C* c;
     int64_t stride, end;
     RowRuns runs;   // where they lie, of which
     int64_t first;  // comes first
@@ -33,8 +34,8 @@ struct ScaledProduct {
   TileOrder order;
   // Is there something to add to: in c, in `waiting`, in c for what has waited?
   bool adds, adds_waiting, adds_pieces;
-  const ElementOf<T>*bias, *bias_of_pieces;  // [columns] added to each row, or null
-  bool aligned;  // rows of c, and the bias, begin at multiples of 16 bytes
+  const C *bias, *bias_of_pieces;  // [columns] added to each row, or null
+  bool aligned;                    // rows of c, and the bias, begin at multiples of 16 bytes
   ProductWork work;
   float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
   uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs

@@ -134,7 +134,9 @@ class TileSums {
     const int first_row = first_row_ + tile * kRows + threadIdx.x / 32 % 4 * 16;
     const int column = lane % 8 * 4;  // of those turned, when they leave
     float row_scale[2] = {1, 1};
-    // Either is asked for beforehand: there are no registers for both.
+    // Of scales, the bias and where float32 sums wait there are no registers for two: that is all
+    // that is asked for beforehand.
+    constexpr bool kBiasFirst = !kScales && !std::is_same_v<C, float>;
     float4 column_scale[kColumnParts], bias[kColumnParts];
     if constexpr (kScales) {
 #pragma unroll
@@ -148,7 +150,8 @@ class TileSums {
         column_scale[part] =
             make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
       }
-    } else {
+    }
+    if constexpr (kBiasFirst) {
 #pragma unroll
       for (int part = 0; part < kColumnParts; ++part) {
         bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
@@ -168,7 +171,7 @@ class TileSums {
       }
       __syncwarp();
       float4 sums[4];
-      if constexpr (kScales) bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
+      if constexpr (!kBiasFirst) bias[part] = to.Load(to.bias, part * kTurnedColumns + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         sums[i] = adds ? to.Load(rows[i], part * kTurnedColumns + column) : bias[part];
@@ -233,8 +236,8 @@ class TileSums {
 };
 
 // of_a: of the two operands.
-template <class T>
-__device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, bool of_a, int half,
+template <class T, class C>
+__device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool of_a, int half,
                                             ProductPieces* pieces, TileRing<kMmaParts<T>>* ring) {
   const auto* operand = reinterpret_cast<const unsigned char*>(of_a ? p.a : p.b);
   ProductPiece piece;
@@ -271,8 +274,8 @@ class Turns {
 };
 
 // first_row: of a tile's, this block's.
-template <class T>
-__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int first_row,
+template <class T, class C>
+__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row,
                                                int warpgroup, ProductPieces* pieces,
                                                TileRing<kMmaParts<T>>* ring, TurnedSums& turned) {
   constexpr bool kTurns = kTakeTurns<kMmaParts<T>>;
@@ -290,7 +293,6 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
     if (kTurns && i > 0) turns.Await();
     const int64_t row = int64_t{p.order.Row(piece.tile)} * kProductRows + first_row;
     const int64_t column = int64_t{p.order.Column(piece.tile)} * kPanel;
-    using C = ElementOf<T>;
     const auto& rows = p.rows[row >= p.split ? 1 : 0];
     TileOfC<C> to = {rows.c + column,
                      p.bias == nullptr ? nullptr : p.bias + column,
@@ -301,7 +303,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
                      static_cast<int>(min(p.columns - column, int64_t{kPanel})),
                      p.aligned};
     bool adds = p.adds;
-    int at_once = piece.to - piece.from;  // slabs: 16 bits are coarser than what is cut off
+    int at_once = piece.to - piece.from;  // slabs: 16 bits of c are coarser than what is cut off
     if constexpr (std::is_same_v<C, float>) {
       at_once = kSumDepth / SlabDepth(kMmaParts<T>);
       if (piece.slot >= 0) {
@@ -326,9 +328,9 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
 
 extern __shared__ __align__(128) unsigned char tile_shared[];
 
-template <class T>
+template <class T, class C>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    MultiplyTiles(const __grid_constant__ ScaledProduct<T> p) {
+    MultiplyTiles(const __grid_constant__ ScaledProduct<T, C> p) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan sends no other GPU here
 #else
@@ -358,7 +360,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 
 // Adds up what waits, in the order of the depth. A block has 8 rows of a tile that is shared.
 template <class T>
-__global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ ScaledProduct<T> p) {
+__global__ void __launch_bounds__(kPanel)
+    AddPieces(const __grid_constant__ ScaledProduct<T, float> p) {
   WaitForPreviousKernel();
   const ProductWork& work = p.work;
   const int shared_tile = blockIdx.x / (kProductRows / 8);
