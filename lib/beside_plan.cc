@@ -22,6 +22,8 @@ constexpr double kClocksPerMicrosecond = 1750;  // of an H200
 // So much longer than by as many multiprocessors products take beside a walk, which has a share of
 // the L2 cache's bandwidth; and x·W, for which the walk waits.
 constexpr double kBesideFactor = 1.05, kInputBesideFactor = 1.45;
+// Of cuBLAS, by all of the GPU: multiply-adds in a microsecond, of 16 bits and TensorFloat-32.
+constexpr double kCublas16 = 300e6, kCublasTf32 = 150e6;
 // What comes before the walk is better done by the best product there is.
 constexpr double kMostBefore = 0.5;
 
@@ -39,13 +41,42 @@ double MultiplyAdds(const HasteGemm& g) {
   return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
 }
 
-}  // namespace
-
-bool OneDirection(const HasteRnnConfig& config) {
-  for (int64_t k = 1; config.reverse != nullptr && k < config.lanes; ++k) {
-    if ((config.reverse[k] != 0) != (config.reverse[0] != 0)) return false;
+// Whether a part's product is our own; *microseconds: and more, by all of the GPU.
+bool IsOurs(const HasteGemm& gemm, bool sums_in_float, const CudaProperties& cuda,
+            double* microseconds) {
+  const ProductPlan plan =
+      PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kPartRoom, sums_in_float);
+  *microseconds += plan.microseconds;
+  return plan.ours;
+}
+// The same of all those of W and R.
+bool WeightsAreOurs(const HasteRnnConfig& part, const HasteCellInfo& cell, int64_t features,
+                    const CudaProperties& cuda, double* microseconds) {
+  const HasteGemm recurrent = RecurrentProduct(part, cell, 0);
+  for (int64_t k = 0, end = 0; k < part.lanes; k = end) {
+    end = EndOfDirection(part, k);
+    HasteGemm weights = KernelGradientProduct(part, cell, features);
+    weights.n = weights.n / part.lanes * (end - k);
+    const bool one = WeightsAreOne(cell, end - k);
+    if (one) weights.m += recurrent.m;
+    if (!IsOurs(weights, true, cuda, microseconds)) return false;
+    for (int64_t i = k; i < end && !one; ++i) {
+      if (!IsOurs(recurrent, true, cuda, microseconds)) return false;
+    }
   }
   return true;
+}
+
+}  // namespace
+
+int64_t EndOfDirection(const HasteRnnConfig& config, int64_t k) {
+  if (config.reverse == nullptr) return config.lanes;
+  const bool reverse = config.reverse[k] != 0;
+  for (++k; k < config.lanes && (config.reverse[k] != 0) == reverse;) ++k;
+  return k;
+}
+bool OneDirection(const HasteRnnConfig& config) {
+  return EndOfDirection(config, 0) == config.lanes;
 }
 
 bool InputOrder(const HasteRnnConfig& config, const HasteGemm& input, TileOrder* order) {
@@ -105,8 +136,16 @@ Watch InputWatched(const HasteRnnConfig& config, const TileOrder& order) {
   return watch;
 }
 
-bool WeightsAreOne(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return config.lanes == 1 && !cell.splits_gradient;
+std::array<Times, 2> CompletedTimes(int64_t from, int64_t to, int64_t time) {
+  // Steps from either end: what both have come to begins at time - to.
+  const int64_t first = time - to, last = time - from;
+  if (first >= to) return {};
+  if (from <= last) return {{{first, to - first}, {}}};
+  return {{{first, to - from}, {from, to - from}}};
+}
+
+bool WeightsAreOne(const HasteCellInfo& cell, int64_t lanes) {
+  return lanes == 1 && !cell.splits_gradient;
 }
 
 GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
@@ -125,29 +164,22 @@ GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCel
   }
   HasteRnnConfig part = config;
   part.time = beside.steps;
-  HasteGemm weights = KernelGradientProduct(part, cell, features);
-  const HasteGemm recurrent = RecurrentProduct(part, cell, 0);
-  const bool one = WeightsAreOne(config, cell);
-  if (one) weights.m += recurrent.m;
+  const bool exact = config.dtype == HASTE_FLOAT32 && !config.allow_tf32;
+  beside.cublas = !exact;
   double microseconds = 0;  // of the whole GPU
-  const auto scaled = [&](const HasteGemm& gemm, int64_t count) {
-    const ProductPlan product = PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kPartRoom);
-    microseconds += static_cast<double>(count) * product.microseconds;
-    return product.ours;
-  };
-  beside.weights = scaled(InputGradientProduct(part, cell, features), 1) && scaled(weights, 1) &&
-                   scaled(recurrent, one ? 0 : config.lanes);
-  const double all = MultiplyAdds(InputGradientProduct(config, cell, features));
-  if (!beside.weights) {
-    // cuBLAS cannot sum a product of rows that are apart; and in 16 bits sums of parts would be
-    // rounded. What is left, dx, is soon done.
-    const bool exact = config.dtype == HASTE_FLOAT32 && !config.allow_tf32;
-    if (all >= kWorthwhileOfCublas && OneDirection(config) && cuda.has_cublas && !exact) {
-      beside.parts = parts;
-    }
-    return beside;
+  // Where lanes walk both ways cuBLAS's comes late in the walk; taken for evenly spread.
+  const HasteGemm input = InputGradientProduct(part, cell, features);
+  if (beside.cublas) {
+    microseconds += MultiplyAdds(input) / (config.dtype == HASTE_FLOAT32 ? kCublasTf32 : kCublas16);
   }
-  if (all < kWorthwhile) return beside;
+  beside.weights = (beside.cublas || IsOurs(input, false, cuda, &microseconds)) &&
+                   WeightsAreOurs(part, cell, features, cuda, &microseconds);
+  const bool possible = beside.cublas ? cuda.has_cublas : beside.weights;
+  const double all = MultiplyAdds(InputGradientProduct(config, cell, features));
+  if (!possible || all < (beside.cublas ? kWorthwhileOfCublas : kWorthwhile)) return beside;
+  beside.parts = parts;
+  // dx alone is soon done.
+  if (!beside.weights) return beside;
   // What does not get done beside the walk is done best as one part, by the whole GPU.
   const double walk =
       static_cast<double>(beside.steps) * plan.resident.clocks / kClocksPerMicrosecond;

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include <array>
+
 #include "lib/engine.h"
 #include "lib/haste/c_api.h"
 #include "lib/plan.h"
@@ -38,6 +40,7 @@ struct GradientsBeside {
   int64_t steps = 0;     // of a part, but the last: a power of two
   int64_t parts = 0;     // 0: all products come after the walk
   int blocks = 0;        // of the walk
+  bool cublas = false;   // makes dx
   bool weights = false;  // those of W and R too are added up part by part
 
   bool IsLast(int64_t part) const { return part + 1 == parts; }
@@ -48,12 +51,25 @@ struct GradientsBeside {
 GradientsBeside PlanGradientsBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
                                     const Plan& plan, const CudaProperties&);
 
-// xᵀ·dwx of a lane, and hᵀ·dwx below it, which read the same dwx: one product.
-bool WeightsAreOne(const HasteRnnConfig&, const HasteCellInfo&);
+// Some times of a layer, one after the other.
+struct Times {
+  int64_t first, count;
+};
+
+// Which ones all lanes have left, where they walk both ways, once `to` steps of `time` are done,
+// and not yet after `from`: none, those in the middle, or as many before them as behind them. What
+// there is not has a count of 0.
+std::array<Times, 2> CompletedTimes(int64_t from, int64_t to, int64_t time);
+
+// xᵀ·dwx of one lane, and hᵀ·dwx below it, which read the same dwx: one product. lanes: of which
+// xᵀ·dwx is one.
+bool WeightsAreOne(const HasteCellInfo&, int64_t lanes);
 
 // Bytes that a part's product may take.
 constexpr int64_t kPartRoom = 96 << 20;
 
+// The first lane behind k that walks the other way, or the number of lanes.
+int64_t EndOfDirection(const HasteRnnConfig&, int64_t k);
 // Whether all lanes walk in one direction.
 bool OneDirection(const HasteRnnConfig&);
 

@@ -20,7 +20,7 @@ constexpr double kFloatCall = 4;
 constexpr double kWorthPlanning = 20;  // what float32 units take at least
 constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
-constexpr double kPackMicroseconds = 3.5e-6;          // of an element: 8 bytes read, 4 written
+constexpr double kPackMicroseconds = 3.5e-6 / 12;     // of a byte read or written
 constexpr double kSlabMicroseconds[] = {0.55, 0.52};  // of a tile, of one part and two
 constexpr double kTileMicroseconds[] = {0.3, 2.9};    // of a tile's sums
 // What a byte is worth in time, where memory is counted in a few MiB.
@@ -39,8 +39,12 @@ int64_t RoomFor(const HasteGemm& g) {
   return std::max(static_cast<int64_t>(third), kLeastBytes) - kLostBytes;
 }
 
+bool IsExact(const HasteGemm& g) { return g.dtype == HASTE_FLOAT32 && !g.allow_tf32; }
+int PartsOf(const HasteGemm& g) { return IsExact(g) ? 2 : 1; }
+
 // Of compute capability 9.0, neighbours of a line being neighbours in memory.
 bool CanBeOurs(const HasteGemm& g, int sm_major, int pairs) {
+  if (g.dtype == HASTE_FLOAT64) return false;
   const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
   return lies_well && std::min({g.m, g.n, g.k}) > 0 && sm_major == 9 && pairs > 0;
 }
@@ -53,6 +57,12 @@ int64_t EvenPart(int64_t whole, int64_t parts, int64_t tile) {
 int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
   const int64_t fit = std::max(most / tile, int64_t{1});
   return EvenPart(whole, CeilDiv(CeilDiv(whole, tile), fit), tile);
+}
+
+// Of an element. Floats are read twice, as their scale is found first.
+double PackMicroseconds(const HasteGemm& g, int parts) {
+  const int read = g.dtype == HASTE_FLOAT32 ? 2 * sizeof(float) : sizeof(uint16_t);
+  return kPackMicroseconds * (read + parts * static_cast<int>(sizeof(uint16_t)));
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
@@ -68,7 +78,7 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
   const int64_t most = LargestPart(passes, room / line - kept, passes_tile);
   const int64_t depths = CeilDiv(g.k, depth), keeps = CeilDiv(stays, kept);
   const double pack = (static_cast<double>(stays) + static_cast<double>(passes * keeps)) *
-                      static_cast<double>(g.k) * kPackMicroseconds;
+                      static_cast<double>(g.k) * PackMicroseconds(g, plan.parts);
   double least = 0;
   const int64_t fewest = CeilDiv(passes, most);
   for (int64_t count = fewest; count < fewest + kTriedCounts; ++count) {
@@ -116,14 +126,15 @@ ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
   return Microseconds(shares, parts) < Microseconds(work, parts) ? shares : work;
 }
 
-ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most) {
+ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most,
+                        bool sums_in_float) {
   ProductPlan plan = {};
-  if (g.dtype != HASTE_FLOAT32 || g.allow_tf32 || !CanBeOurs(g, sm_major, pairs) ||
+  if ((!IsExact(g) && !sums_in_float) || !CanBeOurs(g, sm_major, pairs) ||
       (most == 0 && FloatMicroseconds(g) < kWorthPlanning)) {
     return plan;
   }
   plan.pairs = pairs;
-  plan.parts = 2;
+  plan.parts = PartsOf(g);
   plan.a_stays = g.m <= g.n;
   ProductPlan best = plan;
   double least = 0;  // price
@@ -152,9 +163,9 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
 
 ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t most) {
   ProductPlan plan = {};
-  if (g.dtype == HASTE_FLOAT64 || !CanBeOurs(g, sm_major, pairs)) return plan;
+  if (!CanBeOurs(g, sm_major, pairs)) return plan;
   plan.pairs = pairs;
-  plan.parts = g.dtype == HASTE_FLOAT32 && !g.allow_tf32 ? 2 : 1;
+  plan.parts = PartsOf(g);
   plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
   plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
   plan.depth = PadTo(g.k, SlabDepth(plan.parts));

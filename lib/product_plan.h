@@ -1,8 +1,9 @@
-// How a large product of floats on CUDA is cut: pure arithmetic.
+// How a large product on CUDA that is our own is cut: pure arithmetic.
 //
-// Operands become two parts of scaled float16 (lib/cuda/scaled_gemm.cu.cc), a chunk at a time: for
-// some depth those of the smaller operand, and of as much of the larger as there is room for. A
-// chunk's product is made in tiles of c, by pairs of blocks (thread-block clusters).
+// Operands, if exact floats, become two parts of scaled float16, else one
+// (lib/cuda/scaled_gemm.cu.cc), a chunk at a time: for some depth those of the smaller operand, and
+// of as much of the larger as there is room for. A chunk's product is made in tiles of c, by pairs
+// of blocks (thread-block clusters).
 #ifndef HASTE_LIB_PRODUCT_PLAN_H_
 #define HASTE_LIB_PRODUCT_PLAN_H_
 
@@ -28,6 +29,9 @@ struct ProductPart {
   RowRuns rows;       // of a and c; or
   RowRuns depths;     // of aᵀ and b
   bool adds = false;  // c += a·b, without a bias
+  // c is float32, whatever the elements are, and the product ours, as sums of parts in 16 bits
+  // would be rounded.
+  bool sums_in_float = false;
 
   // More rows of a, m of them, that lie as the others do but for their stride along the depth; and
   // where they make rows of c.
@@ -164,8 +168,10 @@ struct ProductPlan {
 
 // sm_major: for which compute capability the code was made that runs here. pairs: clusters of two
 // blocks that the GPU has room for. most: bytes that it may take, and then it is ours wherever it
-// can be; 0: by the product's size, and where it is worth that.
-ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most = 0);
+// can be; 0: by the product's size, and where it is worth that. sums_in_float: of any dtype but
+// float64, as ProductPart says; else of exact floats alone.
+ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most = 0,
+                        bool sums_in_float = false);
 
 // The plan of a product in one chunk, whole tiles, of any dtype but float64; not ours if it
 // cannot be, or would take more bytes than `most`.

@@ -31,8 +31,8 @@ int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& ex
                  HasteStatus* status);
 
 // Of a part of a product (product_plan.h) that takes no more bytes than `most`. What is no exact
-// float of compute capability 9.0 is cuBLAS's, which must be there, and has no runs of depths and
-// nothing more.
+// float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there, and has
+// no runs of depths and nothing more.
 int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* bytes,
                                  HasteStatus* status);
 int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,

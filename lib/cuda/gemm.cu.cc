@@ -1,7 +1,7 @@
 // Products of any strides, and sums over rows, for callers that have no linear algebra of their
 // own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
 // is found and takes their strides: in the same order while no other stream is at work. Those of
-// floats are our own (scaled_gemm.cu.cc).
+// floats are our own (scaled_gemm.cu.cc), as are parts that are summed in float32.
 #include <algorithm>
 #include <cinttypes>
 #include <type_traits>
@@ -229,10 +229,10 @@ int32_t GemmByCublas(const ProductPart& part, const HasteExecutor& executor, Has
   return cublas.Multiply(product, status);
 }
 
-int32_t PlanHere(const HasteGemm& g, int64_t most, ProductPlan* plan, HasteStatus* status) {
+int32_t PlanHere(const ProductPart& part, int64_t most, ProductPlan* plan, HasteStatus* status) {
   CudaProperties device;
   HASTE_TRY(GetCudaProperties(&device, status));
-  *plan = PlanProduct(g, device.sm_major, device.clusters[2], most);
+  *plan = PlanProduct(part.Whole(), device.sm_major, device.clusters[2], most, part.sums_in_float);
   return HASTE_OK;
 }
 
@@ -240,21 +240,21 @@ int32_t PlanHere(const HasteGemm& g, int64_t most, ProductPlan* plan, HasteStatu
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(g, 0, &plan, status));
-  *bytes = plan.ours ? ScaledGemmWorkspace(plan) : 0;
+  HASTE_TRY(PlanHere({g, {}, {}}, 0, &plan, status));
+  *bytes = plan.ours ? ScaledGemmWorkspace(g, plan) : 0;
   return HASTE_OK;
 }
 
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(g, 0, &plan, status));
+  const ProductPart whole = {g, {}, {}};
+  HASTE_TRY(PlanHere(whole, 0, &plan, status));
   if (plan.ours) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    return ScaledGemm({g, {}, {}, false, {}}, plan, workspace, executor, status);
+    return ScaledGemm(whole, plan, workspace, executor, status);
   }
-  if (IsForCublas(g) && HaveCublasFor(g.dtype))
-    return GemmByCublas({g, {}, {}, false, {}}, executor, status);
+  if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(whole, executor, status);
   switch (g.dtype) {
 #define HASTE_CASE(name, type, dtype) \
   case dtype:                         \
@@ -270,15 +270,15 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
 int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* bytes,
                                  HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
-  *bytes = plan.ours ? ScaledGemmWorkspace(plan) : 0;
+  HASTE_TRY(PlanHere(part, most, &plan, status));
+  *bytes = plan.ours ? ScaledGemmWorkspace(part.gemm, plan) : 0;
   return HASTE_OK;
 }
 
 int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,
                         const HasteExecutor& executor, HasteStatus* status) {
   ProductPlan plan;
-  HASTE_TRY(PlanHere(part.Whole(), most, &plan, status));
+  HASTE_TRY(PlanHere(part, most, &plan, status));
   if (plan.ours) return ScaledGemm(part, plan, workspace, executor, status);
   return GemmByCublas(part, executor, status);
 }

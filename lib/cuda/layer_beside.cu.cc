@@ -8,6 +8,7 @@
 #include "lib/cuda/cublas.h"
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/error.h"
+#include "lib/cuda/part_gradients.h"
 #include "lib/cuda/scaled_gemm.h"
 #include "lib/cuda/side_stream.h"
 #include "lib/dtypes.h"
@@ -82,7 +83,7 @@ bool Aligned(const HasteCellInfo& cell, const HasteRnnForwardArgs& args) {
 // x·W + b, rows step by step; of the walk, where there is but one way.
 ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
                       const HasteLayerForwardArgs& layer) {
-  ProductPart part = {InputProduct(config, cell, layer.features), {}, {}, false, {}};
+  ProductPart part = {InputProduct(config, cell, layer.features), {}, {}};
   const bool reverse = OneDirection(config) && config.reverse != nullptr && config.reverse[0];
   const int64_t first = reverse ? config.time - 1 : 0;
   part.rows = {config.batch, reverse ? -1 : 1, config.time};
@@ -103,7 +104,7 @@ int32_t PlanGradients(const HasteRnnConfig& config, const CellEntry& cell, int64
   HASTE_TRY(PlanHere(config, cell, true, &plan, &cuda, status));
   cuda.has_cublas = true;  // and looked for if it would be wanted
   *beside = PlanGradientsBeside(config, cell.info, features, plan, cuda);
-  if (beside->parts > 0 && !beside->weights && !HaveCublasFor(config.dtype)) beside->parts = 0;
+  if (beside->parts > 0 && beside->cublas && !HaveCublasFor(config.dtype)) beside->parts = 0;
   return HASTE_OK;
 }
 
@@ -111,128 +112,6 @@ int32_t PlanGradients(const HasteRnnConfig& config, const CellEntry& cell, int64
 int64_t Counts(const HasteRnnConfig& config, const GradientsBeside& beside) {
   return CeilDiv(config.time, beside.steps);
 }
-
-// The products of the gradients, part by part.
-class PartGradients {
- public:
-  PartGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                const GradientsBeside& beside)
-      : config_(config),
-        cell_(cell),
-        layer_(layer),
-        rnn_(rnn),
-        beside_(beside),
-        adds_input_(!OneDirection(config)) {}
-
-  // What the largest of them takes, whichever are wanted.
-  int32_t Bytes(size_t* bytes, HasteStatus* status) const {
-    *bytes = 0;
-    for (int64_t part : {int64_t{0}, beside_.parts - 1}) {
-      for (bool one : {false, true}) {
-        HASTE_TRY(OfPart(part, one, [&](const ProductPart& product) -> int32_t {
-          size_t wanted = 0;
-          HASTE_TRY(CudaProductPartWorkspace(product, kPartRoom, &wanted, status));
-          *bytes = std::max(*bytes, wanted);
-          return HASTE_OK;
-        }));
-      }
-    }
-    return HASTE_OK;
-  }
-
-  // Before the first part.
-  int32_t Begin(const HasteExecutor& executor, HasteStatus* status) const {
-    if (layer_.dx == nullptr || !adds_input_) return HASTE_OK;
-    const size_t bytes = config_.batch * config_.time * layer_.features * Size();
-    return CudaCopy(layer_.dx, nullptr, bytes, executor, status);
-  }
-
-  int32_t Multiply(int64_t part, void* memory, const HasteExecutor& executor,
-                   HasteStatus* status) const {
-    const bool one = layer_.dW != nullptr && layer_.dR != nullptr;
-    return OfPart(part, one, [&](const ProductPart& product) {
-      if (product.gemm.c == nullptr) return int32_t{HASTE_OK};  // not wanted
-      return CudaProductPart(product, kPartRoom, memory, executor, status);
-    });
-  }
-
- private:
-  struct Steps {
-    int64_t first, count;  // in time
-    bool adds;             // there were some before
-  };
-
-  bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k]; }
-  int64_t Size() const { return static_cast<int64_t>(DtypeSize(config_.dtype)); }
-  int64_t Lane() const { return cell_.gates * config_.hidden; }
-  int64_t Width() const { return config_.lanes * Lane(); }
-  const void* At(const void* tensor, int64_t element) const {
-    return tensor == nullptr ? nullptr : static_cast<const char*>(tensor) + element * Size();
-  }
-  void* At(void* tensor, int64_t element) const {
-    return tensor == nullptr ? nullptr : static_cast<char*>(tensor) + element * Size();
-  }
-
-  // Calls run(product) for each of a part. one: those of W and R are, where they can be.
-  template <class Run>
-  int32_t OfPart(int64_t part, bool one, const Run& run) const {
-    const int64_t from = part * beside_.steps, count = beside_.StepsOf(part, config_.time);
-    for (int64_t k = 0, end = 0; k < config_.lanes; k = end) {
-      const bool reverse = Reverse(k);
-      for (end = k + 1; end < config_.lanes && Reverse(end) == reverse;) ++end;
-      const Steps steps = {reverse ? from : config_.time - from - count, count, from > 0};
-      HASTE_TRY(OfLanes(k, end - k, steps, one && WeightsAreOne(config_, cell_), run));
-    }
-    return HASTE_OK;
-  }
-
-  // Of lanes that walk in one direction.
-  template <class Run>
-  int32_t OfLanes(int64_t k, int64_t lanes, const Steps& steps, bool one, const Run& run) const {
-    HasteRnnConfig config = config_;
-    config.time = steps.count;
-    const RowRuns runs = {steps.count, config_.time, 1};
-    const int64_t column = k * Lane(), columns = lanes * Lane();
-    const void* const dwx = At(static_cast<const void*>(rnn_.dwx), steps.first * Width() + column);
-
-    ProductPart input = {InputGradientProduct(config, cell_, layer_.features), runs, {}, false, {}};
-    input.adds = adds_input_;
-    input.gemm.k = columns;
-    input.gemm.a = dwx;
-    input.gemm.b = At(layer_.W, column);
-    input.gemm.c = At(layer_.dx, steps.first * layer_.features);
-    HASTE_TRY(run(input));
-    if (!beside_.weights) return HASTE_OK;
-
-    ProductPart kernel = {
-        KernelGradientProduct(config, cell_, layer_.features), {}, runs, steps.adds, {}};
-    kernel.gemm.n = columns;
-    kernel.gemm.a = At(layer_.x, steps.first * layer_.features);
-    kernel.gemm.b = dwx;
-    kernel.gemm.c = At(layer_.dW, column);
-    if (!one) HASTE_TRY(run(kernel));
-
-    const void* const dq = cell_.splits_gradient ? rnn_.dq : rnn_.dwx;
-    for (int64_t i = k; i < k + lanes; ++i) {
-      ProductPart recurrent = {RecurrentProduct(config, cell_, 0), {}, runs, steps.adds, {}};
-      HasteGemm& gemm = recurrent.gemm;
-      gemm.a = At(rnn_.saved[0], (steps.first * config.lanes + i) * config.hidden);
-      gemm.b = At(dq, steps.first * Width() + i * Lane());
-      gemm.c = At(layer_.dR, i * config.hidden * Lane());
-      if (one) kernel.more = {gemm.m, gemm.a_col, gemm.c_row, gemm.a, gemm.c};
-      HASTE_TRY(run(one ? kernel : recurrent));
-    }
-    return HASTE_OK;
-  }
-
-  const HasteRnnConfig& config_;
-  const HasteCellInfo& cell_;
-  const HasteLayerBackwardArgs& layer_;
-  const HasteRnnBackwardArgs& rnn_;
-  const GradientsBeside& beside_;
-  const bool adds_input_;
-};
 
 }  // namespace
 
@@ -243,7 +122,7 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
   HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
   if (!beside.product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
-  const size_t packed = OneChunkWorkspace(gemm, beside.product);
+  const size_t packed = ScaledGemmWorkspace(gemm, beside.product);
   *bytes = Memory(nullptr, *bytes, InputCounts(config), packed).bytes;
   return HASTE_OK;
 }
@@ -266,7 +145,7 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
   const ProductPart part = InputPart(config, cell.info, layer);
   const int64_t counts = InputCounts(config);
-  const Memory memory(workspace, bytes, counts, OneChunkWorkspace(part.gemm, product));
+  const Memory memory(workspace, bytes, counts, ScaledGemmWorkspace(part.gemm, product));
   HASTE_TRY(ClearCounts(memory, counts, executor, status));
   HASTE_TRY(PackOneChunk(part, product, memory.product, executor, status));
   TileOrder order = beside.order;
@@ -336,6 +215,7 @@ int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
                                   : side.WaitForCount(memory.counts + part, beside.blocks, status));
     HASTE_TRY(products.Multiply(part, memory.product, side.executor(), status));
   }
+  HASTE_TRY(products.Finish(memory.product, side.executor(), status));
   // Beside the products of the last part.
   HASTE_TRY(BiasGradients(config, cell.info, layer, rnn, &executor, status));
   HASTE_TRY(side.Join(status));

@@ -20,6 +20,14 @@ namespace {
 
 using Exact = Scaled<2>;
 
+// Calls run(a T*) with what elements of a product are multiplied as.
+template <class Run>
+auto WithOperand(const HasteGemm& g, const Run& run) {
+  if (g.dtype == HASTE_FLOAT16) return run(static_cast<Half*>(nullptr));
+  if (g.dtype == HASTE_BFLOAT16) return run(static_cast<Bfloat16*>(nullptr));
+  return g.allow_tf32 ? run(static_cast<Scaled<1>*>(nullptr)) : run(static_cast<Exact*>(nullptr));
+}
+
 // An operand: lines (rows of a, columns of b) × depth. Some of both at a time is packed.
 template <class T>
 class Operand {
@@ -83,8 +91,8 @@ class Operand {
                             executor, p, line_blocks),
                      status);
     }
-    HASTE_CUDA_TRY(Launch(PackAlongLines<T>, line_blocks * p.slabs, kLinesOfBlock, 0, true,
-                          executor, p, line_blocks, padded),
+    HASTE_CUDA_TRY(Launch(PackAlongLines<T>, line_blocks * p.slabs, kLinesOfBlock, 0,
+                          kScales || after, executor, p, line_blocks, padded),
                    status);
     return HASTE_OK;
   }
@@ -117,10 +125,10 @@ struct Operands {
 };
 
 // But for what each chunk has of its own.
-template <class T>
-ScaledProduct<T> ProductOf(const ProductPart& part, const Operands<T>& operands) {
+template <class C, class T>
+ScaledProduct<T, C> ProductOf(const ProductPart& part, const Operands<T>& operands) {
   const HasteGemm& g = part.gemm;
-  ScaledProduct<T> p = {};
+  ScaledProduct<T, C> p = {};
   p.a = operands.a.packed();
   p.b = operands.b.packed();
   p.a_most = operands.a.most();
@@ -130,50 +138,45 @@ ScaledProduct<T> ProductOf(const ProductPart& part, const Operands<T>& operands)
   const uintptr_t begins = reinterpret_cast<uintptr_t>(g.c) | reinterpret_cast<uintptr_t>(g.bias) |
                            reinterpret_cast<uintptr_t>(part.more.c);
   const int64_t strides = g.c_row | part.more.c_row;
-  p.aligned = begins % 16 == 0 && strides * sizeof(ElementOf<T>) % 16 == 0;
+  p.aligned = begins % 16 == 0 && strides * sizeof(C) % 16 == 0;
   p.waiting = operands.waiting;
   return p;
 }
 
-template <class T>
-int32_t LaunchTiles(const ScaledProduct<T>& p, LaunchShape shape, const HasteExecutor& executor,
+template <class T, class C>
+int32_t LaunchTiles(const ScaledProduct<T, C>& p, LaunchShape shape, const HasteExecutor& executor,
                     HasteStatus* status) {
-  HASTE_CUDA_TRY(AllowSharedMemory(MultiplyTiles<T>), status);
+  HASTE_CUDA_TRY(AllowSharedMemory(MultiplyTiles<T, C>), status);
   shape.blocks = 2 * std::min(p.work.pairs, std::max(p.work.whole, p.work.sharers));
   shape.threads = kTileThreads;
   shape.shared_bytes = kTileStages * kStageBytes;
   shape.cluster = 2;
-  HASTE_CUDA_TRY(Launch(MultiplyTiles<T>, shape, executor, p), status);
+  HASTE_CUDA_TRY(Launch(MultiplyTiles<T, C>, shape, executor, p), status);
   return HASTE_OK;
 }
 
 // ends: there is nothing more to be added to what waits.
-int32_t Multiply(const ScaledProduct<Exact>& p, bool ends, const HasteExecutor& executor,
+template <class T>
+int32_t Multiply(const ScaledProduct<T, float>& p, bool ends, const HasteExecutor& executor,
                  HasteStatus* status) {
   LaunchShape shape;
   shape.overlap = true;
   HASTE_TRY(LaunchTiles(p, shape, executor, status));
   if (p.work.shared() == 0 || !ends) return HASTE_OK;
-  HASTE_CUDA_TRY(Launch(AddPieces<Exact>, int64_t{p.work.shared()} * (kProductRows / 8),
+  HASTE_CUDA_TRY(Launch(AddPieces<T>, int64_t{p.work.shared()} * (kProductRows / 8),
                         kProductColumns, 0, true, executor, p),
                  status);
   return HASTE_OK;
 }
 
-}  // namespace
-
-size_t ScaledGemmWorkspace(const ProductPlan& plan) {
-  Workspace workspace(nullptr);
-  Operands<Exact>({}, plan, &workspace);
-  return workspace.used();
-}
-
-int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memory,
-                   const HasteExecutor& executor, HasteStatus* status) {
+// Sums in float32, chunk by chunk.
+template <class T>
+int32_t MultiplyChunks(const ProductPart& part, const ProductPlan& plan, void* memory,
+                       const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm g = part.Whole();
   Workspace workspace(memory);
-  const Operands<Exact> operands(part, plan, &workspace);
-  const Operand<Exact> more(part.more.a, part.more.a_col, operands.a);
+  const Operands<T> operands(part, plan, &workspace);
+  const Operand<T> more(part.more.a, part.more.a_col, operands.a);
   const int64_t split = part.more.m > 0 ? part.Split() : g.m;
   bool after = false;
   const auto pack_a = [&](int64_t line, int64_t lines, int64_t from, int64_t depth) -> int32_t {
@@ -194,7 +197,7 @@ int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memor
     after = true;
     return code;
   };
-  ScaledProduct<Exact> p = ProductOf(part, operands);
+  ScaledProduct<T, float> p = ProductOf<float>(part, operands);
   const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
   const int64_t stays_chunk = plan.a_stays ? plan.rows : plan.columns;
   const int64_t passes_chunk = plan.a_stays ? plan.columns : plan.rows;
@@ -235,23 +238,20 @@ int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memor
   return HASTE_OK;
 }
 
-namespace {
-
-// Calls run(a T*) with what elements of a product are multiplied as.
-template <class Run>
-auto WithOperand(const HasteGemm& g, const Run& run) {
-  if (g.dtype == HASTE_FLOAT16) return run(static_cast<Half*>(nullptr));
-  if (g.dtype == HASTE_BFLOAT16) return run(static_cast<Bfloat16*>(nullptr));
-  return g.allow_tf32 ? run(static_cast<Scaled<1>*>(nullptr)) : run(static_cast<Exact*>(nullptr));
-}
-
 }  // namespace
 
-size_t OneChunkWorkspace(const HasteGemm& g, const ProductPlan& plan) {
+size_t ScaledGemmWorkspace(const HasteGemm& g, const ProductPlan& plan) {
   return WithOperand(g, [&](auto* operand) {
     Workspace workspace(nullptr);
     Operands<std::decay_t<decltype(*operand)>>({}, plan, &workspace);
     return workspace.used();
+  });
+}
+
+int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memory,
+                   const HasteExecutor& executor, HasteStatus* status) {
+  return WithOperand(part.gemm, [&](auto* operand) {
+    return MultiplyChunks<std::decay_t<decltype(*operand)>>(part, plan, memory, executor, status);
   });
 }
 
@@ -273,14 +273,15 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
   return WithOperand(g, [&](auto* operand) {
     using T = std::decay_t<decltype(*operand)>;
     Workspace workspace(memory);
-    ScaledProduct<T> p = ProductOf<T>(part, Operands<T>(part, plan, &workspace));
-    p.rows[0].c = static_cast<ElementOf<T>*>(g.c);
+    using C = ElementOf<T>;
+    ScaledProduct<T> p = ProductOf<C>(part, Operands<T>(part, plan, &workspace));
+    p.rows[0].c = static_cast<C*>(g.c);
     p.rows[0].end = p.split = g.m;
     p.columns = g.n;
     p.order = order;
     p.work = plan.Work(int64_t{rows} * kProductRows, g.n);
     p.adds = part.adds;
-    p.bias = static_cast<const ElementOf<T>*>(g.bias);
+    p.bias = static_cast<const C*>(g.bias);
     p.ready = ready;
     LaunchShape shape;
     shape.begun = static_cast<cudaEvent_t>(begun);

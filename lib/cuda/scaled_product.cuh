@@ -16,14 +16,15 @@ constexpr bool kTakeTurns = kParts == 1;
 template <int kParts>
 constexpr int kWarpsOfTile = kTakeTurns<kParts> ? 4 : kTileWarps;
 
-template <class T>
+// C: what c and the bias are of.
+template <class T, class C = ElementOf<T>>
 struct ScaledProduct {
   const MmaOperand<T>*a, *b;  // packed
   const uint32_t *a_most, *b_most;
   // c from its first column on. Of rows `rows`, of which there are no more behind `split`, where
   // those of another c begin.
   struct Rows {
-    ElementOf<T>* c;
+    C* c;
     int64_t stride, end;
     RowRuns runs;   // where they lie, of which
     int64_t first;  // comes first
@@ -33,8 +34,8 @@ struct ScaledProduct {
   TileOrder order;
   // Is there something to add to: in c, in `waiting`, in c for what has waited?
   bool adds, adds_waiting, adds_pieces;
-  const ElementOf<T>*bias, *bias_of_pieces;  // [columns] added to each row, or null
-  bool aligned;  // rows of c, and the bias, begin at multiples of 16 bytes
+  const C *bias, *bias_of_pieces;  // [columns] added to each row, or null
+  bool aligned;                    // rows of c, and the bias, begin at multiples of 16 bytes
   ProductWork work;
   float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
   uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs
@@ -51,20 +52,20 @@ struct TileOfC {
   int rows, columns;  // that there are
   bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
 
-  // Whether all rows and columns of a tile are there and aligned: then nothing need be asked of any.
+  // Whether all rows and columns of a tile are there and aligned: then nothing need be asked of
+  // any.
   __device__ __forceinline__ bool IsWhole() const {
     return rows == kPanel && columns == kPanel && aligned;
   }
   // Null behind the last.
-  template <bool kWhole>
   __device__ __forceinline__ C* Row(int row) const {
-    return kWhole || row < rows ? c + runs.At(first + row) * stride : nullptr;
+    return row < rows ? c + runs.At(first + row) * stride : nullptr;
   }
   // Four neighbours of a row or of the bias, 0 of null.
   template <bool kWhole>
   __device__ __forceinline__ float4 Load(const C* row, int column) const {
     float v[4] = {};
-    if (row != nullptr) {
+    if (row != nullptr) {  // the bias may be null of any
       const C* at = row + column;
       if (kWhole || (aligned && column + 4 <= columns)) {
         const auto four = LoadFragment<4>(at);
@@ -87,11 +88,11 @@ struct TileOfC {
                     FromCompute<C>(sums.w)};
     if (kWhole || (aligned && column + 4 <= columns)) {
       StoreFragment<4>(at, v);
-      return;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (column + i < columns) at[i] = v[i];
+      for (int i = 0; i < 4; ++i) {
+        if (column + i < columns) at[i] = v[i];
+      }
     }
   }
 };

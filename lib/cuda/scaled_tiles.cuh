@@ -80,7 +80,7 @@ class TileRing {
 };
 
 // A warpgroup's rows of a tile, 64 at a time.
-template <class T>
+template <class T, class C>
 class TileSums {
   static constexpr int kParts = kMmaParts<T>;
   static constexpr bool kScales = kScaledParts<T> > 0;
@@ -114,42 +114,66 @@ class TileSums {
     ring->FreeLast();
   }
 
+  // Where the next ones go. What can be asked for before there are sums is.
+  __device__ __forceinline__ void Aim(const TileOfC<C>& to) {
+    to_ = to;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) rows_[tile][i] = to.Row(FirstRow(tile) + i * 4 + lane / 8);
+    }
+    if constexpr (kBiasFirst) {
+#pragma unroll
+      for (int part = 0; part < kColumnParts; ++part) bias_[part] = Bias<false>(part);
+    }
+  }
   // Stores them with the bias, or adds them to what is there. row_most, column_most: of the tile's
   // lines.
-  template <class C>
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
-                                      const TileOfC<C>& to, bool adds, TurnedSums& turned) const {
-    if (to.IsWhole()) {
-      PutRows<true>(row_most, column_most, to, adds, turned);
+                                      bool adds, TurnedSums& turned) {
+    if (to_.IsWhole()) {
+      PutRows<true>(row_most, column_most, adds, turned);
     } else {
-      PutRows<false>(row_most, column_most, to, adds, turned);
+      PutRows<false>(row_most, column_most, adds, turned);
     }
   }
 
  private:
-  template <bool kWhole, class C>
+  // Where there are scales, or what float32 sums are added to, no registers are left for it.
+  static constexpr bool kBiasFirst = !kScales && !std::is_same_v<C, float>;
+
+  // This warp's of a tile of rows.
+  __device__ __forceinline__ int FirstRow(int tile) const {
+    return first_row_ + tile * kRows + threadIdx.x / 32 % 4 * 16;
+  }
+  // Of those turned, when they leave.
+  static __device__ __forceinline__ int TurnedColumn() { return threadIdx.x % 8 * 4; }
+  template <bool kWhole>
+  __device__ __forceinline__ float4 Bias(int part) const {
+    return to_.template Load<kWhole>(to_.bias, part * kTurnedColumns + TurnedColumn());
+  }
+
+  template <bool kWhole>
   __device__ __forceinline__ void PutRows(const uint32_t* row_most, const uint32_t* column_most,
-                                          const TileOfC<C>& to, bool adds,
-                                          TurnedSums& turned) const {
+                                          bool adds, TurnedSums& turned) {
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
-      PutRows<kWhole>(tile, row_most, column_most, to, adds, turned);
+      PutRows<kWhole>(tile, row_most, column_most, adds, turned);
     }
   }
-  template <bool kWhole, class C>
+  template <bool kWhole>
   __device__ __forceinline__ void PutRows(int tile, const uint32_t* row_most,
-                                          const uint32_t* column_most, const TileOfC<C>& to,
-                                          bool adds, TurnedSums& turned) const {
-    const int lane = threadIdx.x % 32;
-    const int first_row = first_row_ + tile * kRows + threadIdx.x / 32 % 4 * 16;
-    const int column = lane % 8 * 4;  // of those turned, when they leave
+                                          const uint32_t* column_most, bool adds,
+                                          TurnedSums& turned) {
+    const int lane = threadIdx.x % 32, column = TurnedColumn();
+    C* const(&rows)[4] = rows_[tile];
     float row_scale[2] = {1, 1};
-    // Either is asked for beforehand: there are no registers for both.
-    float4 column_scale[kColumnParts], bias[kColumnParts];
+    float4 column_scale[kColumnParts];
     if constexpr (kScales) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        row_scale[i] = Undoing(row_most[first_row + lane / 4 + 8 * i]);
+        row_scale[i] = Undoing(row_most[FirstRow(tile) + lane / 4 + 8 * i]);
       }
 #pragma unroll
       for (int part = 0; part < kColumnParts; ++part) {
@@ -158,15 +182,7 @@ class TileSums {
         column_scale[part] =
             make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
       }
-    } else {
-#pragma unroll
-      for (int part = 0; part < kColumnParts; ++part) {
-        bias[part] = to.template Load<kWhole>(to.bias, part * kTurnedColumns + column);
-      }
     }
-    C* rows[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) rows[i] = to.template Row<kWhole>(first_row + i * 4 + lane / 8);
 #pragma unroll
     for (int part = 0; part < kColumnParts; ++part) {
       __syncwarp();
@@ -178,10 +194,10 @@ class TileSums {
       }
       __syncwarp();
       float4 sums[4];
-      if constexpr (kScales) bias[part] = to.template Load<kWhole>(to.bias, part * kTurnedColumns + column);
+      const float4 bias = kBiasFirst ? bias_[part] : Bias<kWhole>(part);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[i] = adds ? to.template Load<kWhole>(rows[i], part * kTurnedColumns + column) : bias[part];
+        sums[i] = adds ? to_.template Load<kWhole>(rows[i], part * kTurnedColumns + column) : bias;
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -193,7 +209,7 @@ class TileSums {
         sums[i].y += Unscaled(more.y, scale, column_scale[part].y);
         sums[i].z += Unscaled(more.z, scale, column_scale[part].z);
         sums[i].w += Unscaled(more.w, scale, column_scale[part].w);
-        to.template Store<kWhole>(rows[i], part * kTurnedColumns + column, sums[i]);
+        to_.template Store<kWhole>(rows[i], part * kTurnedColumns + column, sums[i]);
       }
     }
   }
@@ -239,12 +255,15 @@ class TileSums {
   static constexpr int kColumnParts = kPanel / kTurnedColumns;
 
   const int first_row_;
+  TileOfC<C> to_;
+  C* rows_[kRowTiles][4];
+  float4 bias_[kBiasFirst ? kColumnParts : 1];
   float large_[kRowTiles][kPanel / 2], small_[kSmall];
 };
 
 // of_a: of the two operands.
-template <class T>
-__device__ __forceinline__ void FetchPieces(const ScaledProduct<T>& p, bool of_a, int half,
+template <class T, class C>
+__device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool of_a, int half,
                                             ProductPieces* pieces, TileRing<kMmaParts<T>>* ring) {
   const auto* operand = reinterpret_cast<const unsigned char*>(of_a ? p.a : p.b);
   ProductPiece piece;
@@ -281,12 +300,12 @@ class Turns {
 };
 
 // first_row: of a tile's, this block's.
-template <class T>
-__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int first_row,
+template <class T, class C>
+__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row,
                                                int warpgroup, ProductPieces* pieces,
                                                TileRing<kMmaParts<T>>* ring, TurnedSums& turned) {
   constexpr bool kTurns = kTakeTurns<kMmaParts<T>>;
-  TileSums<T> sums(warpgroup);
+  TileSums<T, C> sums(warpgroup);
   const Turns turns(warpgroup);
   ProductPiece piece, next;
   bool more = pieces->Next(&next);
@@ -297,10 +316,8 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
       ring->Skip(piece.to - piece.from);
       continue;
     }
-    if (kTurns && i > 0) turns.Await();
     const int64_t row = int64_t{p.order.Row(piece.tile)} * kProductRows + first_row;
     const int64_t column = int64_t{p.order.Column(piece.tile)} * kPanel;
-    using C = ElementOf<T>;
     const auto& rows = p.rows[row >= p.split ? 1 : 0];
     TileOfC<C> to = {rows.c + column,
                      p.bias == nullptr ? nullptr : p.bias + column,
@@ -311,20 +328,23 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
                      static_cast<int>(min(p.columns - column, int64_t{kPanel})),
                      p.aligned};
     bool adds = p.adds;
-    int at_once = piece.to - piece.from;  // slabs: 16 bits are coarser than what is cut off
+    // Slabs: one part is coarser than what is cut off.
+    const int at_once =
+        kMmaParts<T> == 1 ? piece.to - piece.from : kSumDepth / SlabDepth(kMmaParts<T>);
     if constexpr (std::is_same_v<C, float>) {
-      at_once = kSumDepth / SlabDepth(kMmaParts<T>);
       if (piece.slot >= 0) {
         adds = p.adds_waiting;
         to = {p.waiting, nullptr, kPanel, {}, int64_t{piece.slot} * kProductRows + first_row,
               kPanel,    kPanel,  true};
       }
     }
+    sums.Aim(to);
+    if (kTurns && i > 0) turns.Await();
     for (int from = piece.from; from < piece.to; from += at_once) {
       sums.Multiply(min(at_once, piece.to - from), ring, [&] {
         if (kTurns && more && from + at_once >= piece.to) turns.HandOver();
       });
-      sums.Put(p.a_most + row, p.b_most + column, to, adds, turned);
+      sums.Put(p.a_most + row, p.b_most + column, adds, turned);
       adds = true;
     }
     if (p.ready != nullptr) {
@@ -336,9 +356,9 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T>& p, int fi
 
 extern __shared__ __align__(128) unsigned char tile_shared[];
 
-template <class T>
+template <class T, class C>
 __global__ void __launch_bounds__(kTileThreads, 1)
-    MultiplyTiles(const __grid_constant__ ScaledProduct<T> p) {
+    MultiplyTiles(const __grid_constant__ ScaledProduct<T, C> p) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan sends no other GPU here
 #else
@@ -368,7 +388,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 
 // Adds up what waits, in the order of the depth. A block has 8 rows of a tile that is shared.
 template <class T>
-__global__ void __launch_bounds__(kPanel) AddPieces(const __grid_constant__ ScaledProduct<T> p) {
+__global__ void __launch_bounds__(kPanel)
+    AddPieces(const __grid_constant__ ScaledProduct<T, float> p) {
   WaitForPreviousKernel();
   const ProductWork& work = p.work;
   const int shared_tile = blockIdx.x / (kProductRows / 8);

@@ -196,25 +196,30 @@ def test_cells(cell, precision):
     check(layer, TOLERANCE[precision])
 
 
-# The last one's rows are no whole number of tiles.
+# The middle of the walk is a part's, or a step's; the last one's rows are no whole number of tiles.
 @pytest.mark.parametrize(
     ("size", "reverse"),
-    [(SIZES[1], [0, 1]), (SIZES[1], [1, 0]), ((16, 777, 3, 512, 768), [0, 1, 1])],
+    [
+        (SIZES[1], [0, 1]),
+        ((16, 521, 2, 768, 512), [1, 0]),
+        ((16, 777, 3, 512, 768), [0, 1, 1]),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("precision", TOLERANCE)
 def test_both_directions(precision, size, reverse):
-    """Of which dx is the sum, in float32; in 16 bits products come after the walk."""
+    """Of which dx is the sum: in float32 of parts, else of a time once both have left it."""
     layer = Layer(size, precision, reverse=reverse, engine="grid")
-    # Three lanes' room for the products one after the other is more than beside the walk.
-    layer.assert_beside(backward=None if size[2] == 3 else precision == "float32")
+    # Of floats three lanes' room for the products one after the other is more than beside the walk.
+    more_room_alone = size[2] == 3 and precision == "float32"
+    layer.assert_beside(backward=None if more_room_alone else True)
     check(layer, TOLERANCE[precision])
 
 
 def test_directions_by_turns():
     """Then x·W comes before the walk."""
     layer = Layer((16, 520, 3, 512, 768), "bfloat16", reverse=[0, 1, 0], engine="grid")
-    layer.assert_beside(forward=False, backward=False)
+    layer.assert_beside(forward=False)
     check(layer, TOLERANCE["bfloat16"])
 
 
@@ -224,9 +229,10 @@ def test_masks_and_noise(pattern):
     check(Layer(SIZES[0], "float32", mask=pattern, **options), TOLERANCE["float32"])
 
 
+@pytest.mark.parametrize(("size", "reverse"), [(SIZES[0], [0]), (SIZES[1], [0, 1])], ids=str)
 @pytest.mark.parametrize("precision", TOLERANCE)
-def test_the_same_bits_again_however_wx_is_given(precision):
-    layer = Layer(SIZES[0], precision)
+def test_the_same_bits_again_however_wx_is_given(precision, size, reverse):
+    layer = Layer(size, precision, reverse=reverse)
     y, gates, saved = layer.forward()
     first = layer.backward(gates.clone(), saved)
     for given_wx, keep in ((True, True), (False, True), (False, False)):
@@ -236,14 +242,17 @@ def test_the_same_bits_again_however_wx_is_given(precision):
 
 
 @pytest.mark.parametrize("wanted", [("dx",), ("dW",), ("dR",), ("db",), ()], ids=str)
+@pytest.mark.parametrize(("size", "reverse"), [(SIZES[0], [0]), (SIZES[1], [0, 1])], ids=str)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_only_what_is_wanted(wanted, precision):
-    layer = Layer(SIZES[0], precision)
+def test_only_what_is_wanted(wanted, precision, size, reverse):
+    layer = Layer(size, precision, reverse=reverse)
     _, gates, saved = layer.forward()
     every = layer.backward(gates.clone(), saved)
     some = layer.backward(gates.clone(), saved, wanted)
-    for name in wanted:  # those of W and R are one product where both are wanted
-        assert_close(some[name], every[name], 2e-6, name)
+    # Those of W and R are one product where both are wanted; few sums of it round the other way.
+    tolerance = 2e-6 if precision == "float32" else 5e-4
+    for name in wanted:
+        assert_close(some[name], every[name], tolerance, name)
 
 
 def moved(tensor):

@@ -79,6 +79,27 @@ void OnlyExactFloatsWhereThereIsWgmma() {
   EXPECT_TRUE(!PlanProduct(other, 9, kPairs).ours, "neighbours that are not side by side");
 }
 
+// Parts that are summed in float32 are ours in every dtype but float64, and fit.
+void SumsInFloat() {
+  constexpr int64_t kMost = 96 << 20;
+  for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16, HASTE_BFLOAT16, HASTE_FLOAT64}) {
+    for (int32_t tf32 : {0, 1}) {
+      HasteGemm part = Product(1536, 3072, 2048);
+      part.dtype = dtype;
+      part.allow_tf32 = tf32;
+      const bool exact = dtype == HASTE_FLOAT32 && tf32 == 0;
+      EXPECT_TRUE(PlanProduct(part, 9, kPairs, kMost).ours == exact, "dtype %d: others", dtype);
+      const ProductPlan plan = PlanProduct(part, 9, kPairs, kMost, true);
+      EXPECT_TRUE(plan.ours == (dtype != HASTE_FLOAT64), "dtype %d", dtype);
+      if (!plan.ours) continue;
+      EXPECT_TRUE(plan.parts == (exact ? 2 : 1), "dtype %d: %d parts", dtype, plan.parts);
+      EXPECT_TRUE(plan.bytes() <= kMost && plan.depth % SlabDepth(plan.parts) == 0, "dtype %d",
+                  dtype);
+      EXPECT_TRUE(!PlanProduct(part, 8, kPairs, kMost, true).ours, "no wgmma");
+    }
+  }
+}
+
 void ChunksFit() {
   for (int64_t m : {3001, 4099, 16384, 300000}) {
     for (int64_t n : {3001, 4099, 16384, 300000}) {
@@ -133,6 +154,7 @@ void PiecesAreAll(int tiles, int slots) {
 int main() {
   haste::Choices();
   haste::OnlyExactFloatsWhereThereIsWgmma();
+  haste::SumsInFloat();
   haste::ChunksFit();
   for (int tiles = 1; tiles < 300; ++tiles) {
     for (int slots : {0, 30, 132}) haste::PiecesAreAll(tiles, slots);
