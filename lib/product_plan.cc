@@ -21,7 +21,7 @@ constexpr double kWorthPlanning = 20;  // what float32 units take at least
 constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
 constexpr double kPackMicroseconds = 3.5e-6 / 12;     // of a byte read or written
-constexpr double kSlabMicroseconds[] = {0.55, 0.52};  // of a tile, of one part and two
+constexpr double kSlabMicroseconds[] = {0.48, 0.52};  // of a tile, of one part and two
 constexpr double kTileMicroseconds[] = {0.3, 2.9};    // of a tile's sums
 // What a byte is worth in time, where memory is counted in a few MiB.
 constexpr double kByteMicroseconds = 2e-6;

@@ -119,7 +119,7 @@ void InputBeforeTheWalk() {
   HasteRnnConfig two = Layer(16, 1024, 2, 768, HASTE_BFLOAT16);
   two.reverse = both;
   int before = 0;
-  for (int64_t features : {768, 1024, 1280}) {
+  for (int64_t features : {1024, 1280, 1536}) {
     const InputBeside beside = InputOf(two, features);
     EXPECT_TRUE(beside.product.ours && beside.all_pairs == 66, "%d features",
                 static_cast<int>(features));
