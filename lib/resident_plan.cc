@@ -41,10 +41,10 @@ constexpr double kSharedByteClocks = 0.063;  // of the gradients
 // Of a second row tile of scaled ones, of one part and of two: registers are few.
 constexpr double kScaledRowTileClocks[] = {1130, 2000};
 // Forward, elements apart (74 timings), of a cell with several gates and with one: of a pass; of a
-// step whose passes are few. Of a tile of R from shared memory, and of a second look at h.
+// step whose passes are few. Of a chunk of R from shared memory, and of a second look at h.
 constexpr double kApartClocks = 1190, kApartClocksOfOneGate = 890;
 constexpr double kApartStepClocks = 2600, kApartStepClocksOfOneGate = 2200;
-constexpr double kApartOverClocks = 60, kApartAskedClocks = 500;
+constexpr double kApartOverClocks = 450, kApartAskedClocks = 500;
 // Forward, rows that are copied element by element.
 constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
@@ -129,8 +129,7 @@ double ApartClocks(const ResidentProblem& p, const ResidentTiling& t) {
   const int held = p.cell.held_chunks(), over = std::max(0, t.chunks - held);
   const int64_t asked = CeilDiv(std::min(t.chunks, held), kChunksAsked);
   const bool one = p.cell.gates == 1;
-  const double pass = (one ? kApartClocksOfOneGate : kApartClocks) +
-                      kApartOverClocks * over * 2 * p.cell.gates +
+  const double pass = (one ? kApartClocksOfOneGate : kApartClocks) + kApartOverClocks * over +
                       kApartAskedClocks * static_cast<double>(asked - 1);
   return std::max(t.passes * pass, one ? kApartStepClocksOfOneGate : kApartStepClocks);
 }

@@ -180,7 +180,8 @@ int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CellEntry& cell
   HASTE_TRY(PlanGradients(config, cell, layer.features, &beside, status));
   if (beside.parts == 0) return HASTE_OK;
   size_t product = 0;
-  HASTE_TRY(PartGradients(config, cell.info, layer, {}, beside).Bytes(&product, status));
+  const HasteRnnBackwardArgs rnn = {};
+  HASTE_TRY(PartGradients(config, cell.info, layer, rnn, beside).Bytes(&product, status));
   *bytes = Memory(nullptr, *bytes, Counts(config, beside), product).bytes;
   return HASTE_OK;
 }

@@ -1,10 +1,10 @@
 // The product itself: tiles of c by wgmma, of operands as scaled_pack.cuh leaves them.
 //
-// Two blocks of a cluster have the upper and the lower half of a tile's rows. In each a thread
-// fetches slabs of the operands into a ring of stages, of b one part for both blocks; two
-// warpgroups multiply. Of two parts each has 64 rows of every tile, in registers: sums of a0·b0,
-// and of a0·b1 + a1·b0, apart, so that the latter are not cut off. Of one part they take tiles in
-// turns, so that one multiplies while the other stores.
+// Two blocks of a cluster have the upper and the lower half of a tile's rows. In each two threads
+// fetch slabs of the operands into a ring of stages (scaled_ring.cuh), of b one half for both
+// blocks, and two warpgroups multiply. Of two parts each has 64 rows of every tile, in registers:
+// sums of a0·b0, and of a0·b1 + a1·b0, apart, so that the latter are not cut off. Of one part they
+// take tiles in turns, so that one multiplies while the other stores.
 #ifndef HASTE_LIB_CUDA_SCALED_TILES_CUH_
 #define HASTE_LIB_CUDA_SCALED_TILES_CUH_
 
@@ -230,8 +230,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
                      p.aligned};
     bool adds = p.adds;
     // Slabs: one part is coarser than what is cut off.
-    const int at_once =
-        kMmaParts<T> == 1 ? piece.to - piece.from : kSumDepth / SlabDepth(kMmaParts<T>);
+    const int at_once = kTurns ? piece.to - piece.from : kSumDepth / SlabDepth(kMmaParts<T>);
     if constexpr (std::is_same_v<C, float>) {
       if (piece.slot >= 0) {
         adds = p.adds_waiting;

@@ -101,7 +101,7 @@ void TilesFit() {
 
 // What goes to cuBLAS where there is one, and how its depth is cut.
 void ByCublas() {
-  const HasteCellInfo reset_before = CellInfo<GruResetBefore>();
+  const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>();
   CudaProperties hopper = Hopper(), ampere = Hopper(), turing = Hopper();
   hopper.has_cublas = ampere.has_cublas = turing.has_cublas = true;
   ampere.sm_major = 8;
@@ -129,6 +129,8 @@ void ByCublas() {
       {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
+      {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
+      {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
       {&ampere, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&turing, &kLstm, 128, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},

@@ -123,9 +123,9 @@ void ChunksFit() {
 }
 
 // Every slab of every tile is in one piece, and what is in a slot is what FirstSharer leads to.
-void PiecesAreAll(int tiles, int slots) {
+void PiecesAreAll(int tiles, int slots, int parts) {
   ProductPlan plan = {};
-  plan.parts = 2;
+  plan.parts = parts;
   plan.depth = 40 * SlabDepth(plan.parts);
   plan.pairs = kPairs;
   plan.slots = slots;
@@ -157,7 +157,9 @@ int main() {
   haste::SumsInFloat();
   haste::ChunksFit();
   for (int tiles = 1; tiles < 300; ++tiles) {
-    for (int slots : {0, 30, 132}) haste::PiecesAreAll(tiles, slots);
+    for (int slots : {0, 30, 132}) {
+      for (int parts : {1, 2}) haste::PiecesAreAll(tiles, slots, parts);
+    }
   }
   return haste_test::Report("product_plan_test");
 }
