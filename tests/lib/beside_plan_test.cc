@@ -180,7 +180,10 @@ void Directions() {
   EXPECT_TRUE(Gradients(config, 768).parts > 0, "gradients are added up");
   HasteRnnConfig half = config;
   half.dtype = HASTE_BFLOAT16;
-  EXPECT_TRUE(Gradients(half, 768).parts > 0 && Gradients(half, 768).weights, "in 16 bits too");
+  // Seven of eight beside the walk were measured to be best.
+  const GradientsBeside beside = Gradients(half, 768);
+  EXPECT_TRUE(beside.weights && beside.parts >= 6 && beside.parts <= 7, "in 16 bits: %d parts",
+              static_cast<int>(beside.parts));
 
   const uint8_t runs[] = {0, 0, 1, 0};
   config = Layer(16, 8, 4, 64, HASTE_FLOAT32);

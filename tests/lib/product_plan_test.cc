@@ -100,6 +100,21 @@ void SumsInFloat() {
   }
 }
 
+// One chunk is whole tiles and whole slabs, which may be deeper than what is packed together.
+void OneChunkIsWhole() {
+  for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_BFLOAT16}) {
+    for (int64_t k = 1; k <= 200; ++k) {
+      HasteGemm product = Product(700, 900, k);
+      product.dtype = dtype;
+      const ProductPlan plan = PlanOneChunk(product, 9, kPairs, 96 << 20);
+      EXPECT_TRUE(plan.ours && plan.depth >= k && plan.depth % SlabDepth(plan.parts) == 0,
+                  "dtype %d: depth %ld of %ld", dtype, static_cast<long>(plan.depth),
+                  static_cast<long>(k));
+      EXPECT_TRUE(plan.rows == 768 && plan.columns == 1024, "dtype %d: whole tiles", dtype);
+    }
+  }
+}
+
 void ChunksFit() {
   for (int64_t m : {3001, 4099, 16384, 300000}) {
     for (int64_t n : {3001, 4099, 16384, 300000}) {
@@ -155,6 +170,7 @@ int main() {
   haste::Choices();
   haste::OnlyExactFloatsWhereThereIsWgmma();
   haste::SumsInFloat();
+  haste::OneChunkIsWhole();
   haste::ChunksFit();
   for (int tiles = 1; tiles < 300; ++tiles) {
     for (int slots : {0, 30, 132}) {
