@@ -173,14 +173,11 @@ GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCel
   if (beside.cublas) {
     microseconds += MultiplyAdds(input) / (config.dtype == HASTE_FLOAT32 ? kCublasTf32 : kCublas16);
   }
-  beside.weights = (beside.cublas || IsOurs(input, false, cuda, &microseconds)) &&
-                   WeightsAreOurs(part, cell, features, cuda, &microseconds);
-  const bool possible = beside.cublas ? cuda.has_cublas : beside.weights;
+  const bool possible =
+      (beside.cublas ? cuda.has_cublas : IsOurs(input, false, cuda, &microseconds)) &&
+      WeightsAreOurs(part, cell, features, cuda, &microseconds);
   const double all = MultiplyAdds(InputGradientProduct(config, cell, features));
   if (!possible || all < (beside.cublas ? kWorthwhileOfCublas : kWorthwhile)) return beside;
-  beside.parts = parts;
-  // dx alone is soon done.
-  if (!beside.weights) return beside;
   // What does not get done beside the walk is done best as one part, by the whole GPU.
   const double walk =
       static_cast<double>(beside.steps) * plan.resident.clocks / kClocksPerMicrosecond;

@@ -37,11 +37,10 @@ bool InputOrder(const HasteRnnConfig&, const HasteGemm& input, TileOrder* order)
 Watch InputWatched(const HasteRnnConfig&, const TileOrder& order);
 
 struct GradientsBeside {
-  int64_t steps = 0;     // of a part, but the last: a power of two
-  int64_t parts = 0;     // 0: all products come after the walk
-  int blocks = 0;        // of the walk
-  bool cublas = false;   // makes dx
-  bool weights = false;  // those of W and R too are added up part by part
+  int64_t steps = 0;    // of a part, but the last: a power of two
+  int64_t parts = 0;    // 0: all products come after the walk
+  int blocks = 0;       // of the walk
+  bool cublas = false;  // makes dx; else it is ours, as those of W and R are
 
   bool IsLast(int64_t part) const { return part + 1 == parts; }
   int64_t StepsOf(int64_t part, int64_t time) const {

@@ -219,13 +219,7 @@ int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   HASTE_TRY(products.Finish(memory.product, side.executor(), status));
   // Beside the products of the last part.
   HASTE_TRY(BiasGradients(config, cell.info, layer, rnn, &executor, status));
-  HASTE_TRY(side.Join(status));
-  if (beside.weights) return HASTE_OK;
-  // Not before: cuBLAS promises the same bits while no other stream is at work.
-  HasteLayerBackwardArgs rest = layer;
-  rest.dx = nullptr;
-  HASTE_TRY(RecurrentGradient(config, cell.info, rest, rnn, nullptr, &executor, status));
-  return WeightGradients(config, cell.info, rest, rnn, nullptr, &executor, status);
+  return side.Join(status);
 }
 
 }  // namespace haste

@@ -110,7 +110,7 @@ PartGradients::Room PartGradients::RoomIn(void* memory) const {
   return room;
 }
 
-bool PartGradients::SumsApart() const { return beside_.weights && config_.dtype != HASTE_FLOAT32; }
+bool PartGradients::SumsApart() const { return config_.dtype != HASTE_FLOAT32; }
 
 int64_t PartGradients::Size() const { return static_cast<int64_t>(DtypeSize(config_.dtype)); }
 
@@ -173,7 +173,7 @@ int32_t PartGradients::OfPart(int64_t part, const Room& room, bool one, const Ru
     end = EndOfDirection(config_, k);
     const Times times = {Reverse(k) ? from : config_.time - from - count, count};
     if (!InputComesWhole()) HASTE_TRY(run(Input(times, k, end)));
-    if (beside_.weights) HASTE_TRY(OfWeights(room, times, k, end, one, from > 0, run));
+    HASTE_TRY(OfWeights(room, times, k, end, one, from > 0, run));
   }
   return HASTE_OK;
 }

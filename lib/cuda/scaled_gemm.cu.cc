@@ -280,7 +280,6 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
     p.columns = g.n;
     p.order = order;
     p.work = plan.Work(int64_t{rows} * kProductRows, g.n);
-    p.adds = part.adds;
     p.bias = static_cast<const C*>(g.bias);
     p.ready = ready;
     LaunchShape shape;

@@ -17,9 +17,9 @@ size_t ScaledGemmWorkspace(const HasteGemm&, const ProductPlan& plan);
 int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 
-// A product of PlanOneChunk, of any dtype but float64, whose c is of that, in several calls. The
-// second, and those after it, are one launch of plan.pairs pairs of blocks each, which make so many
-// rows of tiles of c in their order, from order.first on.
+// A product of PlanOneChunk, of any dtype but float64, whose c is of that and no sum, in several
+// calls. The second, and those after it, are one launch of plan.pairs pairs of blocks each, which
+// make so many rows of tiles of c in their order, from order.first on.
 int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status);
 // begun: null, or a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's
