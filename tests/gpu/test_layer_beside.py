@@ -178,7 +178,7 @@ def test_same_as_one_after_the_other(size, reverse, precision):
 @pytest.mark.parametrize("reverse", [0, 1])
 def test_odd_sizes(reverse, precision):
     layer = Layer(ODD, precision, reverse=[reverse], engine="grid")
-    layer.assert_beside(forward=None)
+    layer.assert_beside()
     check(layer, TOLERANCE[precision])
 
 
@@ -186,7 +186,7 @@ def test_odd_sizes(reverse, precision):
 def test_more_parts_than_are_done_beside(precision):
     """The walk counts those that are left to the last one, too."""
     layer = Layer((16, 3000, 1, 768, 512), precision)
-    layer.assert_beside(forward=None)
+    layer.assert_beside(forward=precision == "tf32")  # two parts of x take more than there is room
     check(layer, TOLERANCE[precision])
 
 
@@ -268,15 +268,16 @@ def moved(tensor):
 
 @pytest.mark.parametrize("precision", TOLERANCE)
 def test_operands_that_begin_anywhere(precision):
-    layer, tolerance = Layer(SIZES[0], precision), TOLERANCE[precision]
+    layer = Layer(SIZES[0], precision)
+    exact = precision == "float32"  # else a product that rounds otherwise may take its place
     y, gates, saved = layer.forward()
     expected = layer.backward(gates.clone(), saved)
     for name in ("x", "kernel", "bias", "recurrent", "dy"):
         setattr(layer, name, moved(getattr(layer, name)))
     layer.place = moved
-    assert_close(layer.forward()[0], y, 10 * tolerance, "y")
+    assert_close(layer.forward()[0], y, 1e-5 if exact else 10 * TOLERANCE[precision], "y")
     for name, gradient in layer.backward(moved(gates), [moved(s) for s in saved]).items():
-        assert_close(gradient, expected[name], tolerance, name)
+        assert_close(gradient, expected[name], 2e-6 if exact else TOLERANCE[precision], name)
 
 
 def test_rows_that_begin_anywhere(monkeypatch):
