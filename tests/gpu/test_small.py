@@ -1,0 +1,108 @@
+"""Every engine once with everything that a walk can have, and once with nothing: small enough for
+compute-sanitizer (`make sanitize`)."""
+
+import pytest
+from needs import need_module
+
+torch = need_module("torch")
+
+from engine_problem import (  # noqa: E402
+    ENGINES,
+    HOPPER,
+    OF_ANY_SIZE,
+    ON_CHIP,
+    each_cell,
+    each_precision,
+    lanes,
+    make,
+)
+from kernel_problem import LIB, NAN, ON, assert_near, make_mask, zoneouts  # noqa: E402
+from norm_problem import Normalised  # noqa: E402
+from scan_problem import CELLS as SCANS  # noqa: E402
+from scan_problem import ScanProblem  # noqa: E402
+
+SIZE = (9, 4, 2, 40)  # N, T, K, H: nothing a multiple of a tile, both directions, two passes
+each_choice = pytest.mark.parametrize("regularised", [False, True], ids=["plain", "regularised"])
+
+
+def options(cell, size, regularised):
+    chosen = {"reverse": lanes(size)}
+    if regularised:
+        chosen |= {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+        chosen["mask"] = make_mask("holes", *size[:2])
+    return chosen
+
+
+@each_choice
+@each_precision
+@each_cell
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine(engine, cell, precision, regularised):
+    make(cell, engine, precision, SIZE, **options(cell, SIZE, regularised)).check()
+
+
+@each_choice
+@each_precision
+@pytest.mark.parametrize("engine", OF_ANY_SIZE)
+def test_two_products_a_step(engine, precision, regularised):
+    cell = "gru_reset_before"
+    make(cell, engine, precision, SIZE, **options(cell, SIZE, regularised)).check()
+
+
+@each_choice
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cell", ["layer_norm_lstm", "layer_norm_gru"])
+def test_normalised(cell, dtype, regularised):
+    chosen = {"reverse": lanes(SIZE)}
+    mask = None
+    if regularised:
+        chosen |= {"zoneout": (0.3, 0.2)[: LIB.cell(cell).states], "recurrent_dropout": 0.25}
+        mask = make_mask("holes", *SIZE[:2])
+    problem = Normalised(cell, SIZE, dtype, mask, **chosen)
+    one, other = problem.run(OF_ANY_SIZE[-1]), problem.run(OF_ANY_SIZE[-2])
+    for name, tensor in other.items():
+        near = 2e-4 if dtype == torch.float32 else 0.1
+        assert_near(one[name], tensor.double().cpu(), dtype, name, near)
+
+
+@pytest.mark.skipif("block" not in ON_CHIP, reason="no block engine here")
+@each_choice
+@each_precision
+@each_cell
+def test_block_in_a_cluster(cell, precision, regularised):
+    size = (9, 4, 1, 136)
+    make(cell, "block", precision, size, **options(cell, size, regularised)).check()
+
+
+@pytest.mark.skipif(not HOPPER, reason="clusters of 9.0")
+@each_choice
+@each_precision
+@each_cell
+def test_grid_of_clusters(cell, precision, regularised):
+    """Forward elements have warps of their own, backward clusters share gradients."""
+    size = (13, 4, 2, 530)
+    make(cell, "grid", precision, size, **options(cell, size, regularised)).check()
+
+
+@each_choice
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [(5, 7, 2, 33), (1, 600, 1, 24)], ids=str)
+@pytest.mark.parametrize("cell", SCANS)
+def test_scan(cell, size, dtype, regularised):
+    """Whole, and in chunks of time."""
+    chosen = {"reverse": lanes(size)}
+    if regularised:
+        chosen |= {"zoneout": (0.3,), "training": 1, "mask": make_mask("holes", *size[:2])}
+    ScanProblem(cell, *size, dtype=dtype, **chosen).check()
+
+
+@pytest.mark.skipif(not HOPPER, reason="products of parts are for compute capability 9.0")
+@pytest.mark.parametrize("size", [(1100, 1030, 1100), (768, 1536, 8200)], ids=str)
+def test_product(size):
+    """Tiles of all of the depth, and of parts of it."""
+    m, n, k = size
+    a, b = torch.randn(m, k, device=ON), torch.randn(k, n, device=ON)
+    assert LIB.gemm_workspace(a, b) > 0
+    c = torch.full((m, n), NAN, device=ON)
+    LIB.gemm(a, b, c)
+    assert_near(c, (a.double() @ b.double()).cpu(), torch.float32, "c", 2e-6)
