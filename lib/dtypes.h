@@ -26,11 +26,6 @@ template <int kParts>
 struct Scaled {
   float value;
 };
-// bfloat16 whose product is of one part of float16, scaled likewise: three more bits of what is
-// multiplied with R, for the same time.
-struct ScaledBfloat16 {
-  uint16_t bits;
-};
 
 template <class T>
 struct ComputeOf {

@@ -86,7 +86,7 @@ struct Block {
   }
   static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return WithForwardStorage<Cell, T>(config, [&](auto* storage) {
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
       return Call<Kernels>(config, args, workspace, executor, status);
     });

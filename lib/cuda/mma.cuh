@@ -28,8 +28,6 @@ template <class T>
 constexpr int kScaledParts = 0;
 template <int kParts>
 constexpr int kScaledParts<Scaled<kParts>> = kParts;
-template <>
-inline constexpr int kScaledParts<ScaledBfloat16> = 1;
 template <class T>
 using MmaOperand =
     std::conditional_t<std::is_same_v<T, Half> || (kScaledParts<T> > 0), Half, Bfloat16>;
@@ -101,7 +99,7 @@ __device__ __forceinline__ uint32_t PackedParts(float x) {
 // Two neighbouring depths of each part, packed as an operand has them.
 template <class T>
 __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
-  if constexpr (std::is_same_v<T, MmaOperand<T>>) {
+  if constexpr (sizeof(T) == 2) {
     packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
   } else {
     uint16_t low[3], high[3];

@@ -81,19 +81,14 @@ using ScaledStorage =
     std::conditional_t<sizeof(T) == 2, T, Scaled<std::is_same_v<T, float> ? 2 : 1>>;
 
 // Calls run(a T*) with what a forward walk of T takes it for, as PlanRecurrence counts its parts.
-// Exponents add up what rounding h has changed (docs/design.md), so that an exponential cell keeps
-// more of it than bfloat16 does.
-template <class Cell, class T, class Run>
-auto WithForwardStorage(const HasteRnnConfig& config, const Run& run) {
-  constexpr bool kFloats = sizeof(T) == 4;
-  if constexpr (kFloats || (Cell::kExponential && std::is_same_v<T, Bfloat16>)) {
-    if (HasBoundedStates(config, CellInfo<Cell>())) {
-      using Bounded = std::conditional_t<kFloats, ScaledStorage<T>, ScaledBfloat16>;
-      return run(static_cast<Bounded*>(nullptr));
-    }
+template <class T, class Run>
+auto WithForwardStorage(const HasteRnnConfig& config, const HasteCellInfo& cell, const Run& run) {
+  if constexpr (sizeof(T) == 2) {
+    return run(static_cast<T*>(nullptr));
+  } else {
+    return HasBoundedStates(config, cell) ? run(static_cast<ScaledStorage<T>*>(nullptr))
+                                          : run(static_cast<float*>(nullptr));
   }
-  using Unbounded = std::conditional_t<kFloats, float, T>;
-  return run(static_cast<Unbounded*>(nullptr));
 }
 
 template <class Cell, class Params>

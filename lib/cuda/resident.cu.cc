@@ -167,7 +167,7 @@ struct Resident {
         return BytesOf<BackwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
       });
     }
-    return WithForwardStorage<Cell, T>(config, [&](auto* storage) {
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       return BytesOf<ForwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
     });
   }
@@ -187,7 +187,7 @@ struct Resident {
     Plan plan;
     const int32_t planned = PlanOnGpu(config, CellInfo<Cell>(), false, &plan, status);
     if (planned != HASTE_OK) return planned;
-    return WithForwardStorage<Cell, T>(config, [&](auto* storage) {
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
       return Call<Kernels>(plan, config, args, workspace, watch, executor, status);
     });

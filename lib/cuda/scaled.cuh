@@ -99,7 +99,7 @@ template <class T, class Load>
 __device__ __forceinline__ float LargestWeight(const Load& load) {
   float most = 0.0f;
   load([&most](T weight) {
-    most = Larger(most, ToCompute(weight));
+    most = Larger(most, weight.value);
     return weight;
   });
   return most;
@@ -122,7 +122,8 @@ struct ProductScales {
   // What is loaded of R; as it is, where nothing is scaled.
   template <class T>
   __device__ __forceinline__ T OfWeight(T of_r) const {
-    return kScaledParts<T> > 0 ? FromCompute<T>(ToCompute(of_r) * weight) : of_r;
+    if constexpr (kScaledParts<T> > 0) of_r.value *= weight;
+    return of_r;
   }
 };
 

@@ -25,7 +25,6 @@ __device__ __forceinline__ float ToCompute(Half x) {
 __device__ __forceinline__ float ToCompute(Bfloat16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
-__device__ __forceinline__ float ToCompute(ScaledBfloat16 x) { return ToCompute(Bfloat16{x.bits}); }
 
 template <class T>
 __device__ __forceinline__ T FromCompute(Compute<T> x) {
@@ -42,10 +41,6 @@ __device__ __forceinline__ Half FromCompute<Half>(float x) {
 template <>
 __device__ __forceinline__ Bfloat16 FromCompute<Bfloat16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
-}
-template <>
-__device__ __forceinline__ ScaledBfloat16 FromCompute<ScaledBfloat16>(float x) {
-  return {FromCompute<Bfloat16>(x).bits};
 }
 
 // Two neighbours in 32 bits, the first lowest.
