@@ -54,8 +54,7 @@ LinearKernels<BackwardParams<T>> BackwardKernels() {
 // Shared memory of a block beside that of its warps.
 template <class Params>
 constexpr int64_t RelayBytes(const LinearKernels<Params>& kernels) {
-  return kernels.span_parts * sizeof(typename Params::C) / sizeof(uint32_t) * sizeof(uint64_t) *
-         kScanWidth;
+  return kernels.span_parts * sizeof(typename Params::C) * kScanWidth;
 }
 
 template <class Params>
