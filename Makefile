@@ -24,8 +24,8 @@ MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel test test-lib test-python test-gpu test-tf-matrix demo lint \
-        format bench bench-cpp clean
+.PHONY: help venv deps build wheel test test-lib test-python test-gpu sanitize test-tf-matrix demo \
+        lint format bench bench-cpp clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ test-python: build  ## Python tests
 test-gpu: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## tests that need an NVIDIA GPU
 	$(BAZEL_RUN) build //examples/cpp/...
 	HASTE_REQUIRE_GPU=1 $(or $(GPU_PYTHON),$(GPU_VENV)/bin/python) -m pytest tests/gpu $(ARGS)
+
+sanitize: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## each GPU engine under compute-sanitizer
+	tools/sanitize.sh $(or $(GPU_PYTHON),$(GPU_VENV)/bin/python) $(ARGS)
 
 test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 	tools/build_wheel.sh $(PY) $(MATRIX_VERSIONS)
