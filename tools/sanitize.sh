@@ -3,6 +3,7 @@
 #   sanitize.sh PYTHON [arguments of pytest]
 # PYTHON has torch, and nvidia-cuda-sanitizer-api unless COMPUTE_SANITIZER names the program: that
 # of CUDA 13.5 or later, as racecheck of earlier ones takes named barriers and clusters for races.
+# TOOLS: those to run, if not all.
 set -euo pipefail
 python=$1
 shift
@@ -24,7 +25,7 @@ if [ "$(printf '%s\n' 2026.4 "$version" | sort -V | head -n 1)" != 2026.4 ]; the
   exit 1
 fi
 
-for tool in memcheck initcheck synccheck racecheck; do
+for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
   echo "==> $tool"
   HASTE_REQUIRE_GPU=1 "$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
     --kernel-name kernel_substring=haste "$python" -m pytest -q tests/gpu/test_small.py "$@"

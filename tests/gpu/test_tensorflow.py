@@ -80,7 +80,7 @@ def test_by_cublas(case, feature, dtype):
     """Sizes at which it would not be chosen, three times: where TensorFlow hands out the same
     memory again the second call is recorded and the third replayed."""
     if case.spec.normalizes and dtype == tf.float16:
-        pytest.skip("not in float16: docs/design.md")
+        pytest.skip("not in float16: docs/design/gpu.md")
     n, t, reverse, h = 9, 8, [False, True], 40
     inputs = case.make_inputs(n, t, reverse, h, dtype)
     options = feature_options(case, feature, n, t, reverse)
