@@ -77,15 +77,15 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place);
-  __syncthreads();
+  const int turn_steps = place.warps * kSteps;
+  const Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place,
+                               CeilDiv(place.end - place.first, turn_steps) * place.warps);
 
   Course e(p, place.Index(place.lane), true);
   const Track piece = TrackOf(p, Course(p, place.Index(Piece<T, kWide>().column), true));
   const int64_t begin = e.t;
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
 
-  const int turn_steps = place.warps * kSteps;
   int step = place.first + place.warp * kSteps;
   const auto fetch = [&](typename In::Tile& tile, int at) {
 #pragma unroll
