@@ -54,7 +54,8 @@ LinearKernels<BackwardParams<T>> BackwardKernels() {
 // Shared memory of a block beside that of its warps.
 template <class Params>
 constexpr int64_t RelayBytes(const LinearKernels<Params>& kernels) {
-  return kernels.span_parts * sizeof(typename Params::C) * kScanWidth;
+  return kernels.span_parts * sizeof(typename Params::C) / sizeof(uint32_t) * sizeof(uint64_t) *
+         kScanWidth;
 }
 
 template <class Params>

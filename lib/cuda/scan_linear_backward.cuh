@@ -77,15 +77,15 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  const int turn_steps = place.warps * kSteps;
-  const Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place,
-                               CeilDiv(place.end - place.first, turn_steps) * place.warps);
+  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles));
+  __syncthreads();
 
   Course e(p, place.Index(place.lane), true);
   const Track piece = TrackOf(p, Course(p, place.Index(Piece<T, kWide>().column), true));
   const int64_t begin = e.t;
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
 
+  const int turn_steps = place.warps * kSteps;
   int step = place.first + place.warp * kSteps;
   const auto fetch = [&](typename In::Tile& tile, int at) {
 #pragma unroll
@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         Append(steps.a[i], steps.a[i] * (steps.w[i] * steps.dy[i]), steps.w[i],
                on ? C(0) : steps.dy[i], on, own);
       }
-      relay.Take(turn, chain);
+      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
       Append(own[kBackwardA], own[kBackwardB], own[kSpanWaitingWeight], own[kLeft],
              own[kAny] != C(0), chain);
-      relay.Pass(turn, chain);
+      if (place.warps > 1) relay.Pass(turn + 1, chain);
     } else {
-      relay.Take(turn, chain);
+      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
       C ds[kSteps + 1];  // of the state that leaves each step, and of that which entered the last
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         if (on) chain[kGradient] = steps.a[i] * MulAdd(steps.w[i], steps.dy[i], ds[i]);
       }
       ds[kSteps] = chain[kGradient];
-      relay.Pass(turn, chain);
+      if (place.warps > 1) relay.Pass(turn + 1, chain);
 
       WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll

@@ -26,10 +26,6 @@ constexpr int64_t kScanBytesUnderWay = 48 << 10;
 constexpr int64_t kScanWarpsAtWork = 12;
 // That its registers hold, at 128 for each thread.
 constexpr int64_t kScanResidentWarps = 16;
-// Named barriers that a multiprocessor has, at least on GPUs that have 32 blocks of one (the
-// toolkit's cuda_occupancy.h); others have half of that or less. A block takes kMaxScanWarps of
-// them.
-constexpr int64_t kScanBarriers = 64;
 // A walk, whose steps and those of what is asked for ahead are counted in 32 bits.
 constexpr int kMaxScanSteps = 2147480000;
 // Chunks are counted from their beginning in floating point.
@@ -59,23 +55,15 @@ struct ScanPlan {
 
 inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks that share a multiprocessor, of what there are: as many as have barriers.
-inline int64_t ScanNeighbours(int64_t blocks, const CudaProperties& device) {
-  const bool has_all = device.sm_minor == 0 && device.sm_major >= 8 && device.sm_major <= 10;
-  const int64_t most = has_all ? kScanBarriers / kMaxScanWarps : 1;
-  return std::min(DivideUp(blocks, std::max(device.multiprocessors, 1)), most);
-}
-
 inline ScanPlan PlanLinearScan(const ScanSizes& sizes, const CudaProperties& device) {
   const int64_t processors = std::max(device.multiprocessors, 1);
   ScanPlan plan;
   plan.units = DivideUp(sizes.elements, kScanWidth);
-  const int64_t neighbours = ScanNeighbours(plan.units, device);
-  const int64_t at_once = std::min(plan.units, processors * neighbours);
   const int64_t under_way = sizes.tile_bytes * TilesAhead(sizes.tile_bytes);
-  const int64_t bytes = DivideUp(processors * kScanBytesUnderWay, at_once * under_way);
-  const int64_t work = DivideUp(processors * kScanWarpsAtWork, at_once);
+  const int64_t bytes = DivideUp(processors * kScanBytesUnderWay, plan.units * under_way);
+  const int64_t work = DivideUp(processors * kScanWarpsAtWork, plan.units);
   // No more than share a multiprocessor with the other blocks that fall to it.
+  const int64_t neighbours = DivideUp(plan.units, processors);
   const int64_t shared = device.shared_bytes_per_block / neighbours - sizes.shared_bytes;
   const int64_t most = std::min({kScanResidentWarps / neighbours, shared / sizes.warp_bytes,
                                  DivideUp(sizes.time, sizes.tile_steps), int64_t{kMaxScanWarps}});

@@ -2,6 +2,8 @@
 #ifndef HASTE_LIB_CUDA_SCAN_RELAY_CUH_
 #define HASTE_LIB_CUDA_SCAN_RELAY_CUH_
 
+#include <string.h>
+
 #include "lib/cuda/scan_params.cuh"
 #include "lib/cuda/scan_plan.h"
 #include "lib/cuda/scan_tile.cuh"
@@ -9,6 +11,52 @@
 namespace haste {
 
 constexpr int kMaxScanThreads = kMaxScanWarps * kScanWidth;
+
+// The chain of each element goes from turn to turn through its lane's own places in shared memory.
+// Every word comes with the number of the turn that it is for, in one access: no fence is needed.
+template <class C, int kParts>
+class Relay {
+  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
+
+ public:
+  using Shared = uint64_t[kWords][kScanWidth];
+
+  // All threads of a block, before a barrier. There is no turn 0 to be waited for.
+  __device__ explicit Relay(unsigned char* shared)
+      : slots_(reinterpret_cast<volatile uint64_t*>(shared) + threadIdx.x % kScanWidth) {
+    if (threadIdx.x < kScanWidth) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) {
+    uint32_t word[kWords];
+    memcpy(word, value, sizeof value);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      slots_[i * kScanWidth] = static_cast<uint64_t>(turn) << 32 | word[i];
+    }
+  }
+
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
+    uint32_t word[kWords];
+    bool here;
+    do {
+      here = true;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const uint64_t slot = slots_[i * kScanWidth];
+        here &= static_cast<uint32_t>(slot >> 32) == turn;
+        word[i] = static_cast<uint32_t>(slot);
+      }
+    } while (!__all_sync(0xFFFFFFFFu, here));
+    memcpy(value, word, sizeof value);
+  }
+
+ private:
+  volatile uint64_t* const slots_;
+};
 
 // What a warp of a block walks: its elements, and its turns within the block's chunk of time.
 struct ScanPlace {
@@ -29,41 +77,6 @@ struct ScanPlace {
   // Element of this launch, in column `column` of the block.
   __device__ int64_t Index(int column) const { return unit * kScanWidth + column; }
 };
-
-// The chain of each element goes from turn to turn through its lane's own place in shared memory.
-// A warp has a barrier of its own, at which it waits for the turn before and the warp of that
-// arrives: there are as many as a block may have warps.
-template <class C, int kParts>
-class Relay {
- public:
-  // turns: of all warps of the block, which take them one after the other.
-  __device__ __forceinline__ Relay(unsigned char* shared, const ScanPlace& place, uint32_t turns)
-      : slots_(reinterpret_cast<C*>(shared) + place.lane),
-        turns_(place.warps == 1 ? 0 : turns),
-        mine_(place.warp),
-        next_((place.warp + 1) % place.warps) {}
-
-  // What the turn before this one has left, if there was one in another warp.
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
-    if (turn == 0 || turns_ == 0) return;
-    asm volatile("bar.sync %0, %1;" ::"r"(mine_), "n"(2 * kScanWidth) : "memory");
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) value[i] = slots_[i * kScanWidth];
-  }
-  // What this one leaves to the next.
-  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) const {
-    if (turn + 1 >= turns_) return;
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) slots_[i * kScanWidth] = value[i];
-    asm volatile("bar.arrive %0, %1;" ::"r"(next_), "n"(2 * kScanWidth) : "memory");
-  }
-
- private:
-  C* const slots_;
-  const uint32_t turns_;
-  const int mine_, next_;
-};
-static_assert(kMaxScanWarps <= 16, "named barriers of a block");
 
 // Part `part` of what a chunk does to the state of this lane's element, in p.spans.
 template <int kParts, class Params>
