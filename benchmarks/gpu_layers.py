@@ -26,7 +26,7 @@ FEATURES = {
     "left-padded mask": {"mask": True, "use_cudnn": False},
     "relu": {"activation": "relu"},
     "recurrent_dropout": {"recurrent_dropout": 0.1},
-    # Without cuDNN: its bfloat16 gradients failed the comparison (docs/performance.md).
+    # Without cuDNN: its bfloat16 gradients failed the comparison (docs/performance/gpu.md).
     "mixed_bfloat16": {"dtype": "mixed_bfloat16", "use_cudnn": False},
 }
 

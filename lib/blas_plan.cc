@@ -12,7 +12,7 @@ constexpr int64_t kLeastDepth = 512;  // of a split
 constexpr int kMaxSplits = 4;
 constexpr int64_t kMaxCount = 1 << 30;  // cuBLAS counts in 31 bits
 
-// Clock cycles of an H200, fitted to 220 timings of all cells (docs/performance.md): 13 % off (root
+// Clock cycles of an H200, fitted to 220 timings of all cells (docs/design/gpu.md): 13 % off (root
 // mean square), 16-bit types 7 %. Where it says so, of a multiprocessor.
 constexpr double kPhaseClocks = 10100;   // two launches that wait for each other
 constexpr double kFloatClocks = 4000;    // more, in 32 and 64 bits

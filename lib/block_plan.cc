@@ -7,7 +7,7 @@
 namespace haste {
 namespace {
 
-// Clock cycles, fitted on an H200 to steps of 32 to 512 units of five cells (docs/performance.md).
+// Clock cycles, fitted on an H200 to steps of 32 to 512 units of five cells (docs/design/gpu.md).
 constexpr double kForwardClocks = 452, kBackwardClocks = 400;  // of a step: latencies, a barrier
 constexpr double kProductClocks = 4.4;                         // of a tensor core, for 16 × 8 × 16
 constexpr double kLatencyClocks = 25;  // from one product to the next that adds to it

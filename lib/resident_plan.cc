@@ -7,7 +7,7 @@
 namespace haste {
 namespace {
 
-// Clock cycles, fitted to some sixty cuts on an H200 (docs/performance.md).
+// Clock cycles, fitted to some sixty cuts on an H200 (docs/design/gpu.md).
 constexpr double kForwardClocks =
     1100;  // of a pass: barriers, sums, the cell, what it reads and writes
 constexpr double kBackwardClocks = 1400;

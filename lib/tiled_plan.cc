@@ -7,7 +7,7 @@
 namespace haste {
 namespace {
 
-// Clock cycles of an H200, fitted to 1,444 timings of all cells (docs/performance.md): 8 % off
+// Clock cycles of an H200, fitted to 1,444 timings of all cells (docs/design/gpu.md): 8 % off
 // (root mean square), 16 % in the 95th percentile.
 constexpr double kStepClocks = 4200;  // of a step, whatever its size
 constexpr double kBarrierClocks = 1300;

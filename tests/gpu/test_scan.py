@@ -24,8 +24,10 @@ SIZES = [
     (40, 17, 1, 130),
     (1, 530, 1, 32),
     (1, 531, 2, 35),
+    (9, 420, 3, 40),  # warps have several turns
 ]
 LONG = (2, 700, 2, 40)  # cut into chunks
+LONGER = (11, 1100, 3, 32)  # whose warps have several turns
 
 
 @each_dtype
@@ -34,6 +36,12 @@ LONG = (2, 700, 2, 40)  # cut into chunks
 def test_sizes(cell, size, dtype):
     reverse = [lane % 2 for lane in range(size[2])]
     ScanProblem(cell, *size, dtype=dtype, reverse=reverse).check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@each_cell
+def test_chunks_of_several_turns(cell, dtype):
+    ScanProblem(cell, *LONGER, dtype=dtype, reverse=[0, 1, 0]).check()
 
 
 PATTERNS = ["right", "left", "holes", "none live", "all live"]

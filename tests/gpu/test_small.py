@@ -21,7 +21,7 @@ from norm_problem import Normalised  # noqa: E402
 from scan_problem import CELLS as SCANS  # noqa: E402
 from scan_problem import ScanProblem  # noqa: E402
 
-SIZE = (9, 4, 2, 40)  # N, T, K, H: nothing a multiple of a tile, both directions, two passes
+SIZE = (9, 4, 2, 40)  # N, T, K, H: rows of two groups, units of three tiles, both directions
 each_choice = pytest.mark.parametrize("regularised", [False, True], ids=["plain", "regularised"])
 
 
@@ -66,7 +66,7 @@ def test_normalised(cell, dtype, regularised):
         assert_near(ours[name], tensor.double().cpu(), dtype, name, near)
 
 
-@pytest.mark.skipif("block" not in ON_CHIP, reason="no block engine here")
+@pytest.mark.skipif(not HOPPER, reason="clusters of 9.0")
 @each_choice
 @each_precision
 @each_cell
@@ -80,17 +80,30 @@ def test_block_in_a_cluster(cell, precision, regularised):
 @each_precision
 @each_cell
 def test_grid_of_clusters(cell, precision, regularised):
-    """Forward elements have warps of their own, backward clusters share gradients."""
+    """Of one part, forward elements have warps of their own; backward clusters share gradients."""
     size = (13, 4, 2, 530)
+    problem = make(cell, "grid", precision, size, **options(cell, size, regularised))
+    if precision.endswith("float16"):
+        assert "warps for elements" in problem.plan()
+        assert "clusters share gradients" in problem.plan()
+    problem.check()
+
+
+@pytest.mark.skipif("grid" not in ON_CHIP, reason="no grid engine here")
+@each_choice
+@each_precision
+@each_cell
+def test_several_passes(cell, precision, regularised):
+    size = (33, 3, 4, 300)
     make(cell, "grid", precision, size, **options(cell, size, regularised)).check()
 
 
 @each_choice
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("size", [(5, 7, 2, 33), (1, 600, 1, 24)], ids=str)
+@pytest.mark.parametrize("size", [(5, 7, 2, 33), (9, 300, 3, 40), (11, 1100, 3, 32)], ids=str)
 @pytest.mark.parametrize("cell", SCANS)
 def test_scan(cell, size, dtype, regularised):
-    """Whole, and in chunks of time."""
+    """By one warp a block; by many, which have several turns; the same in chunks of time."""
     chosen = {"reverse": lanes(size)}
     if regularised:
         chosen |= {"zoneout": (0.3,), "training": 1, "mask": make_mask("holes", *size[:2])}
@@ -98,9 +111,9 @@ def test_scan(cell, size, dtype, regularised):
 
 
 @pytest.mark.skipif(not HOPPER, reason="products of parts are for compute capability 9.0")
-@pytest.mark.parametrize("size", [(1100, 1030, 1100), (768, 1536, 8200)], ids=str)
+@pytest.mark.parametrize("size", [(1100, 1030, 1100), (768, 768, 12800)], ids=str)
 def test_product(size):
-    """Tiles of all of the depth, and of parts of it."""
+    """Tiles that a pair of blocks has alone, and tiles whose depth pairs share."""
     m, n, k = size
     a, b = torch.randn(m, k, device=ON), torch.randn(k, n, device=ON)
     assert LIB.gemm_workspace(a, b) > 0
