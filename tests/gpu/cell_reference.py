@@ -147,11 +147,13 @@ def run(
     training=0,
     zero_output_for_mask=0,
     seed=(0, 0),
+    product_dtype=None,
 ):
     """A walk of the cell `name`; options are those of HasteRnnConfig.
 
     Args:
         wx: [N, T, K, G, H], kernel: [K, H, G, H], s0: states [N, K, H], bias: [K, G, H] or None.
+        product_dtype: what h is rounded to where it enters a product; its gradient is not.
 
     Returns:
         y [N, T, K, H] and the list of final states [N, K, H].
@@ -174,6 +176,8 @@ def run(
     for lane in range(k):
 
         def times(v, first, last, lane=lane):
+            if product_dtype is not None:
+                v = v + (v.to(product_dtype).to(v.dtype) - v).detach()
             q = torch.einsum("ni,igj->gnj", v, kernel[lane, :, first:last])
             return q if bias is None else q + bias[lane, first:last, None]
 

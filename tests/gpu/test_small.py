@@ -10,7 +10,6 @@ from engine_problem import (  # noqa: E402
     ENGINES,
     HOPPER,
     OF_ANY_SIZE,
-    ON_CHIP,
     each_cell,
     each_precision,
     lanes,
@@ -66,36 +65,26 @@ def test_normalised(cell, dtype, regularised):
         assert_near(ours[name], tensor.double().cpu(), dtype, name, near)
 
 
-@pytest.mark.skipif(not HOPPER, reason="clusters of 9.0")
-@each_choice
-@each_precision
-@each_cell
-def test_block_in_a_cluster(cell, precision, regularised):
-    size = (9, 4, 1, 136)
-    make(cell, "block", precision, size, **options(cell, size, regularised)).check()
+# What larger layers are for: engine, size, and what the plan says of it in 16 bits.
+LARGER = {
+    "block in a cluster": ("block", (9, 4, 1, 136), []),
+    "apart": ("grid", (13, 4, 2, 530), ["warps for elements", "clusters share gradients"]),
+    "several passes": ("grid", (33, 3, 4, 300), []),
+}
 
 
 @pytest.mark.skipif(not HOPPER, reason="clusters of 9.0")
 @each_choice
 @each_precision
 @each_cell
-def test_grid_of_clusters(cell, precision, regularised):
-    """Of one part, forward elements have warps of their own; backward clusters share gradients."""
-    size = (13, 4, 2, 530)
-    problem = make(cell, "grid", precision, size, **options(cell, size, regularised))
+@pytest.mark.parametrize("larger", LARGER)
+def test_larger(larger, cell, precision, regularised):
+    engine, size, says = LARGER[larger]
+    problem = make(cell, engine, precision, size, **options(cell, size, regularised))
     if precision.endswith("float16"):
-        assert "warps for elements" in problem.plan()
-        assert "clusters share gradients" in problem.plan()
+        for words in says:
+            assert words in problem.plan()
     problem.check()
-
-
-@pytest.mark.skipif("grid" not in ON_CHIP, reason="no grid engine here")
-@each_choice
-@each_precision
-@each_cell
-def test_several_passes(cell, precision, regularised):
-    size = (33, 3, 4, 300)
-    make(cell, "grid", precision, size, **options(cell, size, regularised)).check()
 
 
 @each_choice
