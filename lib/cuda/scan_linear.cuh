@@ -51,13 +51,6 @@ LinearKernels<BackwardParams<T>> BackwardKernels() {
       kBackwardSpan};
 }
 
-// Shared memory of a block beside that of its warps.
-template <class Params>
-constexpr int64_t RelayBytes(const LinearKernels<Params>& kernels) {
-  return kernels.span_parts * sizeof(typename Params::C) / sizeof(uint32_t) * sizeof(uint64_t) *
-         kScanWidth;
-}
-
 template <class Params>
 ScanPlan PlanOf(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
                 const CudaProperties& device) {
@@ -67,7 +60,7 @@ ScanPlan PlanOf(const HasteRnnConfig& config, const LinearKernels<Params>& kerne
   sizes.tile_steps = kernels.tile_steps;
   sizes.tile_bytes = kernels.tile_bytes;
   sizes.warp_bytes = kernels.warp_bytes;
-  sizes.shared_bytes = RelayBytes(kernels);
+  sizes.shared_bytes = RelayBytes<typename Params::C>(kernels.span_parts);
   return PlanLinearScan(sizes, device);
 }
 
@@ -126,7 +119,8 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
   p->units = plan.units;
   p->chunk_steps = plan.chunk_steps;
   const bool wide = IsWide(*p), chunked = plan.chunks > 1;
-  const int64_t shared_bytes = plan.warps * kernels.warp_bytes + RelayBytes(kernels);
+  const int64_t shared_bytes =
+      plan.warps * kernels.warp_bytes + RelayBytes<typename Params::C>(kernels.span_parts);
   if (chunked) {
     const int32_t code =
         LaunchLinear(kernels.spans[wide], plan, shared_bytes, false, *p, executor, status);

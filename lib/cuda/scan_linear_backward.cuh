@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles));
+  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place);
   __syncthreads();
 
   Course e(p, place.Index(place.lane), true);
@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         Append(steps.a[i], steps.a[i] * (steps.w[i] * steps.dy[i]), steps.w[i],
                on ? C(0) : steps.dy[i], on, own);
       }
-      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
+      relay.Take(turn, chain);
       Append(own[kBackwardA], own[kBackwardB], own[kSpanWaitingWeight], own[kLeft],
              own[kAny] != C(0), chain);
-      if (place.warps > 1) relay.Pass(turn + 1, chain);
+      relay.Pass(turn, chain);
     } else {
-      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
+      relay.Take(turn, chain);
       C ds[kSteps + 1];  // of the state that leaves each step, and of that which entered the last
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         if (on) chain[kGradient] = steps.a[i] * MulAdd(steps.w[i], steps.dy[i], ds[i]);
       }
       ds[kSteps] = chain[kGradient];
-      if (place.warps > 1) relay.Pass(turn + 1, chain);
+      relay.Pass(turn, chain);
 
       WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll

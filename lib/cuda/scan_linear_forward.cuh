@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles));
+  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place);
   __syncthreads();
 
   Course e(p, place.Index(place.lane), false);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         a *= steps.a[i];
         b = MulAdd(steps.a[i], b, steps.b[i]);
       }
-      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
+      relay.Take(turn, chain);
       chain[kForwardA] *= a;
       chain[kForwardB] = MulAdd(a, chain[kForwardB], b);
       if (own_last >= C(0)) chain[kLast] = own_last;
@@ -162,9 +162,9 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         if (live >> i & 1) chain[kSpanWeight] = steps.w[i];
       }
       if (live != 0) chain[kSpanBegun] = 1;
-      if (place.warps > 1) relay.Pass(turn + 1, chain);
+      relay.Pass(turn, chain);
     } else {
-      if (place.warps > 1 && turn > 0) relay.Take(turn, chain);
+      relay.Take(turn, chain);
       const C entered = chain[kState];
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         }
         if (live != 0) chain[kBegun] = 1;
       }
-      if (place.warps > 1) relay.Pass(turn + 1, chain);
+      relay.Pass(turn, chain);
 
       C w = weight;
       bool repeats = begun && !p.zero_output_for_mask;

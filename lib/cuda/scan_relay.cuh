@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "lib/cuda/exchange.cuh"
 #include "lib/cuda/scan_params.cuh"
 #include "lib/cuda/scan_plan.h"
 #include "lib/cuda/scan_tile.cuh"
@@ -11,52 +12,6 @@
 namespace haste {
 
 constexpr int kMaxScanThreads = kMaxScanWarps * kScanWidth;
-
-// The chain of each element goes from turn to turn through its lane's own places in shared memory.
-// Every word comes with the number of the turn that it is for, in one access: no fence is needed.
-template <class C, int kParts>
-class Relay {
-  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
-
- public:
-  using Shared = uint64_t[kWords][kScanWidth];
-
-  // All threads of a block, before a barrier. There is no turn 0 to be waited for.
-  __device__ explicit Relay(unsigned char* shared)
-      : slots_(reinterpret_cast<volatile uint64_t*>(shared) + threadIdx.x % kScanWidth) {
-    if (threadIdx.x < kScanWidth) {
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
-    }
-  }
-
-  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) {
-    uint32_t word[kWords];
-    memcpy(word, value, sizeof value);
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      slots_[i * kScanWidth] = static_cast<uint64_t>(turn) << 32 | word[i];
-    }
-  }
-
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
-    uint32_t word[kWords];
-    bool here;
-    do {
-      here = true;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        const uint64_t slot = slots_[i * kScanWidth];
-        here &= static_cast<uint32_t>(slot >> 32) == turn;
-        word[i] = static_cast<uint32_t>(slot);
-      }
-    } while (!__all_sync(0xFFFFFFFFu, here));
-    memcpy(value, word, sizeof value);
-  }
-
- private:
-  volatile uint64_t* const slots_;
-};
 
 // What a warp of a block walks: its elements, and its turns within the block's chunk of time.
 struct ScanPlace {
@@ -77,6 +32,106 @@ struct ScanPlace {
   // Element of this launch, in column `column` of the block.
   __device__ int64_t Index(int column) const { return unit * kScanWidth + column; }
 };
+
+// The chain of each element goes from turn to turn through its lane's own place in shared memory.
+// A warp's counter says when the turn before one of its own has left it there.
+template <class C, int kParts>
+class CountedRelay {
+ public:
+  struct Shared {
+    ArrivalCounter there[kMaxScanWarps];
+    C slots[kParts][kScanWidth];
+  };
+
+  // All threads of a block, before a barrier.
+  __device__ __forceinline__ CountedRelay(unsigned char* shared, const ScanPlace& place)
+      : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
+    if (place.lane == 0) shared_->there[place.warp].Init(kScanWidth);
+  }
+
+  // What the turn before this one has left, if it was another warp's.
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) {
+    if (turn == 0 || place_.warps == 1) return;
+    shared_->there[place_.warp].Wait(taken_++ & 1);
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) value[i] = shared_->slots[i][place_.lane];
+  }
+  // What this one leaves to the next.
+  __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kParts]) const {
+    if (place_.warps == 1) return;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) shared_->slots[i][place_.lane] = value[i];
+    shared_->there[(place_.warp + 1) % place_.warps].Arrive();
+  }
+
+ private:
+  Shared* const shared_;
+  const ScanPlace& place_;
+  uint32_t taken_ = 0;
+};
+
+// The same before compute capability 9.0: every word comes with the number of the turn that it is
+// for, in one access, so that no fence is needed.
+template <class C, int kParts>
+class NumberedRelay {
+  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
+
+ public:
+  using Shared = uint64_t[kWords][kScanWidth];
+
+  // There is no turn 0 to be waited for.
+  __device__ __forceinline__ NumberedRelay(unsigned char* shared, const ScanPlace& place)
+      : slots_(reinterpret_cast<volatile uint64_t*>(shared) + place.lane),
+        alone_(place.warps == 1) {
+    if (place.warp > 0) return;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
+  }
+
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
+    if (turn == 0 || alone_) return;
+    uint32_t word[kWords];
+    bool here;
+    do {
+      here = true;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const uint64_t slot = slots_[i * kScanWidth];
+        here &= static_cast<uint32_t>(slot >> 32) == turn;
+        word[i] = static_cast<uint32_t>(slot);
+      }
+    } while (!__all_sync(0xFFFFFFFFu, here));
+    memcpy(value, word, sizeof value);
+  }
+  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) const {
+    if (alone_) return;
+    uint32_t word[kWords];
+    memcpy(word, value, sizeof value);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      slots_[i * kScanWidth] = static_cast<uint64_t>(turn + 1) << 32 | word[i];
+    }
+  }
+
+ private:
+  volatile uint64_t* const slots_;
+  const bool alone_;
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+template <class C, int kParts>
+using Relay = CountedRelay<C, kParts>;
+#else
+template <class C, int kParts>
+using Relay = NumberedRelay<C, kParts>;
+#endif
+// What a block's takes.
+template <class C>
+constexpr int64_t RelayBytes(int parts) {
+  static_assert(sizeof(typename CountedRelay<C, 1>::Shared) <=
+                sizeof(typename NumberedRelay<C, 1>::Shared));
+  return parts * sizeof(typename NumberedRelay<C, 1>::Shared);
+}
 
 // Part `part` of what a chunk does to the state of this lane's element, in p.spans.
 template <int kParts, class Params>
