@@ -46,6 +46,12 @@ HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
 // x, as a constant to what differentiates (the dual numbers of the tests).
 HASTE_FN float StopGradient(float x) { return x; }
 HASTE_FN double StopGradient(double x) { return x; }
+// x, for what is to be made once `first` is there: an assembler may put off what makes `first`,
+// which then nothing is left to hide. Only Coarse makes code of it.
+template <class V>
+HASTE_FN V Behind(V, V x) {
+  return x;
+}
 // a / b for b in [1, 2]. The general division of a GPU is a branch and a call; here an estimate of
 // the reciprocal, one step of Newton's and one of the remainder give the same to the last bit or
 // the one before.

@@ -40,7 +40,7 @@ struct Lstm : Cell {
                                V* gate, V* s) {
     Gates(act, x, q, gate);
     s[kCell] = NewCell(gate, s_prev);
-    s[kHidden] = gate[kOutput] * Activate(act.candidate, s[kCell]);
+    s[kHidden] = gate[kOutput] * Activate(act.candidate, Behind(gate[kOutput], s[kCell]));
   }
 
   template <class V>

@@ -69,6 +69,15 @@ HASTE_FN Coarse IfPositive(Coarse x, Coarse yes, Coarse no) {
 }
 HASTE_FN Coarse AtLeast(Coarse x, Coarse low) { return Coarse(AtLeast(x.v, low.v)); }
 HASTE_FN Coarse StopGradient(Coarse x) { return x; }
+// Compared with a NaN that no instruction makes. Where it came nevertheless, so would what is made
+// of `first` and x be NaN.
+HASTE_FN Coarse Behind(Coarse first, Coarse x) {
+#if defined(__CUDA_ARCH__)
+  return Coarse(__float_as_uint(first.v) == 0xFFFFFFFFu ? 0.0f : x.v);
+#else
+  return x;
+#endif
+}
 
 constexpr float kLog2E = 1.44269504088896340736f;
 

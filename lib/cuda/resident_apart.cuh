@@ -45,9 +45,9 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
   __device__ __forceinline__ void Multiply() {
     if constexpr (kScaledParts<T> > 0) Base::FindScales();
     Base::LoadTiles();
-    const int passes = p_.tiling.passes;
-    // h of the next pass is asked for as soon as it can be there.
-    const bool early = passes > 2 || p_.tiling.chunks > kHeld;
+    const int passes = Once(p_.tiling.passes), steps = Once(static_cast<int>(p_.T_));
+    // h of the next pass is asked for as soon as it can be there: with two, not before these sums.
+    const bool early = Once(passes > 2 || p_.tiling.chunks > kHeld) != 0;
     int begun = 0;  // passes, up to one a set: nothing is in the way of their sums
     WalkPass now;
     Words words = {};
@@ -55,17 +55,21 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     do {
       const WalkPass next = now.Next(passes);
       const auto ask = [&] {
-        if (next.step < p_.T_) Base::AskFirst(next.step, next.pass, words);
+        if (next.step < steps) Base::AskFirst(next.step, next.pass, words);
       };
+      // Its sums take the place of others, which must have been read: where nothing is in a hurry,
+      // that is waited for while h is on its way.
+      const bool others = begun == kElementSets;
+      if (others && !early) Sync(kTakenName + now.set());
       Base::MultiplyStates(now.step, now.pass, now.set(), words, [&] {
         if (early) ask();
-        if (begun == kElementSets) Sync(kTakenName + now.set());
+        if (others && early) Sync(kTakenName + now.set());
       });
       Arrive(kThereName + now.set());
       if (!early) ask();
       if (begun < kElementSets) ++begun;
       now = next;
-    } while (now.step < p_.T_);
+    } while (now.step < steps);
   }
 
   __device__ __forceinline__ void SeeToTheRest() {
@@ -75,15 +79,21 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     Base::SendFirst(set, kElementSets);  // there is an even number of them
     InputWatch inputs(p_.watch);
     WalkPass now = {0, set};
+    // Of this thread's element, in [N, T, K, H]; to the set's next pass, and to the next step's
+    // first.
+    int64_t place = Base::PlaceOf(0, set).one;
+    const int64_t stride = p_.K * p_.H, down = kElementSets * Base::pass_stride_;
+    const int64_t wrap = (Base::reverse_ ? -stride : stride) - (passes / kElementSets - 1) * down;
     Inputs in;
     inputs.Await(p_, Base::reverse_, now.step);
-    Load(now, &in);
+    Load(now, place, &in);
     do {
       const WalkPass next = now.Next(passes).Next(passes);
       const bool more = next.step < p_.T_;
+      const typename Base::Entering entering = Base::Enter(now.step, now.pass, set);
       Sync(kThereName + set);
       Base::MakeStates(
-          now.step, now.pass, now.set(),
+          now.step, now.pass, entering,
           [&](Foreseen* seen, T(&x)[kGates]) {
             if (more) Arrive(kTakenName + set);
             *seen = in.seen;
@@ -91,12 +101,15 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
             for (int g = 0; g < kGates; ++g) x[g] = in.x[g];
           },
           [&](const auto&... left) {
-            if (Base::There(now.pass)) StoreForward<Cell>(p_, in.place, left...);
+            if (Base::There(now.pass)) {
+              StoreForward<Cell>(p_, StepPlace(place, kGates, Base::unit_), left...);
+            }
           });
       Base::ClearMine(now.step, now.pass);
+      place += next.step > now.step ? wrap : down;
       if (more) {
         inputs.Await(p_, Base::reverse_, next.step);
-        Load(next, &in);
+        Load(next, place, &in);
       }
       if (now.step % kStepsOfFence == kStepsOfFence - 1) FenceRelease();
       now = next;
@@ -117,14 +130,12 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
   struct Inputs {
     T x[kGates] = {};
     Foreseen seen;
-    StepPlace place;
   };
   // Asks for what later steps read, too.
-  __device__ __forceinline__ void Load(const WalkPass& at, Inputs* in) const {
-    in->place = Base::PlaceOf(at.step, at.pass);
+  __device__ __forceinline__ void Load(const WalkPass& at, int64_t place, Inputs* in) const {
     in->seen = Base::Foresee(at.step, at.pass);
     if (!Base::There(at.pass)) return;
-    const T* from = static_cast<const T*>(p_.args.wx) + in->place.gates;
+    const T* from = static_cast<const T*>(p_.args.wx) + StepPlace(place, kGates, Base::unit_).gates;
     const int H = static_cast<int>(p_.H);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) in->x[g] = from[g * H];

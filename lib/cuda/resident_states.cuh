@@ -131,6 +131,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         send_to_(SendTo()),
         mine_(reinterpret_cast<uint32_t*>(words_ + send_to_) + lane_ % kElements / kLanes) {}
 
+  __device__ __forceinline__ int unit_tiles() const { return kApart ? 1 : p_.tiling.unit_tiles; }
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
 
   // Before anything is sent.
@@ -203,7 +204,14 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   // h of each lane to all blocks, as it enters `step`. A warp's two rows of 16 units are
   // kWordsOfWarp words of 16 bytes where they arrive.
   __device__ __forceinline__ void Send(int step, int pass, float h) const {
-    if (tile_ >= p_.tiling.unit_tiles) return;
+    Send(step, pass, h, WordOf(step, pass));
+  }
+  // Grid: where this lane's word of it goes, for those who have the time to find that beforehand.
+  __device__ __forceinline__ uint32_t* WordOf(int step, int pass) const {
+    return mine_ + UseOf(step, pass) * 4;
+  }
+  __device__ __forceinline__ void Send(int step, int pass, float h, uint32_t* to) const {
+    if (!kApart && tile_ >= p_.tiling.unit_tiles) return;
     uint32_t mine;
     if constexpr (kScaledParts<T> > 0) h *= scales_.state;
     if constexpr (kWords == 1) {
@@ -233,12 +241,12 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
         Push(AddressIn(here, rank), word, AddressIn(counter, rank));
       }
     } else if (lane_ % kLanes == 0) {
-      StoreRelaxed(mine_ + UseOf(step, pass) * 4, mine);
+      StoreRelaxed(to, mine);
     }
   }
   // Where elements are apart, this thread's own.
   __device__ __forceinline__ void ClearMine(int step, int pass) const {
-    if (lane_ % kLanes == 0) StoreRelaxed(mine_ + UseOf(step - 2, pass) * 4, kAbsent);
+    if (lane_ % kLanes == 0) StoreRelaxed(WordOf(step - 2, pass), kAbsent);
   }
   // Grid: which of this block's words of h the n-th thread of those that clear them has, in a use;
   // -1: none.

@@ -36,8 +36,8 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
   __device__ __forceinline__ ResidentStep(const Params& p, const ForwardLayout& at)
       : Base(p, at),
         two_buffers_(at.sum_buffers == 2),
-        product_tile_(warp_ % p.tiling.unit_tiles),
-        product_part_(warp_ / p.tiling.unit_tiles),
+        product_tile_(warp_ % Base::unit_tiles()),
+        product_part_(warp_ / Base::unit_tiles()),
         first_chunk_(Once(product_part_ * p.tiling.chunks)),
         count_(Once(min(p.tiling.chunks, chunks_ - first_chunk_))),
         first_words_(Base::PlaceOfWords(first_chunk_)),
@@ -231,45 +231,52 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
   }
 
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
-  __device__ __forceinline__ void GetProduct(int buffer, float (&q)[kGates]) const {
-    const Sums* from = sums_ + BufferAt(buffer) + got_;
-    if (kTiles == 2 || p_.tiling.unit_tiles == 1) {
-      AddParts<kResidentWarps>(from, q);
-    } else {
-      AddParts<kResidentWarps / 2>(from, q);
-    }
-  }
-  template <int kParts>
-  static __device__ __forceinline__ void AddParts(const Sums* from, float (&q)[kGates]) {
-    Sums part[kParts];
+  // from: the first part.
+  __device__ __forceinline__ void GetProduct(const Sums* from, float (&q)[kGates]) const {
+    const bool all = kApart || kTiles == 2 || p_.tiling.unit_tiles == 1;
+    static_assert(kResidentWarps == 8);
+    Sums part[kResidentWarps] = {};  // asked for at once
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) part[i] = from[i * kSumsOfWarp];
+    for (int i = 0; i < kResidentWarps; ++i) {
+      if (i < kResidentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
+    }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      q[g] = (part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g]);
-      if constexpr (kParts == 8) {
-        q[g] += (part[4].v[g] + part[5].v[g]) + (part[6].v[g] + part[7].v[g]);
-      }
+      q[g] = ((part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g])) +
+             ((part[4].v[g] + part[5].v[g]) + (part[6].v[g] + part[7].v[g]));
     }
+  }
+
+  // What is known of this thread's element before its sums are there.
+  struct Entering {
+    float prev[kStates], scale;  // its states; what dropout multiplies h with
+    const Sums* sums;            // the first part's
+    uint32_t* word;              // grid: where its next h goes
+  };
+  __device__ __forceinline__ Entering Enter(int step, int pass, int buffer) const {
+    Entering in;
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
+    in.scale = Base::Scale(pass);
+    in.sums = sums_ + Once(BufferAt(buffer) + got_);
+    in.word = Once(Base::WordOf(step + 1, pass));
+    return in;
   }
 
   // The cell, on this thread's element: its h to all blocks, the rest to where the next step finds
   // it, and what it leaves to store(y, before, kept). get(seen, x): what it reads, once its sums
   // are there.
   template <class Get, class Store>
-  __device__ __forceinline__ void MakeStates(int step, int pass, int buffer, const Get& get,
+  __device__ __forceinline__ void MakeStates(int step, int pass, const Entering& in, const Get& get,
                                              const Store& store) const {
-    float product[kGates], prev[kStates];
-    GetProduct(buffer, product);
-    const float scale = Base::Scale(pass);
+    float product[kGates];
+    GetProduct(in.sums, product);
     Foreseen seen;
     T x[kGates];
     get(&seen, x);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) prev[s] = Base::State(pass, s);
     float y[1], before[kStates], kept[Cell::kKept] = {}, next[kStates];
     WalkForward<Cell, T, 1>(
-        p_, {seen}, k_, {unit_}, OfOne(x), {scale}, OfOne(prev),
+        p_, {seen}, k_, {unit_}, OfOne(x), {in.scale}, OfOne(in.prev),
         [&](float (&q)[1][kGates]) {
 #pragma unroll
           for (int g = 0; g < kGates; ++g) {
@@ -278,7 +285,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
         },
         OfOne(before), OfOne(kept), OfOne(next), y);
     const bool last = step + 1 == p_.T_;
-    if (!last) Base::Send(step + 1, pass, next[0] * scale);
+    if (!last) Base::Send(step + 1, pass, next[0] * in.scale, in.word);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
     store(y[0], before, kept);

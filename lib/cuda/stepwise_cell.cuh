@@ -62,6 +62,9 @@ struct StepPlace {
   int64_t gates, one;
 
   StepPlace() = default;
+  // j: hidden unit.
+  __device__ __forceinline__ StepPlace(int64_t one, int gates_of_cell, int j)
+      : gates(one * gates_of_cell - j * (gates_of_cell - 1)), one(one) {}
   // row: of the step, in [N, T, K].
   __device__ __forceinline__ StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
       : gates(row * gates_of_cell * H + j), one(row * H + j) {}
