@@ -28,10 +28,16 @@ fi
 export HASTE_REQUIRE_GPU=1
 export PYTORCH_NO_CUDA_MEMORY_CACHING=1 # or memcheck sees torch's large blocks, and no tensor's end
 status=0
+capability=$("$python" -c 'import torch; print(torch.cuda.get_device_capability()[0])')
 for tool in ${TOOLS:-memcheck synccheck racecheck}; do
   echo "==> $tool"
+  left_out=()
+  # Before 9.0 warps of a scan hand over words that say themselves that they have come.
+  if [ "$tool" = racecheck ] && [ "$capability" -lt 9 ]; then
+    left_out=(--deselect tests/gpu/test_small.py::test_scan)
+  fi
   "$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
-    --kernel-name kernel_substring=haste "$python" -m pytest -q tests/gpu/test_small.py "$@" ||
-    status=1
+    --kernel-name kernel_substring=haste "$python" -m pytest -q tests/gpu/test_small.py \
+    "${left_out[@]}" "$@" || status=1
 done
 exit $status

@@ -26,10 +26,11 @@ __device__ __forceinline__ void ClusterSync() {
 #endif
 }
 
-// Counts bytes as they arrive. Used again and again: `parity` of its n-th use is n & 1.
+// Counts bytes as they arrive, or threads. Used again and again: `parity` of its n-th use is n & 1.
 class ArrivalCounter {
  public:
-  // By one thread, before a ClusterSync. arrivals: of a use, those that Expect counts too.
+  // By one thread, before a ClusterSync, or a __syncthreads if only this block waits. arrivals: of
+  // a use, those that Expect counts too.
   __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)

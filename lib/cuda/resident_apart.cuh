@@ -46,7 +46,8 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     if constexpr (kScaledParts<T> > 0) Base::FindScales();
     Base::LoadTiles();
     const int passes = Once(p_.tiling.passes), steps = Once(static_cast<int>(p_.T_));
-    // h of the next pass is asked for as soon as it can be there: with two, not before these sums.
+    // h of the next pass is asked for as soon as it can be there: not before these sums where there
+    // are two passes, and products are short.
     const bool early = Once(passes > 2 || p_.tiling.chunks > kHeld) != 0;
     int begun = 0;  // passes, up to one a set: nothing is in the way of their sums
     WalkPass now;
@@ -79,8 +80,8 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     Base::SendFirst(set, kElementSets);  // there is an even number of them
     InputWatch inputs(p_.watch);
     WalkPass now = {0, set};
-    // Of this thread's element, in [N, T, K, H]; to the set's next pass, and to the next step's
-    // first.
+    // This thread's element in [N, T, K, H]; from there to the set's next pass, and to its first of
+    // the next step.
     int64_t place = Base::PlaceOf(0, set).one;
     const int64_t stride = p_.K * p_.H, down = kElementSets * Base::pass_stride_;
     const int64_t wrap = (Base::reverse_ ? -stride : stride) - (passes / kElementSets - 1) * down;

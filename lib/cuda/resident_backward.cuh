@@ -151,7 +151,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
                            part_ * places_of_pair_ * kTiles * 32 + lane_;
     TileC<T> sums[2][kTiles][kChains];
     if constexpr (kShared) {
-      const int to[2] = {Once(PlaceOf(use, 0, 0)), Once(PlaceOf(use, 0, 1))};
+      const int to[2] = {Once(WordsTo(use, 0, 0)), Once(WordsTo(use, 0, 1))};
       float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
       const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
         AddChunk(tiles, b, sums);
@@ -205,7 +205,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
         LoadChunk(operand, chunk, b);
         AddChunk(tiles, b, sums);
         if (++chunk < places_of_pair_) return;
-        SendPair(done, pass, pair, {PlaceOf(use, pair, 0), PlaceOf(use, pair, 1)}, sums);
+        SendPair(done, pass, pair, {WordsTo(use, pair, 0), WordsTo(use, pair, 1)}, sums);
         chunk = 0;
         ++pair;
       };
@@ -268,12 +268,12 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       }
     }
   }
-  // Where sums of a tile of a pair go.
-  __device__ __forceinline__ int PlaceOf(int use, int pair, int i) const {
+  // Where this lane's sums of tile i of a pair go; use: of WordsOf.
+  __device__ __forceinline__ int WordsTo(int use, int pair, int i) const {
     const int tile = TileOf(pair, i);
     return use + Base::PlaceOfSums(ReceiverOf(tile), sender_, TileThere(tile));
   }
-  // Leaves the sums at 0.
+  // to: WordsTo of both tiles. Leaves the sums at 0.
   __device__ __forceinline__ void SendPair(int done, int pass, int pair, const int (&to)[2],
                                            TileC<T> (&sums)[2][kTiles][kChains]) {
 #pragma unroll

@@ -20,7 +20,8 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
   using Base::alone, Base::column_, Base::kCluster, Base::kGates, Base::kRows, Base::lane_,
       Base::p_, Base::Sizes, Base::tile_, Base::two_buffers_, Base::warp_;
   using typename Base::Params, typename Base::Words;
-  // At what is known beforehand, while h is on its way: floats have no registers for it.
+  // At what is known beforehand, while h is on its way. Floats have no registers for it, and in
+  // `cluster` it comes with the barrier behind the product.
   static constexpr bool kLooksEarly = !kCluster && sizeof(T) == 2;
 
  public:

@@ -53,7 +53,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
     self.LoadTiles();
     self.Prepare();
     const int steps = static_cast<int>(p_.T_);
-    int wants_initial = 0;
+    int wants_initial = 0;  // or 1, which Once keeps
     for (int s = 0; s < kStates; ++s) wants_initial |= p_.args.ds0[s] != nullptr;
     wants_initial = Once(wants_initial);
     for (int pass = 0; pass < p_.tiling.passes; ++pass) Base::LoadStates(p_.args.dsT, pass);
@@ -71,7 +71,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
         if (done > 0) Gather(done - 1, pass);
         __syncthreads();
         if (pass == 0 && done > 0 && (done & p_.watch.mask) == 0) Report(done);
-        const bool multiplies = wants_initial + step > 0;
+        const bool multiplies = wants_initial != 0 || step > 0;
         Finish(self, done, pass, place, inputs, multiplies);
         if (multiplies) {
           self.Multiply(done, pass);
@@ -94,7 +94,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       dy_ahead.Advance();
       saved_ahead.Advance();
     }
-    for (int pass = 0; wants_initial > 0 && pass < p_.tiling.passes; ++pass) {
+    for (int pass = 0; wants_initial != 0 && pass < p_.tiling.passes; ++pass) {
       Gather(steps - 1, pass);
       __syncthreads();
       CarryOut(pass);
@@ -134,18 +134,18 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   __device__ __forceinline__ int WordsOf(int done, int pass) const {
     return UseOf(done, pass) * words_of_use_;
   }
-  // Sums of row tile n. place: of row tile 0, in this use.
-  __device__ __forceinline__ void Send(int done, int pass, int receiver, int place, int n,
+  // Sums of row tile n. to: this lane's word of row tile 0, of this use.
+  __device__ __forceinline__ void Send(int done, int pass, int receiver, int to, int n,
                                        const float (&c)[4]) {
-    const int at = place + n * 32;
+    const int at = to + n * 32;
     if constexpr (kCluster) {
-      uint4* to = words_ + at;
+      uint4* word_there = words_ + at;
       const uint4 word = make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]),
                                     __float_as_uint(c[2]), __float_as_uint(c[3]));
       if (alone()) {
-        *to = word;
+        *word_there = word;
       } else {
-        Push(AddressIn(SharedAddress(to), receiver), word,
+        Push(AddressIn(SharedAddress(word_there), receiver), word,
              AddressIn(SharedAddress(CounterOf(done, pass)), receiver));
       }
     } else {
@@ -211,7 +211,8 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       to[(lane_ % 4 * 2 + i % 2) * kSumStride + lane_ / 4 + i / 2 * 8] = sum[i];
     }
   }
-  // The same, of this thread's element, from all warps: 8, or 4 with two tiles.
+  // The same, of this thread's element, from all warps that gather: 8, or 4 where there are two
+  // tiles, or where half of the warps do.
   __device__ __forceinline__ float GetSum() const {
     const float* from = sums_ + column_ % 8 * kSumStride + lane_ % 16;
     if (kSpares && first_gatherer_ > 0) {

@@ -259,7 +259,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
     for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
     in.scale = Base::Scale(pass);
     in.sums = sums_ + Once(BufferAt(buffer) + got_);
-    in.word = Once(Base::WordOf(step + 1, pass));
+    if constexpr (!kCluster) in.word = Once(Base::WordOf(step + 1, pass));
     return in;
   }
 

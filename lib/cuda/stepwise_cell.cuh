@@ -62,7 +62,7 @@ struct StepPlace {
   int64_t gates, one;
 
   StepPlace() = default;
-  // j: hidden unit.
+  // one: of hidden unit j.
   __device__ __forceinline__ StepPlace(int64_t one, int gates_of_cell, int j)
       : gates(one * gates_of_cell - j * (gates_of_cell - 1)), one(one) {}
   // row: of the step, in [N, T, K].
