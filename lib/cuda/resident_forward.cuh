@@ -20,9 +20,6 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
   using Base::alone, Base::column_, Base::kCluster, Base::kGates, Base::kRows, Base::lane_,
       Base::p_, Base::Sizes, Base::tile_, Base::two_buffers_, Base::warp_;
   using typename Base::Params, typename Base::Words;
-  // At what is known beforehand, while h is on its way. Floats have no registers for it, and in
-  // `cluster` it comes with the barrier behind the product.
-  static constexpr bool kLooksEarly = !kCluster && sizeof(T) == 2;
 
  public:
   __device__ __forceinline__ explicit ResidentForwardRun(const Params& p)
@@ -74,8 +71,6 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
     int buffer = 0, step = 0, pass = 0;
     do {
       if (!kCluster) SyncRows();  // while h is on its way
-      Given given;
-      if (kLooksEarly && has_elements_) Look(step, pass, buffer, &given);
       // The sums before have been read: in `grid` since SyncRows.
       Base::MultiplyStates(step, pass, buffer, words, [&] {
         if (kCluster && !two_buffers_) SyncProduct();
@@ -91,7 +86,7 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
         if (next_step < p_.T_) AskStates(next_step, next_pass, words);
       };
       if (has_elements_) {
-        Finish(step, pass, buffer, given, ask);
+        Finish(step, pass, buffer, ask);
       } else {
         if (!kCluster && warp_ == kResidentWarps - 1) {
           Base::Clear(step, pass, clears_);
@@ -115,36 +110,18 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
     }
   }
 
-  // What is known of this thread's element before its sums are there. The service has put what is
-  // read into shared memory.
-  struct Given {
-    typename Base::Entering entering;
-    Foreseen seen;
-    T x[kGates];
-  };
-  __device__ __forceinline__ void Read(int pass, int buffer, Foreseen* seen, T (&x)[kGates]) const {
-    *seen = UnpackForeseen(seen_[buffer * kResidentElements]);
-    seen->live &= Base::There(pass);
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) x[g] = read_[buffer * read_step_ + g * p_.tiling.units()];
-  }
-  __device__ __forceinline__ void Look(int step, int pass, int buffer, Given* given) const {
-    given->entering = Base::Enter(step, pass, buffer);
-    Read(pass, buffer, &given->seen, given->x);
-  }
-
-  // The cell. What it leaves goes to shared memory, where the service finds it. ask(): once that is
-  // there.
+  // The cell, by way of shared memory, where the service has put what is read, and finds what is
+  // left. ask(): once that is there.
   template <class Ask>
-  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Given& given,
-                                         const Ask& ask) const {
+  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
     Base::MakeStates(
-        step, pass, kLooksEarly ? given.entering : Base::Enter(step, pass, buffer),
+        step, pass, Base::Enter(step, pass, buffer),
         [&](Foreseen* seen, T(&x)[kGates]) {
-          if (!kLooksEarly) return Read(pass, buffer, seen, x);
-          *seen = given.seen;
+          *seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+          seen->live &= Base::There(pass);
 #pragma unroll
-          for (int g = 0; g < kGates; ++g) x[g] = given.x[g];
+          for (int g = 0; g < kGates; ++g)
+            x[g] = read_[buffer * read_step_ + g * p_.tiling.units()];
         },
         [&](const auto&... left) {
           StoreForward<Cell>(RowAt(buffer), StepPlace(0, 0, 0, 0), left...);
