@@ -72,11 +72,9 @@ HASTE_FN Coarse StopGradient(Coarse x) { return x; }
 // Compared with a NaN that no instruction makes. Where it came nevertheless, so would what is made
 // of `first` and x be NaN.
 HASTE_FN Coarse Behind(Coarse first, Coarse x) {
-#if defined(__CUDA_ARCH__)
-  return Coarse(__float_as_uint(first.v) == 0xFFFFFFFFu ? 0.0f : x.v);
-#else
-  return x;
-#endif
+  uint32_t bits;
+  memcpy(&bits, &first.v, sizeof bits);
+  return Coarse(bits == 0xFFFFFFFFu ? 0.0f : x.v);
 }
 
 constexpr float kLog2E = 1.44269504088896340736f;

@@ -3,6 +3,7 @@
 #include "lib/cuda/coarse.cuh"
 
 #include <cmath>
+#include <cstring>
 
 #include "tests/lib/check.h"
 
@@ -34,6 +35,21 @@ void Bounds() {
   }
 }
 
+// x to the bit, whatever comes first; and where it is not, NaN comes of both.
+void Order() {
+  const float values[] = {0.0f, -0.0f, 0.3f, 1.0f, -2.5f, 1e-40f, INFINITY, -INFINITY, NAN};
+  for (const float first : values) {
+    for (const float x : values) {
+      const float got = Behind(Coarse(first), Coarse(x)).v;
+      EXPECT_TRUE(std::memcmp(&got, &x, sizeof x) == 0, "%g behind %g: %g", x, first, got);
+    }
+  }
+  float marked;
+  std::memset(&marked, 0xFF, sizeof marked);
+  const Coarse first(marked);
+  EXPECT_TRUE(std::isnan((first * Tanh(Behind(first, Coarse(0.5f)))).v), "%s", "behind its NaN");
+}
+
 void Ends() {
   const float infinity = INFINITY;
   EXPECT_TRUE(Sigmoid(Coarse(infinity)).v == 1 && Sigmoid(Coarse(-infinity)).v == 0, "%s",
@@ -50,6 +66,7 @@ void Ends() {
 
 int main() {
   haste::Bounds();
+  haste::Order();
   haste::Ends();
   return haste_test::Report("coarse_test");
 }
