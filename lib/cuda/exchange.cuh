@@ -224,9 +224,9 @@ __device__ __forceinline__ bool HasArrived(uint4 v) {
 __device__ __forceinline__ uint32_t Tagged(float x, uint32_t tag) {
   return (__float_as_uint(x) & ~1u) | tag;
 }
-__device__ __forceinline__ bool HasTag(uint4 v, uint32_t tag) {
-  return ((v.x ^ tag) & 1u) == 0 && ((v.y ^ tag) & 1u) == 0 && ((v.z ^ tag) & 1u) == 0 &&
-         ((v.w ^ tag) & 1u) == 0;
+// 0 where all four have the tag, 1 elsewhere.
+__device__ __forceinline__ uint32_t OtherTag(uint4 v, uint32_t tag) {
+  return ((v.x ^ tag) | (v.y ^ tag) | (v.z ^ tag) | (v.w ^ tag)) & 1u;
 }
 
 }  // namespace haste

@@ -146,10 +146,12 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
 
   // The gates' gradients with the block's part of Rᵀ: parts of dh, to those who own them.
   __device__ __forceinline__ void Multiply(int done, int pass) {
+    const int use = Base::WordsOf(done, pass);
     const uint4* operand = operand_.Get(UseOf(done, pass), CounterOf(done, pass), TagOf(done)) +
                            part_ * places_of_pair_ * kTiles * 32 + lane_;
     TileC<T> sums[2][kTiles][kChains];
     if constexpr (kShared) {
+      const int to[2] = {Once(WordsTo(use, 0, 0)), Once(WordsTo(use, 0, 1))};
       float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
       const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
         AddChunk(tiles, b, sums);
@@ -195,7 +197,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
           }
         }
       }
-      SendPair(done, pass, 0, sums);
+      SendPair(done, pass, 0, to, sums);
     } else {
       int chunk = 0, pair = 0;
       const auto add = [&](const TileA<T>(&tiles)[4]) {
@@ -203,7 +205,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
         LoadChunk(operand, chunk, b);
         AddChunk(tiles, b, sums);
         if (++chunk < places_of_pair_) return;
-        SendPair(done, pass, pair, sums);
+        SendPair(done, pass, pair, {WordsTo(use, pair, 0), WordsTo(use, pair, 1)}, sums);
         chunk = 0;
         ++pair;
       };
@@ -266,13 +268,17 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       }
     }
   }
-  // Leaves the sums at 0.
-  __device__ __forceinline__ void SendPair(int done, int pass, int pair,
+  // Where this lane's sums of tile i of a pair go; use: of WordsOf.
+  __device__ __forceinline__ int WordsTo(int use, int pair, int i) const {
+    const int tile = TileOf(pair, i);
+    return use + Base::PlaceOfSums(ReceiverOf(tile), sender_, TileThere(tile));
+  }
+  // to: WordsTo of both tiles. Leaves the sums at 0.
+  __device__ __forceinline__ void SendPair(int done, int pass, int pair, const int (&to)[2],
                                            TileC<T> (&sums)[2][kTiles][kChains]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int tile = TileOf(pair, i), receiver = ReceiverOf(tile);
-      const int place = Base::PlaceOfSums(receiver, sender_, TileThere(tile));
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         float c[4];
@@ -281,7 +287,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
           c[e] = sums[i][n][0].Get(e);
           if constexpr (kChains == 2) c[e] += sums[i][n][kChains - 1].Get(e);
         }
-        if (tile < product_tiles_) Base::Send(done, pass, receiver, place, n, c);
+        if (tile < product_tiles_) Base::Send(done, pass, receiver, to[i], n, c);
 #pragma unroll
         for (int k = 0; k < kChains; ++k) sums[i][n][k] = TileC<T>();
       }

@@ -53,8 +53,9 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
     self.LoadTiles();
     self.Prepare();
     const int steps = static_cast<int>(p_.T_);
-    bool wants_initial = false;
+    int wants_initial = 0;  // or 1, which Once keeps
     for (int s = 0; s < kStates; ++s) wants_initial |= p_.args.ds0[s] != nullptr;
+    wants_initial = Once(wants_initial);
     for (int pass = 0; pass < p_.tiling.passes; ++pass) Base::LoadStates(p_.args.dsT, pass);
     StepPlace place = Base::PlaceOf(steps - 1);
     Inputs inputs;
@@ -70,7 +71,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
         if (done > 0) Gather(done - 1, pass);
         __syncthreads();
         if (pass == 0 && done > 0 && (done & p_.watch.mask) == 0) Report(done);
-        const bool multiplies = wants_initial || step > 0;
+        const bool multiplies = wants_initial != 0 || step > 0;
         Finish(self, done, pass, place, inputs, multiplies);
         if (multiplies) {
           self.Multiply(done, pass);
@@ -93,7 +94,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       dy_ahead.Advance();
       saved_ahead.Advance();
     }
-    for (int pass = 0; wants_initial && pass < p_.tiling.passes; ++pass) {
+    for (int pass = 0; wants_initial != 0 && pass < p_.tiling.passes; ++pass) {
       Gather(steps - 1, pass);
       __syncthreads();
       CarryOut(pass);
@@ -129,18 +130,22 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
            (sender * tiles_of_block_ + unit_tile * kTiles) * 32 + lane_;
   }
 
-  // Sums of row tile n, to where PlaceOfSums says.
-  __device__ __forceinline__ void Send(int done, int pass, int receiver, int place, int n,
+  // The first word of a use.
+  __device__ __forceinline__ int WordsOf(int done, int pass) const {
+    return UseOf(done, pass) * words_of_use_;
+  }
+  // Sums of row tile n. to: this lane's word of row tile 0, of this use.
+  __device__ __forceinline__ void Send(int done, int pass, int receiver, int to, int n,
                                        const float (&c)[4]) {
-    const int at = UseOf(done, pass) * words_of_use_ + place + n * 32;
+    const int at = to + n * 32;
     if constexpr (kCluster) {
-      uint4* to = words_ + at;
+      uint4* word_there = words_ + at;
       const uint4 word = make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]),
                                     __float_as_uint(c[2]), __float_as_uint(c[3]));
       if (alone()) {
-        *to = word;
+        *word_there = word;
       } else {
-        Push(AddressIn(SharedAddress(to), receiver), word,
+        Push(AddressIn(SharedAddress(word_there), receiver), word,
              AddressIn(SharedAddress(CounterOf(done, pass)), receiver));
       }
     } else {
@@ -163,32 +168,42 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
         counter->Wait(TagOf(done));
       }
     }
-    const uint4* from =
-        words_ + UseOf(done, pass) * words_of_use_ + PlaceOfSums(rank_, 0, 0) + sum_tile_ * 32;
-    const auto load = [&](int sender) {
-      const uint4* at = from + sender * tiles_of_block_ * 32;
-      return kCluster ? *at : LoadRelaxed(at);
-    };
+    const int of_sender = tiles_of_block_ * 32, further = sum_parts_ * of_sender;
+    const uint4* from = words_ + (WordsOf(done, pass) + PlaceOfSums(rank_, 0, 0) + sum_tile_ * 32 +
+                                  sum_part_ * of_sender);
+    const uint32_t tag = TagOf(done);
     float sum[4] = {};
     for (int first = sum_part_; first < p_.tiling.senders; first += kAhead * sum_parts_) {
       uint4 words[kAhead];
+      // visit(i): of those that there are.
+      const auto each = [&](const auto& visit) {
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int sender = first + i * sum_parts_;
-        if (sender < p_.tiling.senders) words[i] = load(sender);
-      }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int sender = first + i * sum_parts_;
-        if (sender >= p_.tiling.senders) break;
-        if constexpr (!kCluster) {
-          while (!HasTag(words[i], TagOf(done))) words[i] = load(sender);
+        for (int i = 0; i < kAhead; ++i) {
+          if (first + i * sum_parts_ < p_.tiling.senders) visit(i);
         }
+      };
+      const auto ask = [&](int i) {
+        const uint4* at = from + i * further;
+        words[i] = kCluster ? *at : LoadRelaxed(at);
+      };
+      const auto some_absent = [&] {
+        uint32_t bits = 0;
+        each([&](int i) { bits |= OtherTag(words[i], tag); });
+        return __any_sync(0xFFFFFFFFu, bits != 0);
+      };
+      each(ask);
+      while (!kCluster && some_absent()) {
+        each([&](int i) {
+          if (OtherTag(words[i], tag) != 0) ask(i);
+        });
+      }
+      each([&](int i) {
         sum[0] += __uint_as_float(words[i].x);
         sum[1] += __uint_as_float(words[i].y);
         sum[2] += __uint_as_float(words[i].z);
         sum[3] += __uint_as_float(words[i].w);
-      }
+      });
+      from += kAhead * further;
     }
     float* to = sums_ + warp_ * kSumTile;
 #pragma unroll
@@ -196,19 +211,20 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       to[(lane_ % 4 * 2 + i % 2) * kSumStride + lane_ / 4 + i / 2 * 8] = sum[i];
     }
   }
-  // The same, of this thread's element, from all warps: 8, or 4 with two tiles.
+  // The same, of this thread's element, from all warps that gather: 8, or 4 where there are two
+  // tiles, or where half of the warps do.
   __device__ __forceinline__ float GetSum() const {
-    const int first = (kSpares ? first_gatherer_ : 0) + tile_ * kTiles + column_ / 8;
-    const float* from = sums_ + first * kSumTile + column_ % 8 * kSumStride + lane_ % 16;
-    const int stride = tiles_of_block_ * kSumTile;
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kResidentWarps; i += 4) {
-      if (i >= sum_parts_) break;
-      sum += (from[i * stride] + from[(i + 1) * stride]) +
-             (from[(i + 2) * stride] + from[(i + 3) * stride]);
+    const float* from = sums_ + column_ % 8 * kSumStride + lane_ % 16;
+    if (kSpares && first_gatherer_ > 0) {
+      return AddFour(from + kResidentWarps / 2 * kSumTile, kSumTile);
     }
-    return sum;
+    from += (tile_ * kTiles + column_ / 8) * kSumTile;
+    const int stride = tiles_of_block_ * kSumTile;
+    const float sum = AddFour(from, stride);
+    return sum_parts_ == 4 ? sum : sum + AddFour(from + 4 * stride, stride);
+  }
+  static __device__ __forceinline__ float AddFour(const float* from, int stride) {
+    return (from[0] + from[stride]) + (from[2 * stride] + from[3 * stride]);
   }
 
   // --- A step

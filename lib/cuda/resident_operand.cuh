@@ -166,12 +166,13 @@ class SharedOperand {
   }
   __device__ __forceinline__ const uint4* Get(int use, ArrivalCounter* counter,
                                               uint32_t parity) const {
+    const int first = Once(use * words_of_use_);
     if (threadIdx.x == 0) {
       counter->Expect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
     }
     __syncthreads();  // what this block's own Set was made of has been read
     counter->Wait(parity);
-    return words_ + use * words_of_use_;
+    return words_ + first;
   }
   // What undoes the scales of a chunk's rows, in pairs.
   __device__ __forceinline__ const float2* Scales(int use, int chunk) const {
