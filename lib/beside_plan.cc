@@ -20,9 +20,10 @@ constexpr int64_t kLeastParts = 3;
 constexpr int64_t kInputRoom = 96 << 20;
 constexpr double kClocksPerMicrosecond = 1750;  // of an H200
 // So much longer than by as many multiprocessors products take beside a walk, which has a share of
-// the L2 cache's bandwidth: of floats, and of 16 bits, which by all of the GPU are no match for
-// cuBLAS; and x·W, for which the walk waits.
-constexpr double kBesideFactor = 1.05, kBesideFactor16 = 0.75, kInputBesideFactor = 1.45;
+// the L2 cache's bandwidth: of floats, and of TensorFloat-32 and 16 bits, which by all of the GPU
+// are no match for cuBLAS; and x·W, for which the walk waits.
+constexpr double kBesideFactor = 1.05, kBesideFactorTf32 = 0.72, kBesideFactor16 = 0.75;
+constexpr double kInputBesideFactor = 1.45;
 // Of cuBLAS, by all of the GPU: multiply-adds in a microsecond, of 16 bits and TensorFloat-32.
 constexpr double kCublas16 = 300e6, kCublasTf32 = 150e6;
 // What comes before the walk is better done by the best product there is.
@@ -181,8 +182,10 @@ GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCel
   // What does not get done beside the walk is done best as one part, by the whole GPU.
   const double walk =
       static_cast<double>(beside.steps) * plan.resident.clocks / kClocksPerMicrosecond;
-  const double product = (config.dtype == HASTE_FLOAT32 ? kBesideFactor : kBesideFactor16) *
-                         microseconds * cuda.clusters[2] / pairs;
+  const double factor = exact                           ? kBesideFactor
+                        : config.dtype == HASTE_FLOAT32 ? kBesideFactorTf32
+                                                        : kBesideFactor16;
+  const double product = factor * microseconds * cuda.clusters[2] / pairs;
   const double done = static_cast<double>(parts - 1) * walk / product;
   beside.parts = 1 + std::clamp(std::llround(done), 1LL, static_cast<long long>(parts - 1));
   return beside;
