@@ -51,8 +51,8 @@ void FirstCase() {
     EXPECT_TRUE(beside.steps == 128 && beside.blocks == 96, "dtype %d: %d steps, %d blocks", dtype,
                 static_cast<int>(beside.steps), beside.blocks);
     EXPECT_TRUE(beside.cublas == !exact, "dtype %d", dtype);
-    // Floats: half of it and some more, as the rest would be waited for.
-    const int least = dtype == HASTE_FLOAT32 ? 4 : 7, most = dtype == HASTE_FLOAT32 ? 7 : 8;
+    // Exact floats: half of it and some more, as the rest would be waited for.
+    const int least = exact ? 4 : 7, most = exact ? 7 : 8;
     EXPECT_TRUE(beside.parts >= least && beside.parts <= most, "dtype %d: %d parts", dtype,
                 static_cast<int>(beside.parts));
   }
