@@ -32,11 +32,15 @@ class ArrivalCounter {
   // By one thread, before a ClusterSync, or a __syncthreads if only this block waits. arrivals: of
   // a use, those that Expect counts too.
   __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)
-                 : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
+    Set(arrivals);
+    FenceInit();
+  }
+  template <int kCount>
+  static __device__ __forceinline__ void Init(ArrivalCounter (&counters)[kCount],
+                                              uint32_t arrivals) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) counters[i].Set(arrivals);
+    FenceInit();
   }
   // By one thread a use. Bytes may have arrived before.
   __device__ __forceinline__ void Expect(uint32_t bytes) {
@@ -79,6 +83,18 @@ class ArrivalCounter {
   }
 
  private:
+  __device__ __forceinline__ void Set(uint32_t arrivals) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)
+                 : "memory");
+#endif
+  }
+  static __device__ __forceinline__ void FenceInit() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+  }
+
   uint64_t state_;
 };
 

@@ -46,7 +46,9 @@ class CountedRelay {
   // All threads of a block, before a barrier.
   __device__ __forceinline__ CountedRelay(unsigned char* shared, const ScanPlace& place)
       : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
-    if (place.lane == 0) shared_->there[place.warp].Init(kScanWidth);
+    // By one thread: by one a warp it becomes predicated code, in which synccheck takes the threads
+    // that do nothing for initialisations of other addresses.
+    if (threadIdx.x == 0) ArrivalCounter::Init(shared_->there, kScanWidth);
   }
 
   // What the turn before this one has left, if it was another warp's.
