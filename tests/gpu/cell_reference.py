@@ -182,11 +182,12 @@ def run(
             return q if bias is None else q + bias[lane, first:last, None]
 
         states = [s[:, lane] for s in s0]
+        x_of = wx[:, :, lane].unbind(1)  # an index a step costs a gradient of all of wx a step
         repeated = torch.zeros_like(states[0])
         steps = [None] * t
         backwards = reverse is not None and reverse[lane]
         for time in range(t - 1, -1, -1) if backwards else range(t):
-            x = wx[:, time, lane].transpose(0, 1)
+            x = x_of[time].transpose(0, 1)
             dropped = [states[0] * scale[:, lane], *states[1:]]
             news = list(cell.step(x, times, dropped, activation, recurrent))
             expected = not training and cell.expect is not None and 0 < rates[1] < 1
