@@ -32,6 +32,8 @@ def need_module(name):
 
 def need_tensorflow():
     """TensorFlow, with a GPU unless DEVICE is another."""
+    # It would take all of the GPU's memory, which tests in processes of their own need too.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     tf = need_module("tensorflow")
     if DEVICE.startswith("GPU"):
         need(tf.config.list_physical_devices("GPU"), "GPU that TensorFlow sees")

@@ -12,6 +12,7 @@ tf = need_tensorflow()
 
 import exported  # noqa: E402
 import keras  # noqa: E402
+import peak_memory  # noqa: E402
 from op_cases import OPS, TOLERANCE, compare, feature_options, problems  # noqa: E402
 
 import haste_keras  # noqa: E402
@@ -48,7 +49,7 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
 @on_gpu_only
 @pytest.mark.parametrize("transpose", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
 def test_large_exact_products(transpose):
-    """Of a size that is made of bfloat16 parts, with their gradients, against float64."""
+    """Of a size that is made of two float16 parts, with their gradients, against float64."""
     rows, depth, columns = 6001, 1027, 2301
     with tf.device(DEVICE):
         a = tf.random.stateless_normal([rows, depth], [1, 2])
@@ -193,12 +194,17 @@ def test_layer_trains(policy):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def _in_its_own_process(module, *arguments, **environment):
+    """What the module prints as a program."""
+    command = [sys.executable, module.__file__, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
 def _without_gpu(what, folder):
     """Does what a function of tests/gpu/exported.py does, in a process that sees no GPU."""
-    command = [sys.executable, exported.__file__, what, str(folder)]
-    path = os.pathsep.join(sys.path)
-    environment = dict(os.environ, CUDA_VISIBLE_DEVICES="", PYTHONPATH=path)
-    subprocess.run(command, env=environment, check=True)
+    _in_its_own_process(exported, what, folder, CUDA_VISIBLE_DEVICES="")
 
 
 @on_gpu_only
@@ -213,35 +219,10 @@ def test_export_without_a_gpu_runs_on_one(tmp_path):
     exported.check(tmp_path)
 
 
-# Tensors [N, T, H] between forward and backward: gates, states, what else is kept; the gradient of
-# GRU's h·R.
-RESERVE = {"LSTM": 4 + 2, "GRU": 3 + 2 + 3, "Elman": 1 + 1, "SLSTM": 4 + 4}
-
-
-@on_gpu_only
-@pytest.mark.parametrize("name", RESERVE)
+@pytest.mark.parametrize("name", peak_memory.RESERVE)
 def test_peak_memory_of_a_training_step(name):
-    n, t, c, h = 16, 128, 512, 512
-    layer = getattr(haste_keras, name)(h, return_sequences=True)
-    x = tf.random.normal((n, t, c))
-    target = tf.random.normal((n, t, h))
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True) * target)
-        return tape.gradient(loss, [x, *layer.trainable_weights])
-
-    step()
-    tf.config.experimental.reset_memory_stats("GPU:0")
-    before = tf.config.experimental.get_memory_info("GPU:0")["current"]
-    step()
-    peak = tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
-    weights = sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
-    reserve = 4 * n * t * h * RESERVE[name]
-    inputs_outputs = 4 * (2 * n * t * (c + h) + 2 * weights)
-    budget = reserve + inputs_outputs + 4 * 4 * h * h
+    said = _in_its_own_process(peak_memory, name, DEVICE, TF_CPU_ALLOCATOR_USE_BFC="1")
+    peak, budget = (int(number) for number in said.split()[-2:])
     print(f"{name}: peak {peak / 2**20:.1f} MiB of {budget / 2**20:.1f}")
     assert peak <= budget
 
