@@ -52,6 +52,11 @@ def draws(seed, t, n, k, h):
     return at(np.arange(t)[:, None, None, None], rows, 0), at(0, rows, 1)
 
 
+def inputs_of(wx, lane):
+    """Those of each step, [G, n, H]. By an index a step each would have a gradient of all of wx."""
+    return [x.transpose(0, 1) for x in wx[:, :, lane].unbind(1)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """What a recurrence of this cell needs to know.
@@ -182,14 +187,13 @@ def run(
             return q if bias is None else q + bias[lane, first:last, None]
 
         states = [s[:, lane] for s in s0]
-        x_of = wx[:, :, lane].unbind(1)  # an index a step costs a gradient of all of wx a step
+        inputs = inputs_of(wx, lane)
         repeated = torch.zeros_like(states[0])
         steps = [None] * t
         backwards = reverse is not None and reverse[lane]
         for time in range(t - 1, -1, -1) if backwards else range(t):
-            x = x_of[time].transpose(0, 1)
             dropped = [states[0] * scale[:, lane], *states[1:]]
-            news = list(cell.step(x, times, dropped, activation, recurrent))
+            news = list(cell.step(inputs[time], times, dropped, activation, recurrent))
             expected = not training and cell.expect is not None and 0 < rates[1] < 1
             if expected:
                 news[1:] = cell.expect(rates[1], states[1:], news[1:])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from cell_reference import ACTIVATIONS, draw, draws
+from cell_reference import ACTIVATIONS, draw, draws, inputs_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,14 +99,14 @@ def run(
     outputs, finals = [], []
     for lane in range(k):
         s = s0[:, lane]
-        x_of = wx[:, :, lane].unbind(1)  # an index a step costs a gradient of all of wx a step
+        inputs = inputs_of(wx, lane)
         repeated = torch.zeros_like(s)
         steps = [None] * t
         backwards = reverse is not None and reverse[lane]
         for time in range(t - 1, -1, -1) if backwards else range(t):
             share = kept[time, :, lane] if training else torch.full_like(s, rate)
             within = share if cell.zoneout_in_gate else torch.zeros_like(s)
-            x = x_of[time].transpose(0, 1)
+            x = inputs[time]
             lane_u = None if u is None else u[lane]
             entered = s * scale[:, lane] if cell.diagonal else s
             new, y = cell.step(x, entered, within, lane_u, activation, recurrent_activation)
