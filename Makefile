@@ -1,27 +1,35 @@
 # Front door of the project: `make` lists the targets. Each sets up what it needs, once.
 #
 # PYTHON       the Python that .venv is made of (default: python3)
-# CUDA_ARCHS   compute capabilities to compile for, "90" or "80 90" (default: tools/bazel_rules/cuda.bzl)
-# TF_VERSIONS  TensorFlow versions whose shims go into the wheel (default: the one of .venv)
+# CUDA_ARCHS   what the CUDA half is built for: "80 90", "all", or "none" for the CPU half alone
+#              (default: this machine's GPUs; of make wheel: all)
+# CUDA_HOME    the CUDA toolkit (default: this machine's; of make wheel: CUDA 12.4, which it fetches)
+# CPU_TARGETS  "all": code for every x86-64 processor (default: for this one; of make wheel: all)
 # GPU_PYTHON   a Python that has torch and TensorFlow for the GPU (default: .venvs/gpu, made for it)
 # ARGS         further arguments of pytest, the demo or the benchmarks
 PYTHON ?= python3
-CUDA_ARCHS ?=
-TF_VERSIONS ?=
+WHEEL_ARCHS := $(or $(CUDA_ARCHS),all)
+LOCAL_ARCHS := $(shell tools/cuda/local_archs.sh)
+CUDA_ARCHS ?= $(LOCAL_ARCHS)
+CPU_TARGETS ?= native
 GPU_PYTHON ?=
 ARGS ?=
 
+# With a GPU, TensorFlow for CUDA.
+REQUIREMENTS := requirements-dev$(if $(filter-out none,$(LOCAL_ARCHS)),-cuda).txt
+
 VENV := .venv
 PY := $(VENV)/bin/python
-VENV_STAMP := $(VENV)/.requirements-stamp
+VENV_STAMP := $(VENV)/.$(REQUIREMENTS)-stamp
 GPU_VENV := .venvs/gpu
 GPU_VENV_STAMP := $(GPU_VENV)/.requirements-stamp
 BENCH_VENV := .venvs/bench
 BENCH_VENV_STAMP := $(BENCH_VENV)/.requirements-stamp
 BAZEL_RUN := tools/run_bazel.sh
+GLIBC := 2_27
 MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 
-export CUDA_ARCHS
+export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help venv deps build wheel test test-lib test-python test-gpu sanitize test-tf-matrix demo \
@@ -32,8 +40,8 @@ help:  ## list the targets
 
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
-$(VENV_STAMP): requirements.txt requirements-dev.txt
-	tools/make_venv.sh $(PYTHON) $(VENV)
+$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-dev.txt requirements-dev-cuda.txt
+	tools/make_venv.sh $(PYTHON) $(VENV) $(REQUIREMENTS)
 	@touch $@
 
 $(GPU_VENV_STAMP): requirements.txt requirements-gpu.txt
@@ -47,12 +55,17 @@ $(BENCH_VENV_STAMP): requirements.txt requirements-bench.txt
 deps:  ## install Bazel, Google Highway's headers and a C++ compiler where they are missing
 	@tools/install_deps.sh
 
-build: deps $(VENV_STAMP)  ## build the libraries and put them into haste_keras/
+build: deps $(VENV_STAMP)  ## build the libraries for this machine and put them into haste_keras/
 	$(BAZEL_RUN) build //haste_keras:libraries
 	tools/install_libraries.sh
 
-wheel: build  ## pack dist/haste_keras-*.whl
-	tools/build_wheel.sh $(PY) $(TF_VERSIONS)
+# Libraries of their own, which every machine can load; the source tree keeps what it has.
+wheel: CUDA_ARCHS := $(WHEEL_ARCHS)
+wheel: CPU_TARGETS = all
+wheel: export MANYLINUX = $(GLIBC)
+wheel: deps $(VENV_STAMP)  ## pack dist/haste_keras-*.whl, and haste_keras_cuda-*.whl beside it
+	tools/build_libraries.sh build/libraries
+	LIBRARIES=build/libraries tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_$(shell uname -m)
 
 test: test-lib test-python  ## everything that runs without a GPU
 

@@ -1,54 +1,43 @@
 """Packs haste_keras with its libraries into a wheel; run by tools/build_wheel.sh (`make wheel`)."""
 
 import pathlib
-import re
-import shutil
+import sys
 
 from setuptools import find_packages, setup
-from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
-from setuptools.dist import Distribution
 
-ROOT = pathlib.Path(__file__).parent
-HEADERS = ROOT / "lib/haste"
-VERSION = re.search(r'define HASTE_VERSION "(.+?)"', (HEADERS / "c_api.h").read_text())[1]
+sys.path[:0] = [
+    str(pathlib.Path(__file__).parent),
+    str(pathlib.Path(__file__).parent / "tools/wheel"),
+]
+from platform_wheel import ROOT, VERSION, PlatformDistribution, PlatformWheel  # noqa: E402
 
-
-class PlatformDistribution(Distribution):
-    """One with libraries in it, though setuptools compiled none of them."""
-
-    def has_ext_modules(self):
-        return True
-
-
-class PlatformWheel(bdist_wheel):
-    """py3-none-<platform>: the libraries use neither CPython's ABI nor one TensorFlow's."""
-
-    def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
+LIBRARIES = ["libhaste.so", "libhaste_ops.so"]
 
 
 class BuildWithLibraries(build_py):
-    """Adds the shims and, as haste_keras/include/haste, the public C++ headers."""
+    """Adds the public C and C++ headers, as haste_keras/include/haste."""
 
     def run(self):
-        package = ROOT / "haste_keras"
-        if not (package / "libhaste_ops.so").exists():
-            raise SystemExit("haste_keras/libhaste_ops.so is not built: run `make wheel`.")
+        for library in LIBRARIES:
+            if not (ROOT / "haste_keras" / library).exists():
+                raise SystemExit(f"haste_keras/{library} is not built: run `make wheel`.")
         super().run()
-        target = pathlib.Path(self.build_lib, "haste_keras")
-        shutil.copytree(package / "shims", target / "shims", dirs_exist_ok=True)
-        include = target / "include/haste"
+        include = pathlib.Path(self.build_lib, "haste_keras/include/haste")
         include.mkdir(parents=True, exist_ok=True)
-        for header in HEADERS.glob("*.h"):
+        for header in (ROOT / "lib/haste").glob("*.h"):
             text = header.read_text().replace('#include "lib/haste/', '#include "haste/')
             (include / header.name).write_text(text)
 
 
 setup(
     version=VERSION,
+    extras_require={
+        "cpu": ["tensorflow-cpu>=2.16; platform_machine == 'x86_64'"],
+        "cuda": [f"haste-keras-cuda=={VERSION}", "tensorflow[and-cuda]>=2.16"],
+    },
     packages=find_packages(include=["haste_keras*"]),
-    package_data={"haste_keras": ["*.so"]},
+    package_data={"haste_keras": LIBRARIES},
     distclass=PlatformDistribution,
     cmdclass={"bdist_wheel": PlatformWheel, "build_py": BuildWithLibraries},
     zip_safe=False,

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lib/dtypes.h"
-#include "lib/layer.h"
+#include "lib/layer_gemms.h"
 #include "lib/step_rows.h"
 
 namespace haste {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -15,22 +14,8 @@
 #include "lib/layer.h"
 #include "lib/plan.h"
 #include "lib/registry.h"
-#ifdef HASTE_HAVE_CUDA
-#include "lib/cuda/layer_beside.h"
-#endif
 
 namespace haste {
-
-int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...) {
-  if (status != nullptr) {
-    status->code = code;
-    va_list values;
-    va_start(values, format);
-    vsnprintf(status->message, sizeof status->message, format, values);
-    va_end(values);
-  }
-  return code;
-}
 
 namespace {
 
@@ -109,18 +94,6 @@ const HasteCellInfo* haste_cell(int32_t index) {
 
 const char* haste_version(void) { return HASTE_VERSION; }
 
-int32_t haste_has_cuda(void) {
-#ifdef HASTE_HAVE_CUDA
-  return 1;
-#else
-  return 0;
-#endif
-}
-
-int32_t haste_cuda_status(HasteStatus* status) {
-  return haste::Guarded(status, [&] { return haste::CheckDevice(HASTE_CUDA, status); });
-}
-
 int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward,
                                   const HasteExecutor* executor, size_t* bytes,
                                   HasteStatus* status) {
@@ -189,13 +162,12 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
       return HASTE_OK;
     }
     HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, bytes, status));
-#ifdef HASTE_HAVE_CUDA
     if (config->device == HASTE_CUDA) {
       size_t beside = engine->workspace_bytes(*config, false, haste::OrDefault(executor));
-      HASTE_TRY(haste::InputBesideBytes(*config, *cell, *layer, &beside, status));
+      HASTE_TRY(haste::Cuda().input_beside_bytes(*config, haste::CellIndex(*cell), *layer, &beside,
+                                                 status));
       *bytes = std::max(*bytes, beside);
     }
-#endif
     if (layer->wx != nullptr) return HASTE_OK;
     *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
     return HASTE_OK;
@@ -228,18 +200,17 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
       HASTE_TRY(haste_layer_forward_workspace_bytes(config, &whole, executor, &bytes, status));
       whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
     }
-#ifdef HASTE_HAVE_CUDA
     if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
       rnn->wx = whole.wx;
       HASTE_TRY(haste::CheckProjection(*layer, status));
       HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
       HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
       bool done = false;
-      HASTE_TRY(haste::LayerForwardBeside(*config, *cell, whole, *rnn, workspace,
-                                          haste::OrDefault(executor), &done, status));
+      HASTE_TRY(haste::Cuda().layer_forward_beside(*config, haste::CellIndex(*cell), whole, *rnn,
+                                                   workspace, haste::OrDefault(executor), &done,
+                                                   status));
       if (done) return HASTE_OK;
     }
-#endif
     HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
     rnn->wx = whole.wx;
     return haste_rnn_forward(config, rnn, workspace, executor, status);
@@ -255,11 +226,10 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HASTE_TRY(haste_rnn_workspace_bytes(config, 1, executor, bytes, status));
-#ifdef HASTE_HAVE_CUDA
     if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
-      HASTE_TRY(haste::GradientsBesideBytes(*config, *cell, *layer, bytes, status));
+      HASTE_TRY(haste::Cuda().gradients_beside_bytes(*config, haste::CellIndex(*cell), *layer,
+                                                     bytes, status));
     }
-#endif
     // One after the other.
     HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
     if (layer->gamma == nullptr) return HASTE_OK;
@@ -278,17 +248,16 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-#ifdef HASTE_HAVE_CUDA
     if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
       HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
       HASTE_TRY(haste::CheckBackward(cell->info, *rnn, workspace, status));
       HASTE_TRY(haste::CheckOperands(*layer, status));
       bool done = false;
-      HASTE_TRY(haste::LayerBackwardBeside(*config, *cell, *layer, *rnn, workspace,
-                                           haste::OrDefault(executor), &done, status));
+      HASTE_TRY(haste::Cuda().layer_backward_beside(*config, haste::CellIndex(*cell), *layer, *rnn,
+                                                    workspace, haste::OrDefault(executor), &done,
+                                                    status));
       if (done) return HASTE_OK;
     }
-#endif
     HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
     HASTE_TRY(
@@ -307,11 +276,9 @@ int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, 
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     const auto plan_of = [&](bool backward, haste::Plan* plan) {
-#ifdef HASTE_HAVE_CUDA
       if (config->device == HASTE_CUDA) {
-        return haste::PlanOnGpu(*config, cell->info, backward, plan, status);
+        return haste::Cuda().plan(*config, haste::CellIndex(*cell), backward, plan, status);
       }
-#endif
       return haste::PlanRecurrence(*config, cell->info,
                                    haste::GetCpuProperties(haste::OrDefault(executor)), {}, plan,
                                    status, backward);

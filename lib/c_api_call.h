@@ -6,12 +6,10 @@
 #include <exception>
 #include <new>
 
+#include "lib/cuda_backend.h"
 #include "lib/engine.h"
 #include "lib/haste/c_api.h"
 #include "lib/registry.h"
-#ifdef HASTE_HAVE_CUDA
-#include "lib/cuda/cuda.h"
-#endif
 
 namespace haste {
 
@@ -24,12 +22,7 @@ inline const HasteExecutor& OrDefault(const HasteExecutor* executor) {
 inline int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
                     const HasteExecutor& executor, HasteStatus* status) {
   if (to == nullptr || bytes == 0) return HASTE_OK;
-#ifdef HASTE_HAVE_CUDA
-  if (device == HASTE_CUDA) return CudaCopy(to, from, bytes, executor, status);
-#endif
-  (void)device;
-  (void)executor;
-  (void)status;
+  if (device == HASTE_CUDA) return Cuda().copy(to, from, bytes, executor, status);
   if (from == nullptr) {
     memset(to, 0, bytes);
   } else {

@@ -86,11 +86,9 @@ int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteSt
   return haste::Guarded(status, [&]() -> int32_t {
     HASTE_TRY(haste::CheckGemm(*gemm, status));
     *bytes = 0;
-#ifdef HASTE_HAVE_CUDA
     if (gemm->device == HASTE_CUDA && gemm->m > 0 && gemm->n > 0) {
-      return haste::CudaGemmWorkspace(*gemm, bytes, status);
+      return haste::Cuda().gemm_workspace(*gemm, bytes, status);
     }
-#endif
     return HASTE_OK;
   });
 }
@@ -105,12 +103,9 @@ int32_t haste_gemm(const HasteGemm* gemm, void* workspace, const HasteExecutor* 
       HASTE_TRY(CheckPointer(gemm->a, "a", status));
       HASTE_TRY(CheckPointer(gemm->b, "b", status));
     }
-#ifdef HASTE_HAVE_CUDA
     if (gemm->device == HASTE_CUDA) {
-      return haste::CudaGemm(*gemm, workspace, haste::OrDefault(executor), status);
+      return haste::Cuda().gemm(*gemm, workspace, haste::OrDefault(executor), status);
     }
-#endif
-    (void)workspace;
     haste::CpuGemm(*gemm, haste::OrDefault(executor));
     return HASTE_OK;
   });
@@ -123,12 +118,10 @@ int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
     HASTE_TRY(haste::CheckLayerNorm(*norm, status));
     *bytes = 0;
     if (norm->rows == 0) return HASTE_OK;
-#ifdef HASTE_HAVE_CUDA
     if (norm->device == HASTE_CUDA) {
-      *bytes = haste::CudaLayerNormWorkspace(*norm, haste::OrDefault(executor));
+      *bytes = haste::Cuda().layer_norm_workspace(*norm, haste::OrDefault(executor));
       return HASTE_OK;
     }
-#endif
     *bytes = haste::CpuLayerNormWorkspace(*norm, haste::OrDefault(executor));
     return HASTE_OK;
   });
@@ -142,11 +135,9 @@ int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* execut
     HASTE_TRY(CheckPointer(norm->x, "x", status));
     HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
     HASTE_TRY(CheckPointer(norm->y, "y", status));
-#ifdef HASTE_HAVE_CUDA
     if (norm->device == HASTE_CUDA) {
-      return haste::CudaLayerNorm(*norm, haste::OrDefault(executor), status);
+      return haste::Cuda().layer_norm(*norm, haste::OrDefault(executor), status);
     }
-#endif
     haste::CpuLayerNorm(*norm, haste::OrDefault(executor));
     return HASTE_OK;
   });
@@ -170,11 +161,9 @@ int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
     HASTE_TRY(CheckPointer(norm->dy, "dy", status));
     HASTE_TRY(CheckPointer(norm->dx, "dx", status));
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-#ifdef HASTE_HAVE_CUDA
     if (norm->device == HASTE_CUDA) {
-      return haste::CudaLayerNormGrad(*norm, workspace, haste::OrDefault(executor), status);
+      return haste::Cuda().layer_norm_grad(*norm, workspace, haste::OrDefault(executor), status);
     }
-#endif
     haste::CpuLayerNormGrad(*norm, workspace, haste::OrDefault(executor));
     return HASTE_OK;
   });
@@ -189,11 +178,9 @@ int32_t haste_windows(const HasteWindows* windows, const HasteExecutor* executor
       HASTE_TRY(CheckPointer(windows->x, "x", status));
       HASTE_TRY(CheckPointer(windows->seen, "seen", status));
     }
-#ifdef HASTE_HAVE_CUDA
     if (windows->device == HASTE_CUDA) {
-      return haste::CudaWindows(*windows, haste::OrDefault(executor), status);
+      return haste::Cuda().windows(*windows, haste::OrDefault(executor), status);
     }
-#endif
     haste::CpuWindows(*windows, haste::OrDefault(executor));
     return HASTE_OK;
   });
@@ -205,11 +192,9 @@ int32_t haste_windows_grad(const HasteWindowsGrad* windows, const HasteExecutor*
     HASTE_TRY(haste::CheckWindows(*windows, status));
     if (windows->batch == 0 || windows->features == 0) return HASTE_OK;
     if (windows->time > 0) HASTE_TRY(CheckPointer(windows->dseen, "dseen", status));
-#ifdef HASTE_HAVE_CUDA
     if (windows->device == HASTE_CUDA) {
-      return haste::CudaWindowsGrad(*windows, haste::OrDefault(executor), status);
+      return haste::Cuda().windows_grad(*windows, haste::OrDefault(executor), status);
     }
-#endif
     haste::CpuWindowsGrad(*windows, haste::OrDefault(executor));
     return HASTE_OK;
   });

@@ -75,6 +75,9 @@ constexpr double kMaxBytes = 1152921504606846976.0;  // 2^60
 int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// An error that names the argument if `pointer` is NULL.
+int32_t CheckPointer(const void* pointer, const char* name, HasteStatus*);
+
 // Names of the dtypes and of the cells, as they stand in symbols: CpuEngine_Lstm_f32 …
 #define HASTE_DTYPES(X)        \
   X(f32, float, HASTE_FLOAT32) \

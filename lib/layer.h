@@ -6,20 +6,12 @@
 
 #include "lib/engine.h"
 #include "lib/haste/c_api.h"
+#include "lib/layer_gemms.h"
 
 namespace haste {
 
 // Whether the cell takes x·W at all, and x, W and their gradients have sizes that can be.
 int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
-
-// The products around a recurrence, but for where their matrices lie: x·W,
-HasteGemm InputProduct(const HasteRnnConfig&, const HasteCellInfo&, int64_t features);
-// dwx·Wᵀ,
-HasteGemm InputGradientProduct(const HasteRnnConfig&, const HasteCellInfo&, int64_t features);
-// xᵀ·dwx,
-HasteGemm KernelGradientProduct(const HasteRnnConfig&, const HasteCellInfo&, int64_t features);
-// and of a lane saved[operand]ᵀ·dq of the gates that were made of it.
-HasteGemm RecurrentProduct(const HasteRnnConfig&, const HasteCellInfo&, int operand);
 
 // Whether the engine forms x·W + b itself where the caller gives no wx.
 bool FormsInput(const Engine&, const HasteLayerForwardArgs& layer);

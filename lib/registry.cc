@@ -4,94 +4,28 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
+#include "lib/cuda_backend.h"
 #include "lib/plan.h"
-#ifdef HASTE_HAVE_CUDA
-#include "lib/cuda/cuda.h"
-#endif
 
 namespace haste {
 
-#define HASTE_DECLARE(DTYPE, CELL)                \
-  extern const Engine CpuEngine_##CELL##_##DTYPE; \
-  extern const Engine CudaEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_TILED(DTYPE, CELL) extern const Engine TiledEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)             \
-  extern const Engine ResidentEngine_##CELL##_##DTYPE; \
-  extern const Engine BlockEngine_##CELL##_##DTYPE;
-#define HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) \
-  DECLARE(f32, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
-#define HASTE_FOR_DTYPES(DECLARE, CELL) HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) DECLARE(f64, CELL)
-#define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
-#define HASTE_DECLARE_DENSE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_BLAS, CELL)
-#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_TILED, CELL)
-#define HASTE_DECLARE_ONE_PRODUCT_CELL(CELL)           \
-  HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_ON_CHIP, CELL) \
-  HASTE_DECLARE_ON_CHIP(tf32, CELL)
-HASTE_CELLS(HASTE_DECLARE_CELL)
-HASTE_MATRIX_CELLS(HASTE_DECLARE_DENSE_CELL)
-HASTE_NORM_CELLS(HASTE_DECLARE_DENSE_CELL)
-HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
-HASTE_ONE_PRODUCT_CELLS(HASTE_DECLARE_ONE_PRODUCT_CELL)
+#define HASTE_DECLARE(CELL)                                                                   \
+  extern const Engine CpuEngine_##CELL##_f32, CpuEngine_##CELL##_f64, CpuEngine_##CELL##_f16, \
+      CpuEngine_##CELL##_bf16;
+HASTE_CELLS(HASTE_DECLARE)
 
 namespace {
 
-#define HASTE_ENGINES(ENGINE, CELL) \
-  {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
-// Products of tensor cores: not in float64.
-#define HASTE_TENSOR_ENGINES(ENGINE, CELL) \
-  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
-#define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
-  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
-   &ENGINE##_##CELL##_tf32}
-#ifdef HASTE_HAVE_CUDA
-#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)           \
-  {CellInfo<CELL>(),                                 \
-   HASTE_ENGINES(CpuEngine, CELL),                   \
-   HASTE_ENGINES(CudaEngine, CELL),                  \
-   HASTE_TENSOR_FLOAT_ENGINES(ResidentEngine, CELL), \
-   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),    \
-   HASTE_TENSOR_ENGINES(TiledEngine, CELL),          \
-   HASTE_ENGINES(BlasEngine, CELL)},
-#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
-  {CellInfo<CELL>(),                        \
-   HASTE_ENGINES(CpuEngine, CELL),          \
-   HASTE_ENGINES(CudaEngine, CELL),         \
-   {},                                      \
-   {},                                      \
-   HASTE_TENSOR_ENGINES(TiledEngine, CELL), \
-   HASTE_ENGINES(BlasEngine, CELL)},
-#define HASTE_NORM_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(),                \
-   HASTE_ENGINES(CpuEngine, CELL),  \
-   HASTE_ENGINES(CudaEngine, CELL), \
-   {},                              \
-   {},                              \
-   {},                              \
-   HASTE_ENGINES(BlasEngine, CELL)},
-#define HASTE_CELL_ENTRY(CELL)      \
-  {CellInfo<CELL>(),                \
-   HASTE_ENGINES(CpuEngine, CELL),  \
-   HASTE_ENGINES(CudaEngine, CELL), \
-   {},                              \
-   {},                              \
-   {},                              \
-   {}},
-#else
-#define HASTE_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CpuEngine, CELL), {}, {}, {}, {}, {}},
-#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
-#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
-#define HASTE_NORM_CELL_ENTRY(CELL) HASTE_CELL_ENTRY(CELL)
-#endif
+#define HASTE_CELL_ENTRY(CELL)                                                 \
+  {CellInfo<CELL>(),                                                           \
+   {&CpuEngine_##CELL##_f32, &CpuEngine_##CELL##_f64, &CpuEngine_##CELL##_f16, \
+    &CpuEngine_##CELL##_bf16}},
 // Constant, so that initialisers of other files may read it.
-constexpr CellEntry kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_ENTRY)
-                                    HASTE_TWO_PRODUCT_CELLS(HASTE_TWO_PRODUCT_CELL_ENTRY)
-                                        HASTE_NORM_CELLS(HASTE_NORM_CELL_ENTRY)
-                                            HASTE_SCAN_CELLS(HASTE_CELL_ENTRY)};
+constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 
 int32_t Invalid(HasteStatus* status, const char* name, const char* expected, double got) {
   return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected %s, got %g", name, expected, got);
@@ -178,11 +112,7 @@ int32_t CheckRates(const HasteRnnConfig& config, const HasteCellInfo& cell, Hast
 
 int CellCount() { return sizeof kCells / sizeof kCells[0]; }
 const CellEntry& CellAt(int index) { return kCells[index]; }
-
-int32_t CheckPointer(const void* pointer, const char* name, HasteStatus* status) {
-  if (pointer != nullptr) return HASTE_OK;
-  return SetStatus(status, HASTE_INVALID_ARGUMENT, "%s: expected memory, got NULL", name);
-}
+int CellIndex(const CellEntry& cell) { return static_cast<int>(&cell - kCells); }
 
 int32_t CheckDtype(int32_t dtype, HasteStatus* status) {
   if (dtype >= HASTE_FLOAT32 && dtype <= HASTE_BFLOAT16) return HASTE_OK;
@@ -192,13 +122,11 @@ int32_t CheckDtype(int32_t dtype, HasteStatus* status) {
 int32_t CheckDevice(int32_t device, HasteStatus* status) {
   if (device == HASTE_CPU) return HASTE_OK;
   if (device != HASTE_CUDA) return Invalid(status, "device", "0 (CPU) or 1 (CUDA)", device);
-#ifdef HASTE_HAVE_CUDA
-  return CudaDeviceStatus(status);
-#else
-  return SetStatus(status, HASTE_UNIMPLEMENTED,
-                   "device: this build of haste has no CUDA code; build it where a CUDA toolkit is "
-                   "installed (`make wheel CUDA_HOME=/usr/local/cuda`)");
-#endif
+  std::string why;
+  const CudaBackend* cuda = FindCudaBackend(&why);
+  if (cuda != nullptr) return cuda->device_status(status);
+  return SetStatus(status, HASTE_UNIMPLEMENTED, "device: expected 0 (CPU), got 1 (CUDA), but %s",
+                   why.c_str());
 }
 
 int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteStatus* status) {
@@ -221,34 +149,10 @@ int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteS
 
 int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool backward,
                    const Engine** engine, HasteStatus* status) {
-  *engine = cell.cpu[config.dtype];
-#ifdef HASTE_HAVE_CUDA
   if (config.device == HASTE_CUDA) {
-    Plan plan;
-    HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
-    const bool relaxed = config.dtype == HASTE_FLOAT32 && config.allow_tf32;
-    const int form = relaxed ? kTensorFloatForm : config.dtype;
-    switch (plan.engine) {
-      case EngineKind::kCluster:
-      case EngineKind::kGrid:
-        *engine = cell.resident[form];
-        break;
-      case EngineKind::kBlock:
-        *engine = cell.block[form];
-        break;
-      case EngineKind::kTiled:
-        *engine = cell.tiled[config.dtype];
-        break;
-      case EngineKind::kBlas:
-        *engine = cell.blas[config.dtype];
-        break;
-      default:
-        *engine = cell.cuda[config.dtype];
-    }
+    return Cuda().find_engine(config, CellIndex(cell), backward, engine, status);
   }
-#else
-  (void)backward;
-#endif
+  *engine = cell.cpu[config.dtype];
   return HASTE_OK;
 }
 

@@ -1,4 +1,4 @@
-// The cells of this build with their engines, and the checks of what a call is given.
+// The cells of this library with their engines, and the checks of what a call is given.
 #ifndef HASTE_LIB_REGISTRY_H_
 #define HASTE_LIB_REGISTRY_H_
 
@@ -9,21 +9,15 @@
 
 namespace haste {
 
-// Engines in the order of HasteDtype; behind these, of those that tell it apart, that of float32
-// where TensorFloat-32 is allowed.
-constexpr int kTensorFloatForm = 4;
+// Its engines on a CPU, in the order of HasteDtype. (On a GPU: lib/cuda/engines.h.)
 struct CellEntry {
   HasteCellInfo info;
   const Engine* cpu[4];
-  const Engine* cuda[4];      // that runs it at any size: `stepwise` or `scan`
-  const Engine* resident[5];  // `cluster` and `grid`; null where these never run it
-  const Engine* block[5];     // the same
-  const Engine* tiled[4];     // the same
-  const Engine* blas[4];      // null where these never run it
 };
 
 int CellCount();
 const CellEntry& CellAt(int index);
+int CellIndex(const CellEntry&);
 
 // The engine that PlanRecurrence gives a direction on the current device.
 int32_t FindEngine(const CellEntry&, const HasteRnnConfig&, bool backward, const Engine**,
@@ -41,7 +35,6 @@ int32_t CheckSeed(const HasteRnnConfig&, const HasteCellInfo&, const int64_t* se
 
 int32_t CheckDevice(int32_t device, HasteStatus*);
 int32_t CheckDtype(int32_t dtype, HasteStatus*);
-int32_t CheckPointer(const void* pointer, const char* name, HasteStatus*);
 
 }  // namespace haste
 

@@ -1,33 +1,53 @@
 #!/usr/bin/env bash
-# Packs dist/haste_keras-*-py3-none-*.whl out of a source tree that `make build` has filled.
-#   build_wheel.sh PYTHON [TENSORFLOW_VERSION...]
-# With versions ("2.16.2 2.21.0") the wheel carries the shim of each; without, the one of the
-# TensorFlow that the tree was built for. The headers of a version are downloaded once.
+# Packs the libraries of a source tree that `make build` has filled into wheels in dist/:
+# haste_keras, and haste_keras_cuda where there is a libhaste_cuda.so.
+#   build_wheel.sh PYTHON [PLATFORM]
+# PLATFORM  the tag, such as manylinux_2_27_x86_64, which the libraries must be fit for; without it,
+#           this machine's
+# LIBRARIES the folder with the libraries, if not haste_keras
 set -euo pipefail
 python=$(realpath -s "$1")
-shift
+export HASTE_WHEEL_PLATFORM=${2:-}
 cd "$(dirname "$0")/.."
+libraries=$(realpath "${LIBRARIES:-haste_keras}")
+# For the entries of wheels: the time of what is packed, not of the packing.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1577836800)}
 
-stage=build/wheel
-rm -rf "$stage"
-mkdir -p "$stage/lib" dist
-cp -r setup.py pyproject.toml LICENSE README.md haste_keras "$stage"
-cp -r lib/haste "$stage/lib"
-find "$stage" -name __pycache__ -prune -exec rm -r {} +
+# stage NAME: an empty folder with what both wheels have.
+stage() {
+  local folder=build/wheel/$1
+  rm -rf "$folder"
+  mkdir -p "$folder/lib"
+  cp -r lib/haste "$folder/lib"
+  cp LICENSE tools/wheel/platform_wheel.py "$folder"
+  echo "$folder"
+}
 
-if [ $# -gt 0 ]; then rm -f "$stage"/haste_keras/shims/*.so; fi
-for version in "$@"; do
-  headers=.venvs/headers/$version
-  if ! [ -d "$headers" ]; then
-    echo "==> headers of TensorFlow $version"
-    "$python" tools/tf_headers.py "$version" "$headers"
-  fi
-  minor=${version%.*}
-  echo "==> shim for TensorFlow $minor"
-  tools/build_shim.sh frameworks/tf/shim.cc "$headers" \
-    "$stage/haste_keras/shims/libhaste_shim_${minor/./_}.so"
-done
+# pack FOLDER NAME: dist/NAME-*.whl of a staged folder, the same bytes each time.
+pack() {
+  local scratch wheel
+  find "$1" -name __pycache__ -prune -exec rm -r {} +
+  scratch=$(mktemp -d)
+  "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$scratch" "./$1"
+  wheel=$(ls "$scratch"/*.whl)
+  "$python" tools/normalise_wheel.py "$wheel"
+  if [ -n "$HASTE_WHEEL_PLATFORM" ]; then "$python" tools/check_wheel_tag.py "$wheel"; fi
+  rm -f "dist/$2"-*"${HASTE_WHEEL_PLATFORM##*_2_[0-9][0-9]_}".whl
+  mv "$wheel" dist
+  rm -r "$scratch"
+}
 
-rm -f dist/haste_keras-*.whl
-"$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist "./$stage"
-ls -l dist/haste_keras-*.whl
+mkdir -p dist
+folder=$(stage haste_keras)
+cp -r setup.py pyproject.toml README.md haste_keras "$folder"
+rm -f "$folder"/haste_keras/*.so
+cp "$libraries"/libhaste.so "$libraries"/libhaste_ops.so "$folder/haste_keras"
+pack "$folder" haste_keras
+
+if [ -e "$libraries/libhaste_cuda.so" ]; then
+  folder=$(stage cuda)
+  cp -r tools/wheel/cuda/. "$folder"
+  cp "$libraries/libhaste_cuda.so" "$folder/haste_keras_cuda"
+  pack "$folder" haste_keras_cuda
+fi
+ls -l dist/*.whl

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # Copies what Bazel built for the Python package from bazel-bin into haste_keras/, which makes
-# the source tree importable. Unchanged files keep their time.
+# the source tree importable. Unchanged files keep their time; what was not built goes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 built=bazel-bin/haste_keras
-mkdir -p haste_keras/shims
-install -C -m 755 "$built/libhaste.so" "$built/libhaste_ops.so" haste_keras
-# The shim of the TensorFlow that was built for, and no older one.
-for shim in haste_keras/shims/*.so; do
-  if ! [ -e "$built/shims/${shim##*/}" ]; then rm -f "$shim"; fi
+mapfile -t libraries <"$built/libraries.txt"
+for there in haste_keras/*.so; do
+  if [ -e "$there" ] && ! printf '%s\n' "${libraries[@]}" | grep -qx "${there##*/}"; then rm "$there"; fi
 done
-install -C -m 755 "$built"/shims/*.so haste_keras/shims
+install -C -m 755 "${libraries[@]/#/$built/}" haste_keras

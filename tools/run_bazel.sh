@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # Runs Bazel, whichever is there, with the flags that its version and the settings below ask for.
 #   run_bazel.sh COMMAND [ARGUMENT...]
-# BAZEL       the Bazel to run; unset: bazel, bazelisk or Debian's bazel-4, the first that is there
-# CUDA_ARCHS  compute capabilities to compile for, such as "90" or "80 90"; unset: see cuda.bzl
+# BAZEL        the Bazel to run; unset: bazel, bazelisk or Debian's bazel-4, the first that is there
+# CUDA_ARCHS   what the CUDA half is compiled for: "80 90", "all", or "none" for the CPU half alone;
+#              unset: the GPUs of this machine
+# CUDA_HOME    the CUDA toolkit; unset: /usr/local/cuda, or nvcc on the PATH, or a fetched one
+# CPU_TARGETS  "all": code for every x86-64 processor; unset: for this machine's and the oldest
+# MANYLINUX    "2_27": libraries that run on glibc 2.27 and newer; unset: on this machine's
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +25,28 @@ flags=()
 major=$("$bazel" --version | sed -n 's/^bazel \([0-9]*\)\..*/\1/p')
 if [ "${major:-0}" -ge 7 ]; then flags+=(--noenable_bzlmod); fi
 if [ "${major:-0}" -ge 8 ]; then flags+=(--enable_workspace); fi
-if [ -n "${CUDA_ARCHS:-}" ]; then flags+=("--repo_env=HASTE_CUDA_ARCHS=${CUDA_ARCHS// /,}"); fi
+
+archs=${CUDA_ARCHS:-$(tools/cuda/local_archs.sh)}
+if [ "$archs" = none ]; then
+  flags+=(--repo_env=HASTE_NEED_CUDA=0)
+else
+  toolkit=.toolchain/cuda
+  if [ -z "${CUDA_HOME:-}" ] && ! [ -x /usr/local/cuda/bin/nvcc ] && ! command -v nvcc >/dev/null; then
+    tools/cuda/fetch_toolkit.sh "$toolkit"
+    export CUDA_HOME=$PWD/$toolkit
+  fi
+  flags+=(--repo_env=HASTE_NEED_CUDA=1)
+  if [ "$archs" != all ]; then flags+=("--repo_env=HASTE_CUDA_ARCHS=${archs// /,}"); fi
+  if [ -n "${CUDA_HOME:-}" ]; then flags+=("--repo_env=CUDA_HOME=$CUDA_HOME"); fi
+fi
+case ${CPU_TARGETS:-native} in
+  all) ;;
+  native) if [ "$(uname -m)" = x86_64 ]; then flags+=("--copt=$(tools/native_simd.sh)"); fi ;;
+  *)
+    echo "CPU_TARGETS: expected native or all, got $CPU_TARGETS." >&2
+    exit 1
+    ;;
+esac
+if [ -n "${MANYLINUX:-}" ]; then flags+=("--repo_env=HASTE_MANYLINUX=$MANYLINUX"); fi
 if [ -n "${HASTE_PYTHON:-}" ]; then flags+=("--repo_env=HASTE_PYTHON=$HASTE_PYTHON"); fi
 exec "$bazel" "$command" "${flags[@]}" "$@"

@@ -14,7 +14,11 @@
 #if defined(__x86_64__)
 // AVX-512, AVX2 + FMA + F16C, and a baseline that runs anywhere; nothing that a newer Highway adds,
 // since nothing below would choose it.
+#ifdef HASTE_NATIVE_TARGET  // one of them and the baseline: a build for this machine alone
+#define HWY_DISABLED_TARGETS (~(HASTE_NATIVE_TARGET | HWY_EMU128 | HWY_SCALAR))
+#else
 #define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_EMU128 | HWY_SCALAR))
+#endif
 #else
 // What the compiler's flags say, NEON on Arm: there is nobody to choose anything else.
 #define HWY_COMPILE_ONLY_STATIC

@@ -1,4 +1,5 @@
-// What the rest of the library sees of CUDA. Plain C++: includes nothing of the toolkit.
+// What the CUDA half gives to the rest of the library, by the table of backend.cc. Plain C++:
+// includes nothing of the toolkit.
 #ifndef HASTE_LIB_CUDA_CUDA_H_
 #define HASTE_LIB_CUDA_CUDA_H_
 
@@ -10,6 +11,12 @@
 #include "lib/product_plan.h"
 
 namespace haste {
+
+// The version of CUDA that device code is compiled with, as CUDA counts them: 12040 is 12.4.
+int32_t CudaToolkit();
+
+// HASTE_OK if this machine's NVIDIA driver runs this library. Does not initialise CUDA.
+int32_t CudaDriverStatus(HasteStatus* status);
 
 // Properties of the calling thread's current device.
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status);

@@ -59,11 +59,8 @@ struct Inspected {
 } inspected[kMaxDevices];
 
 int32_t DriverTooOld(HasteStatus* status) {
-  int driver = 0;
-  cudaDriverGetVersion(&driver);  // 0 if there is none
-  cudaGetLastError();
   return SetStatus(status, HASTE_UNIMPLEMENTED, "%s",
-                   DriverSentence(driver, CUDART_VERSION).c_str());
+                   DriverSentence(DriverVersion(), CUDART_VERSION).c_str());
 }
 
 int32_t NoCodeForDevice(HasteStatus* status) {
@@ -147,10 +144,15 @@ int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& 
   return HASTE_OK;
 }
 
+int32_t CudaToolkit() { return CUDART_VERSION; }
+
+int32_t CudaDriverStatus(HasteStatus* status) {
+  return DriverRuns(DriverVersion(), CudaToolkit()) ? HASTE_OK : DriverTooOld(status);
+}
+
 int32_t CudaDeviceStatus(HasteStatus* status) {
-  int driver = 0, devices = 0;
-  HASTE_CUDA_TRY(cudaDriverGetVersion(&driver), status);
-  if (!DriverRuns(driver, CUDART_VERSION)) return DriverTooOld(status);
+  int devices = 0;
+  HASTE_TRY(CudaDriverStatus(status));
   HASTE_CUDA_TRY(cudaGetDeviceCount(&devices), status);
   if (devices == 0) return CudaFailure(cudaErrorNoDevice, "cudaGetDeviceCount", status);
   cudaFuncAttributes attributes;

@@ -7,6 +7,10 @@
 
 namespace haste {
 
+// The newest CUDA that this machine's NVIDIA driver runs; 0: there is none. Does not initialise
+// CUDA: asks the driver's library and no CUDA runtime, which would.
+int DriverVersion();
+
 // A driver runs what any toolkit of its major version, or of an older one, has built.
 bool DriverRuns(int driver, int toolkit);
 

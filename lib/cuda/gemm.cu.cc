@@ -15,7 +15,6 @@
 #include "lib/cuda/storage.cuh"
 #include "lib/engine.h"
 #include "lib/math.h"
-#include "lib/registry.h"
 
 namespace haste {
 namespace {

@@ -12,7 +12,7 @@
 #include "lib/cuda/scaled_gemm.h"
 #include "lib/cuda/side_stream.h"
 #include "lib/dtypes.h"
-#include "lib/layer.h"
+#include "lib/layer_gemms.h"
 #include "lib/step_rows.h"
 #include "lib/workspace.h"
 
@@ -35,15 +35,15 @@ struct Memory {
   }
 };
 
-int32_t PlanHere(const HasteRnnConfig& config, const CellEntry& cell, bool backward, Plan* plan,
+int32_t PlanHere(const HasteRnnConfig& config, const CudaCell& cell, bool backward, Plan* plan,
                  CudaProperties* cuda, HasteStatus* status) {
   HASTE_TRY(GetCudaProperties(cuda, status));
   return PlanOnGpu(config, cell.info, backward, plan, status);
 }
 
-int32_t RnnBytes(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
+int32_t RnnBytes(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
                  const Engine** engine, size_t* bytes, HasteStatus* status) {
-  HASTE_TRY(FindEngine(cell, config, backward, engine, status));
+  HASTE_TRY(FindCudaEngine(config, cell, backward, engine, status));
   *bytes = (*engine)->workspace_bytes(config, backward, {});
   return HASTE_OK;
 }
@@ -63,7 +63,7 @@ int64_t InputCounts(const HasteRnnConfig& config) {
   return 2 * CeilDiv(config.batch * config.time, int64_t{kProductRows});
 }
 
-int32_t PlanInput(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
+int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
                   InputBeside* beside, HasteStatus* status) {
   Plan plan;
   CudaProperties cuda;
@@ -97,7 +97,7 @@ ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 // --- Backward
 
-int32_t PlanGradients(const HasteRnnConfig& config, const CellEntry& cell, int64_t features,
+int32_t PlanGradients(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
                       GradientsBeside* beside, HasteStatus* status) {
   Plan plan;
   CudaProperties cuda;
@@ -115,7 +115,7 @@ int64_t Counts(const HasteRnnConfig& config, const GradientsBeside& beside) {
 
 }  // namespace
 
-int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
+int32_t InputBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
                          const HasteLayerForwardArgs& layer, size_t* bytes, HasteStatus* status) {
   if (layer.gamma != nullptr) return HASTE_OK;
   InputBeside beside;
@@ -127,7 +127,7 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
   return HASTE_OK;
 }
 
-int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
+int32_t LayerForwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
                            const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& rnn,
                            void* workspace, const HasteExecutor& executor, bool* done,
                            HasteStatus* status) {
@@ -172,7 +172,7 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   return side.Join(status);
 }
 
-int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CellEntry& cell,
+int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
                              const HasteLayerBackwardArgs& layer, size_t* bytes,
                              HasteStatus* status) {
   if (layer.gamma != nullptr) return HASTE_OK;
@@ -186,7 +186,7 @@ int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CellEntry& cell
   return HASTE_OK;
 }
 
-int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
+int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
                             const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                             void* workspace, const HasteExecutor& executor, bool* done,
                             HasteStatus* status) {
@@ -218,7 +218,11 @@ int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CellEntry& cell,
   }
   HASTE_TRY(products.Finish(memory.product, side.executor(), status));
   // Beside the products of the last part.
-  HASTE_TRY(BiasGradients(config, cell.info, layer, rnn, &executor, status));
+  if (layer.db != nullptr) {
+    const int64_t width = config.lanes * cell.info.gates * config.hidden;
+    HASTE_TRY(CudaReduceRows(config.dtype, config.batch * config.time, width, rnn.dwx, layer.db,
+                             executor, status));
+  }
   return side.Join(status);
 }
 

@@ -9,7 +9,7 @@
 #include "lib/cuda/launch.cuh"
 #include "lib/cuda/storage.cuh"
 #include "lib/dtypes.h"
-#include "lib/layer.h"
+#include "lib/layer_gemms.h"
 #include "lib/workspace.h"
 
 namespace haste {

@@ -314,10 +314,33 @@ HASTE_API int32_t haste_cell_count(void);
 HASTE_API const HasteCellInfo* haste_cell(int32_t index);
 
 HASTE_API const char* haste_version(void);
-// 1 if the library has CUDA code; haste_cuda_status says whether a device and its driver can run
-// it.
+
+// The CUDA half is a library of its own, libhaste_cuda.so. The first call that asks for it looks
+// at $HASTE_CUDA_LIBRARY (a path; empty: there is none), else beside this library, else in
+// ../haste_keras_cuda/ from there, where haste-keras-cuda installs it. Both halves are of one
+// version.
+
+// Takes the one at `path`, before the first such call.
+HASTE_API int32_t haste_load_cuda(const char* path, HasteStatus*);
+// 1 if the CUDA half is there.
 HASTE_API int32_t haste_has_cuda(void);
+// HASTE_OK if it is there and the NVIDIA driver of this machine runs it. Neither initialises CUDA
+// nor needs a GPU.
+HASTE_API int32_t haste_cuda_driver_status(HasteStatus*);
+// HASTE_OK if it runs on the current device. Initialises CUDA, and so do calls with device =
+// HASTE_CUDA.
 HASTE_API int32_t haste_cuda_status(HasteStatus*);
+
+typedef struct {
+  char path[4096];          // of libhaste_cuda.so; "" if it is linked in
+  char architectures[256];  // what device code is compiled for: "75 80 90a compute_90"
+  int32_t toolkit_version;  // CUDA that it is built with, as CUDA counts: 12040 is 12.4
+  int32_t driver_version;   // the newest CUDA that the driver runs; 0: there is no driver
+} HasteCudaInfo;
+// What the CUDA half and the driver are, if the half is there. Does not initialise CUDA.
+HASTE_API int32_t haste_cuda_info(HasteCudaInfo*, HasteStatus*);
+// Properties of the current device, as plans count on them.
+HASTE_API int32_t haste_cuda_device(HasteDeviceProperties*, HasteStatus*);
 
 #ifdef __cplusplus
 }  // extern "C"

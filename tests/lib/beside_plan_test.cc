@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/layer.h"
+#include "lib/layer_gemms.h"
 #include "tests/lib/plan_case.h"
 
 namespace haste {

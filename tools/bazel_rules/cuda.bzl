@@ -3,13 +3,18 @@
 Looked for in $CUDA_HOME, else /usr/local/cuda, else where nvcc on the PATH lies.
 $HASTE_NEED_CUDA: "1" no toolkit is an error, "0" the CPU half only, unset: whatever is there.
 $HASTE_CUDA_ARCHS: the compute capabilities to compile for, "80,90" or "90a"; unset: all of
-_ARCHS that this nvcc knows, and PTX for the GPUs that come after them.
+_ARCHS that this toolkit makes code for.
+
+A toolkit may have a folder newer/ with ptxas and fatbinary of a later release (tools/cuda/
+fetch_toolkit.sh makes such a one). Architectures that its nvcc does not know are then assembled
+from PTX of 9.0.
 """
 
 _OLDEST = (12, 2)
 
-# One of each generation: what is compiled for 8.0 runs on 8.6 and 8.9 too.
-_ARCHS = ["75", "80", "90"]
+# One of each generation: what is compiled for 8.0 runs on 8.6 and 8.9 too, for 10.0 on 10.3, and
+# for 12.0 on 12.1. GPUs that come after them compile PTX of 9.0.
+_ARCHS = ["75", "80", "90", "100", "120"]
 
 def _find_root(ctx):
     named = ctx.os.environ.get("CUDA_HOME", "")
@@ -36,31 +41,44 @@ def _check_version(ctx, nvcc):
     # The build number too: a toolkit replaced in place is another toolkit.
     return report.stdout.split(", V")[1].split("\n")[0]
 
-def _arch_flags(ctx, nvcc):
-    known = [a.strip()[len("sm_"):] for a in ctx.execute([nvcc, "--list-gpu-code"]).stdout.strip().split("\n")]
-    named = ctx.os.environ.get("HASTE_CUDA_ARCHS", "").replace(" ", ",")
-    archs = [a for a in named.split(",") if a] or [a for a in _ARCHS if a in known]
+def _list(ctx, command):
+    """Capabilities that a program of the toolkit knows: ["75", "80", …]."""
+    output = ctx.execute(command).stdout
+    return [word[len("sm_"):] for word in output.replace(",", " ").replace("'", " ").split() if word.startswith("sm_")]
+
+def _architectures(ctx, root):
+    """What to compile for: (of nvcc, of the newer assembler)."""
+    known = _list(ctx, [root + "/bin/nvcc", "--list-gpu-code"])
+    newer = root + "/newer/ptxas"
+    assembled = [a for a in _list(ctx, [newer, "--help"]) if a not in known] if ctx.path(newer).exists else []
+    named = [a for a in ctx.os.environ.get("HASTE_CUDA_ARCHS", "").replace(" ", ",").split(",") if a]
+    archs = named or [a for a in _ARCHS if a in known + assembled]
 
     # nvcc does not list the variants 90a, 100f, … of what it lists.
-    unknown = [a for a in archs if a.rstrip("af") not in known]
+    unknown = [a for a in archs if a.rstrip("af") not in known + assembled]
     if unknown:
-        fail("HASTE_CUDA_ARCHS: %s does not know sm_%s; it knows %s." % (nvcc, unknown[0], ", ".join(known)))
+        fail("HASTE_CUDA_ARCHS: the toolkit in %s does not know sm_%s; it knows %s." %
+             (root, unknown[0], ", ".join(known + assembled)))
+    if not archs:
+        fail("The CUDA toolkit in %s makes code for none of %s." % (root, ", ".join(_ARCHS)))
+    return [a for a in archs if a.rstrip("af") in known], [a for a in archs if a in assembled]
 
-    # Newer GPUs run PTX of the newest architecture that is compiled for as it is (of a variant it
-    # would run on no other GPU). With 8.0's they have all engines but `cluster` and `tiled`, and
-    # `block` and `grid` without clusters; 9.0's would take a pass of its own, a sixth of the build.
-    # Who wants all builds for the GPU itself.
-    plain = [int(a) for a in archs if a != "90" and a.isdigit()]
-    newest = str(max(plain)) if plain and (max(plain) >= 80 or "90" not in archs) else ""
+def _arch_flags(archs, assembled):
+    """(compute capability, flag) for each; ptx: the architecture whose PTX newer GPUs compile."""
+    if "90" in archs or assembled:
+        ptx = "90"  # plain 9.0's: that of 9.0a runs on no other GPU
+    else:
+        plain = [int(a) for a in archs if a.isdigit()]
+        ptx = str(max(plain)) if plain else ""
     flags = []
     for arch in archs:
         # All of compute capability 9.0 have what the variant adds: wgmma.
         code = "90a" if arch == "90" else arch
-        made = "[sm_%s,compute_%s]" % (code, code) if arch == newest else "sm_" + code
+        made = "[sm_%s,compute_%s]" % (code, code) if arch == ptx and arch != "90" else "sm_" + code
         flags.append((code, "-gencode=arch=compute_%s,code=%s" % (code, made)))
-    if "90" in archs and not newest:
+    if ptx == "90":
         flags.append(("90", "-gencode=arch=compute_90,code=compute_90"))
-    return flags
+    return flags, ptx
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
@@ -102,7 +120,15 @@ def _impl(ctx):
         if need == "1":
             fail("HASTE_NEED_CUDA=1, but there is no CUDA toolkit; set CUDA_HOME to one.")
         ctx.file("BUILD", _NO_CUDA_BUILD)
-        ctx.file("defs.bzl", 'HAVE_CUDA = False\nNVCC = ""\nNVCC_FLAGS = []\nARCH_FLAGS = []\n')
+        ctx.file("defs.bzl", "\n".join(["%s = %r" % each for each in [
+            ("HAVE_CUDA", False),
+            ("NVCC", ""),
+            ("NVCC_FLAGS", []),
+            ("ARCH_FLAGS", []),
+            ("ASSEMBLED", []),
+            ("NEWER", ""),
+            ("ARCHITECTURES", ""),
+        ]]) + "\n")
         return
 
     nvcc = root + "/bin/nvcc"
@@ -115,11 +141,18 @@ def _impl(ctx):
     if root != "/usr":  # there the compiler finds the headers by itself
         ctx.symlink(root + "/include", "include")
     ctx.file("BUILD", _BUILD)
-    ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nNVCC_FLAGS = %r\nARCH_FLAGS = %r\n" % (
-        nvcc,
-        ["-DHASTE_NVCC_VERSION=" + version],
-        _arch_flags(ctx, nvcc),  # (compute capability, flag)
-    ))
+    archs, assembled = _architectures(ctx, root)
+    flags, ptx = _arch_flags(archs, assembled)
+    names = [arch for arch, _ in flags if arch != "90"] + assembled
+    ctx.file("defs.bzl", "\n".join(["%s = %r" % each for each in [
+        ("HAVE_CUDA", True),
+        ("NVCC", nvcc),
+        ("NVCC_FLAGS", ["-DHASTE_NVCC_VERSION=" + version]),
+        ("ARCH_FLAGS", flags),  # (compute capability, flag)
+        ("ASSEMBLED", assembled),
+        ("NEWER", root + "/newer"),
+        ("ARCHITECTURES", " ".join(names + (["compute_" + ptx] if ptx else []))),
+    ]]) + "\n")
 
 cuda_configure = repository_rule(
     implementation = _impl,

@@ -1,9 +1,14 @@
 """cuda_library: CUDA C++ compiled by nvcc, linked like any cc_library."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@local_cuda//:defs.bzl", "ARCH_FLAGS", "HAVE_CUDA", "NVCC", "NVCC_FLAGS")
+load("@local_cuda//:defs.bzl", _ARCHITECTURES = "ARCHITECTURES", _HAVE_CUDA = "HAVE_CUDA", "ARCH_FLAGS", "ASSEMBLED", "NEWER", "NVCC", "NVCC_FLAGS")
 
-# What code asks to know whether the library has its CUDA half.
+HAVE_CUDA = _HAVE_CUDA
+
+# What the CUDA half is compiled for, in words.
+ARCHITECTURES = _ARCHITECTURES
+
+# What programs ask to know whether they link the CUDA half.
 CUDA_DEFINES = ["HASTE_HAVE_CUDA=1"] if HAVE_CUDA else []
 
 _FLAGS = [
@@ -17,6 +22,8 @@ _FLAGS = [
     "--extended-lambda",
     "-cudart=static",
     "-Xcompiler=-fPIC,-fvisibility=hidden,-O3",
+    # LZ4, which every driver that runs this reads, and which is unpacked when a kernel is first used.
+    "-Xfatbin=-compress-all",
 ]
 
 def _arch_flags(capability):
@@ -27,6 +34,10 @@ def _arch_flags(capability):
         if arch == capability or (capability.isdigit() and int(arch.rstrip("af")) >= int(capability))
     ]
     return flags or [flag for _, flag in ARCH_FLAGS]
+
+def _is_for_newer(capability):
+    """Whether code is for the GPUs that the newer assembler makes it for."""
+    return bool(ASSEMBLED) and (not capability or capability.isdigit())
 
 def _cuda_library_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -42,6 +53,11 @@ def _cuda_library_impl(ctx):
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
         args = ctx.actions.args()
+        if _is_for_newer(ctx.attr.capability):
+            args.add("--newer", NEWER)
+            args.add("--add", ",".join(ASSEMBLED))
+        args.add("--")
+        args.add(NVCC)
         args.add_all(_FLAGS)
         args.add_all(_arch_flags(ctx.attr.capability))
         args.add_all(NVCC_FLAGS)
@@ -54,7 +70,7 @@ def _cuda_library_impl(ctx):
         args.add(source)
         args.add("-o", object)
         ctx.actions.run(
-            executable = NVCC,
+            executable = ctx.executable._compile,
             arguments = [args],
             inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
             outputs = [object],
@@ -88,6 +104,12 @@ _cuda_library = rule(
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
         "capability": attr.string(),
+        "_compile": attr.label(
+            default = "//tools/cuda:nvcc.py",
+            allow_single_file = True,
+            executable = True,
+            cfg = "host",
+        ),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

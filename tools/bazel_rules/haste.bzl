@@ -1,4 +1,5 @@
-"""The project's own compile flags, and its engines: translation units of a cell and some dtypes."""
+"""The project's own compile flags, its shared libraries, and its engines: translation units of a
+cell and some dtypes."""
 
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
@@ -7,6 +8,20 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 # No contraction: which a * b + c becomes one instruction would differ between copies of a template,
 # and with it the last bit between numbers of threads. MulAdd says where it is meant.
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
+
+def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
+    """A library that exports the C ABI (lib/exports.lds) and nothing else."""
+    native.cc_binary(
+        name = name,
+        additional_linker_inputs = ["//lib:exports.lds"] + additional_linker_inputs,
+        linkopts = [
+            "-Wl,-soname," + name,
+            "-Wl,-Bsymbolic-functions",
+            "-Wl,--version-script=$(location //lib:exports.lds)",
+        ] + linkopts,
+        linkshared = True,
+        deps = deps,
+    )
 
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
 _DTYPES = [("f32", "float"), ("f16", "Half"), ("bf16", "Bfloat16"), ("f64", "double")]

@@ -1,0 +1,59 @@
+// The CUDA half's table of functions (lib/cuda_backend.h).
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/engines.h"
+#include "lib/cuda/layer_beside.h"
+#include "lib/cuda_backend.h"
+
+namespace haste {
+namespace {
+
+int32_t PlanOf(const HasteRnnConfig& config, int cell, bool backward, Plan* plan,
+               HasteStatus* status) {
+  return PlanOnGpu(config, CudaCellAt(cell).info, backward, plan, status);
+}
+
+int32_t EngineOf(const HasteRnnConfig& config, int cell, bool backward, const Engine** engine,
+                 HasteStatus* status) {
+  return FindCudaEngine(config, CudaCellAt(cell), backward, engine, status);
+}
+
+// The functions of layer_beside.h, of a cell by its index.
+template <auto kFunction>
+struct OfCell;
+template <class... Args, int32_t (*kFunction)(const HasteRnnConfig&, const CudaCell&, Args...)>
+struct OfCell<kFunction> {
+  static int32_t Call(const HasteRnnConfig& config, int cell, Args... args) {
+    return kFunction(config, CudaCellAt(cell), args...);
+  }
+};
+
+}  // namespace
+}  // namespace haste
+
+extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
+  static const haste::CudaBackend backend = {
+      HASTE_VERSION,
+      sizeof(haste::CudaBackend),
+      haste::CudaToolkit(),
+      HASTE_CUDA_ARCHITECTURES,
+      haste::CudaDriverStatus,
+      haste::CudaDeviceStatus,
+      haste::GetCudaProperties,
+      haste::PlanOf,
+      haste::EngineOf,
+      haste::CudaCopy,
+      haste::CudaGemmWorkspace,
+      haste::CudaGemm,
+      haste::CudaReduceRows,
+      haste::CudaLayerNorm,
+      haste::CudaLayerNormWorkspace,
+      haste::CudaLayerNormGrad,
+      haste::CudaWindows,
+      haste::CudaWindowsGrad,
+      haste::OfCell<haste::InputBesideBytes>::Call,
+      haste::OfCell<haste::GradientsBesideBytes>::Call,
+      haste::OfCell<haste::LayerForwardBeside>::Call,
+      haste::OfCell<haste::LayerBackwardBeside>::Call,
+  };
+  return &backend;
+}

@@ -1,0 +1,96 @@
+#include "lib/cuda/engines.h"
+
+#include "lib/cells/cells.h"
+#include "lib/cells/info.h"
+#include "lib/cuda/cuda.h"
+#include "lib/plan.h"
+
+namespace haste {
+
+// As engine_unit.h defines them.
+#define HASTE_DECLARE(DTYPE, CELL) extern const Engine CudaEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_TILED(DTYPE, CELL) extern const Engine TiledEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)             \
+  extern const Engine ResidentEngine_##CELL##_##DTYPE; \
+  extern const Engine BlockEngine_##CELL##_##DTYPE;
+#define HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) \
+  DECLARE(f32, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
+#define HASTE_FOR_DTYPES(DECLARE, CELL) HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) DECLARE(f64, CELL)
+#define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
+#define HASTE_DECLARE_DENSE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_BLAS, CELL)
+#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_TILED, CELL)
+#define HASTE_DECLARE_ONE_PRODUCT_CELL(CELL)           \
+  HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_ON_CHIP, CELL) \
+  HASTE_DECLARE_ON_CHIP(tf32, CELL)
+HASTE_CELLS(HASTE_DECLARE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_DENSE_CELL)
+HASTE_NORM_CELLS(HASTE_DECLARE_DENSE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
+HASTE_ONE_PRODUCT_CELLS(HASTE_DECLARE_ONE_PRODUCT_CELL)
+
+namespace {
+
+#define HASTE_ENGINES(ENGINE, CELL) \
+  {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+// Products of tensor cores: not in float64.
+#define HASTE_TENSOR_ENGINES(ENGINE, CELL) \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+#define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
+   &ENGINE##_##CELL##_tf32}
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)           \
+  {CellInfo<CELL>(),                                 \
+   HASTE_ENGINES(CudaEngine, CELL),                  \
+   HASTE_TENSOR_FLOAT_ENGINES(ResidentEngine, CELL), \
+   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),    \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL),          \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
+  {CellInfo<CELL>(),                        \
+   HASTE_ENGINES(CudaEngine, CELL),         \
+   {},                                      \
+   {},                                      \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL), \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_NORM_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_SCAN_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, {}},
+// In the order of lib/registry.cc.
+constexpr CudaCell kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_ENTRY)
+                                   HASTE_TWO_PRODUCT_CELLS(HASTE_TWO_PRODUCT_CELL_ENTRY)
+                                       HASTE_NORM_CELLS(HASTE_NORM_CELL_ENTRY)
+                                           HASTE_SCAN_CELLS(HASTE_SCAN_CELL_ENTRY)};
+
+}  // namespace
+
+const CudaCell& CudaCellAt(int cell) { return kCells[cell]; }
+
+int32_t FindCudaEngine(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
+                       const Engine** engine, HasteStatus* status) {
+  Plan plan;
+  HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
+  const bool relaxed = config.dtype == HASTE_FLOAT32 && config.allow_tf32;
+  const int form = relaxed ? kTensorFloatForm : config.dtype;
+  switch (plan.engine) {
+    case EngineKind::kCluster:
+    case EngineKind::kGrid:
+      *engine = cell.resident[form];
+      break;
+    case EngineKind::kBlock:
+      *engine = cell.block[form];
+      break;
+    case EngineKind::kTiled:
+      *engine = cell.tiled[config.dtype];
+      break;
+    case EngineKind::kBlas:
+      *engine = cell.blas[config.dtype];
+      break;
+    default:
+      *engine = cell.any_size[config.dtype];
+  }
+  return HASTE_OK;
+}
+
+}  // namespace haste

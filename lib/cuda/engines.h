@@ -1,0 +1,33 @@
+// The engines of each cell on a GPU.
+#ifndef HASTE_LIB_CUDA_ENGINES_H_
+#define HASTE_LIB_CUDA_ENGINES_H_
+
+#include <stdint.h>
+
+#include "lib/engine.h"
+#include "lib/haste/c_api.h"
+
+namespace haste {
+
+// Engines in the order of HasteDtype; after these, of those that tell it apart, that of float32
+// where TensorFloat-32 is allowed.
+constexpr int kTensorFloatForm = 4;
+struct CudaCell {
+  HasteCellInfo info;
+  const Engine* any_size[4];  // `stepwise` or `scan`
+  const Engine* resident[5];  // `cluster` and `grid`; null where these never run it
+  const Engine* block[5];     // the same, here and below
+  const Engine* tiled[4];
+  const Engine* blas[4];
+};
+
+// cell: its index in haste_cell.
+const CudaCell& CudaCellAt(int cell);
+
+// The engine that PlanRecurrence gives a direction on the current device.
+int32_t FindCudaEngine(const HasteRnnConfig&, const CudaCell&, bool backward, const Engine**,
+                       HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_ENGINES_H_

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Runs nvcc, and adds cubins for GPUs that this nvcc does not know, assembled from its PTX.
+
+Usage: nvcc.py [--newer FOLDER --add 100,120] -- NVCC ARGUMENT...
+
+An older toolkit makes code that older drivers load, but it does not know the newest GPUs. A newer
+ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins are compressed with zstd, by the
+fatbinary in FOLDER: every driver of such GPUs can read it, and it takes half the room of LZ4.
+
+Intermediate files have names that follow from the source's alone, so that the same source gives
+the same object. NVCC's arguments name one source, and `-o OBJECT`.
+"""
+
+import argparse
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+SECTION = ".nv_fatbin"
+MAGIC = 0xBA55ED50
+HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes after it
+
+
+def body(fatbin: bytes) -> bytes:
+    """The entries of a fat binary, without its header.
+
+    Raises:
+      ValueError: it is not one fat binary.
+    """
+    magic, version, header, size = HEADER.unpack_from(fatbin)
+    if (magic, version, header) != (MAGIC, 1, HEADER.size):
+        raise ValueError(f"expected a fat binary of version 1, got {fatbin[:16].hex()}")
+    end = header + size
+    if len(fatbin) < end or fatbin[end:].strip(b"\0"):
+        raise ValueError(f"expected one fat binary of {end} bytes, got {len(fatbin)} bytes")
+    return fatbin[header:end]
+
+
+def merged(first: bytes, second: bytes) -> bytes:
+    """One fat binary with the entries of both."""
+    entries = body(first) + body(second)
+    return HEADER.pack(MAGIC, 1, HEADER.size, len(entries)) + entries
+
+
+def add_cubins(target, ptx, newer, architectures, scratch):
+    """Adds a cubin of `ptx` for each of `architectures` to the object `target`."""
+    images = []
+    for architecture in architectures:
+        cubin = scratch / f"sm_{architecture}.cubin"
+        assemble = [newer / "ptxas", "-O3", f"-arch=sm_{architecture}", ptx, "-o", cubin]
+        subprocess.run(assemble, check=True)
+        images.append(f"--image3=kind=elf,sm={architecture},file={cubin}")
+    fatbin, section = scratch / "newer.fatbin", scratch / "section"
+    pack = [newer / "fatbinary", "-64", "--compress-all", "--compress-mode=size", *images]
+    subprocess.run([*pack, f"--create={fatbin}"], check=True)
+    subprocess.run(["objcopy", f"--dump-section={SECTION}={section}", target], check=True)
+    section.write_bytes(merged(section.read_bytes(), fatbin.read_bytes()))
+    subprocess.run(["objcopy", f"--update-section={SECTION}={section}", target], check=True)
+
+
+def main(arguments):
+    """Compiles one source."""
+    split = arguments.index("--")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--newer", type=pathlib.Path, help="folder of a newer ptxas and fatbinary")
+    parser.add_argument("--add", help="architectures to assemble for, such as 100,120")
+    options = parser.parse_args(arguments[:split])
+    command = arguments[split + 1 :]
+    target = command[command.index("-o") + 1]
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        subprocess.run([*command, "--keep", "--keep-dir", scratch], check=True)
+        if not options.add:
+            return
+        found = list(scratch.glob("*.compute_90.ptx"))
+        if len(found) != 1:
+            raise SystemExit(f"{target}: expected PTX of 9.0 for sm_{options.add}, got {found}")
+        add_cubins(target, found[0], options.newer, options.add.split(","), scratch)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(error.returncode) from error
