@@ -87,6 +87,15 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
       return SetStatus(status, HASTE_UNIMPLEMENTED, "CUDA: no GPU is visible to this process");
     case cudaErrorNoKernelImageForDevice:
       return NoCodeForDevice(status);
+    // What `trap` of patience.cuh comes back as, of this call or of one before it.
+    case cudaErrorLaunchFailure:
+    case cudaErrorIllegalInstruction:
+      return SetStatus(
+          status, HASTE_INTERNAL,
+          "%s failed with %s: %s. A kernel of this process ended early; those of this library do "
+          "where they waited 60 s for what runs beside them. If that is it, HASTE_OVERLAP=0 in the "
+          "environment keeps layers from running products beside the time loop",
+          call, cudaGetErrorName(error), cudaGetErrorString(error));
     default:
       return SetStatus(status, HASTE_INTERNAL, "%s failed with %s: %s", call,
                        cudaGetErrorName(error), cudaGetErrorString(error));

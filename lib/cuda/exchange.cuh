@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/patience.cuh"
+
 namespace haste {
 
 __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
@@ -69,8 +71,9 @@ class ArrivalCounter {
   // By every thread that reads what has arrived.
   __device__ __forceinline__ void Wait(uint32_t parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    uint32_t done = 0;
-    while (done == 0) {
+    Patience<10> patience;  // a poll may take a millisecond
+    for (;;) {
+      uint32_t done;
       asm volatile(
           "{\n\t.reg .pred p;\n\t"
           "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
@@ -78,6 +81,8 @@ class ArrivalCounter {
           : "=r"(done)
           : "r"(SharedAddress(&state_)), "r"(parity)
           : "memory");
+      if (done != 0) return;
+      patience.Poll();
     }
 #endif
   }
@@ -168,6 +173,13 @@ __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const 
 
 // --- The whole GPU.
 
+// PTX 8.3. Before, vectors of 4 words: the same instructions, of which PTX promises less.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 3)
+#define HASTE_PTX_HAS_B128 1
+#else
+#define HASTE_PTX_HAS_B128 0
+#endif
+
 // Past the first-level cache, and not to be reordered with others at the same address.
 __device__ __forceinline__ uint4 LoadRelaxed(const uint4* from) {
   uint4 v;
@@ -182,6 +194,35 @@ __device__ __forceinline__ void StoreRelaxed(uint4* to, uint4 v) {
                "r"(v.z), "r"(v.w)
                : "memory");
 }
+// The same of 16 bytes that are there together or not at all: what is in one word holds for all.
+__device__ __forceinline__ uint4 LoadWhole(const uint4* from) {
+#if HASTE_PTX_HAS_B128
+  uint64_t low, high;
+  asm volatile(
+      "{\n\t.reg .b128 v;\n\t"
+      "ld.relaxed.gpu.global.b128 v, [%2];\n\t"
+      "mov.b128 {%0, %1}, v;\n\t}"
+      : "=l"(low), "=l"(high)
+      : "l"(from)
+      : "memory");
+  return make_uint4(static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                    static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32));
+#else
+  return LoadRelaxed(from);
+#endif
+}
+__device__ __forceinline__ void StoreWhole(uint4* to, uint4 v) {
+#if HASTE_PTX_HAS_B128
+  asm volatile(
+      "{\n\t.reg .b128 v;\n\t"
+      "mov.b128 v, {%1, %2};\n\t"
+      "st.relaxed.gpu.global.b128 [%0], v;\n\t}" ::"l"(to),
+      "l"(static_cast<uint64_t>(v.y) << 32 | v.x), "l"(static_cast<uint64_t>(v.w) << 32 | v.z)
+      : "memory");
+#else
+  StoreRelaxed(to, v);
+#endif
+}
 __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
@@ -190,10 +231,11 @@ __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
 // writes from here on.
 __device__ __forceinline__ void FenceRelease() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 13
-  // Unlike __threadfence, leaves the first-level cache as it is.
+  // Leaves the first-level cache as it is.
   asm volatile("fence.release.gpu;" ::: "memory");
 #else
-  __threadfence();
+  // Empties it, but waits for less than __threadfence, which is sequentially consistent.
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 #endif
 }
 
@@ -213,18 +255,24 @@ __device__ __forceinline__ void CountPart(uint32_t* counter) {
 }
 // Until so many are counted; by each thread for itself.
 __device__ __forceinline__ void WaitForPart(const uint32_t* counter, uint32_t count) {
-  uint32_t seen;
-  do {
+  Patience<> patience;
+  for (;;) {
+    uint32_t seen;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
-  } while (seen < count);
+    if (seen >= count) return;
+    patience.Poll();
+  }
 }
 // Until so many have arrived, give or take 2^32.
 __device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
   if (threadIdx.x == 0) {
-    uint32_t seen;
-    do {
+    Patience<> patience;
+    for (;;) {
+      uint32_t seen;
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
-    } while (static_cast<int32_t>(seen - count) < 0);
+      if (static_cast<int32_t>(seen - count) >= 0) break;
+      patience.Poll();
+    }
   }
   __syncthreads();
 }
@@ -234,15 +282,6 @@ constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 
 __device__ __forceinline__ bool HasArrived(uint4 v) {
   return v.x != kAbsent && v.y != kAbsent && v.z != kAbsent && v.w != kAbsent;
-}
-
-// Or: floats whose last bit says to which use of their place they belong, at 2^-24 of their value.
-__device__ __forceinline__ uint32_t Tagged(float x, uint32_t tag) {
-  return (__float_as_uint(x) & ~1u) | tag;
-}
-// 0 where all four have the tag, 1 elsewhere.
-__device__ __forceinline__ uint32_t OtherTag(uint4 v, uint32_t tag) {
-  return ((v.x ^ tag) | (v.y ^ tag) | (v.z ^ tag) | (v.w ^ tag)) & 1u;
 }
 
 }  // namespace haste

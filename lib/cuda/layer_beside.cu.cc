@@ -1,6 +1,8 @@
 #include "lib/cuda/layer_beside.h"
 
 #include <cuda_runtime.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <algorithm>
 
@@ -35,6 +37,16 @@ struct Memory {
   }
 };
 
+// Whether the environment allows what this file is for; asked once a process.
+int32_t Allowed(bool* allowed, HasteStatus* status) {
+  static const char* const kSetting = getenv("HASTE_OVERLAP");
+  const char* const setting = kSetting == nullptr || *kSetting == '\0' ? "1" : kSetting;
+  *allowed = strcmp(setting, "1") == 0;
+  if (*allowed || strcmp(setting, "0") == 0) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "HASTE_OVERLAP: expected 0 or 1 in the environment, got %s", setting);
+}
+
 int32_t PlanHere(const HasteRnnConfig& config, const CudaCell& cell, bool backward, Plan* plan,
                  CudaProperties* cuda, HasteStatus* status) {
   HASTE_TRY(GetCudaProperties(cuda, status));
@@ -65,6 +77,10 @@ int64_t InputCounts(const HasteRnnConfig& config) {
 
 int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
                   InputBeside* beside, HasteStatus* status) {
+  *beside = InputBeside();
+  bool allowed;
+  HASTE_TRY(Allowed(&allowed, status));
+  if (!allowed) return HASTE_OK;
   Plan plan;
   CudaProperties cuda;
   HASTE_TRY(PlanHere(config, cell, false, &plan, &cuda, status));
@@ -99,6 +115,9 @@ ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 int32_t PlanGradients(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
                       GradientsBeside* beside, HasteStatus* status) {
+  bool allowed;
+  HASTE_TRY(Allowed(&allowed, status));
+  if (!allowed) return HASTE_OK;
   Plan plan;
   CudaProperties cuda;
   HASTE_TRY(PlanHere(config, cell, true, &plan, &cuda, status));

@@ -7,6 +7,7 @@
 #define HASTE_LIB_CUDA_RESIDENT_GRADIENTS_CUH_
 
 #include "lib/cuda/resident_states.cuh"
+#include "lib/cuda/tagged.h"
 
 namespace haste {
 
@@ -149,9 +150,8 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
              AddressIn(SharedAddress(CounterOf(done, pass)), receiver));
       }
     } else {
-      const uint32_t tag = TagOf(done);
-      StoreRelaxed(words_ + at, make_uint4(Tagged(c[0], tag), Tagged(c[1], tag), Tagged(c[2], tag),
-                                           Tagged(c[3], tag)));
+      StoreWhole(words_ + at, make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]),
+                                         __float_as_uint(c[2]), Tagged(c[3], TagOf(done))));
     }
   }
 
@@ -184,24 +184,26 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       };
       const auto ask = [&](int i) {
         const uint4* at = from + i * further;
-        words[i] = kCluster ? *at : LoadRelaxed(at);
+        words[i] = kCluster ? *at : LoadWhole(at);
       };
       const auto some_absent = [&] {
-        uint32_t bits = 0;
-        each([&](int i) { bits |= OtherTag(words[i], tag); });
-        return __any_sync(0xFFFFFFFFu, bits != 0);
+        bool all = true;
+        each([&](int i) { all &= HasTag(words[i].w, tag); });
+        return !__all_sync(0xFFFFFFFFu, all);
       };
       each(ask);
+      Patience<> patience;
       while (!kCluster && some_absent()) {
+        patience.Poll();
         each([&](int i) {
-          if (OtherTag(words[i], tag) != 0) ask(i);
+          if (!HasTag(words[i].w, tag)) ask(i);
         });
       }
       each([&](int i) {
         sum[0] += __uint_as_float(words[i].x);
         sum[1] += __uint_as_float(words[i].y);
         sum[2] += __uint_as_float(words[i].z);
-        sum[3] += __uint_as_float(words[i].w);
+        sum[3] += kCluster ? __uint_as_float(words[i].w) : Untagged(words[i].w);
       });
       from += kAhead * further;
     }

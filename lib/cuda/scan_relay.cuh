@@ -93,16 +93,18 @@ class NumberedRelay {
   __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
     if (turn == 0 || alone_) return;
     uint32_t word[kWords];
-    bool here;
-    do {
-      here = true;
+    Patience<> patience;
+    for (;;) {
+      bool here = true;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
         const uint64_t slot = slots_[i * kScanWidth];
         here &= static_cast<uint32_t>(slot >> 32) == turn;
         word[i] = static_cast<uint32_t>(slot);
       }
-    } while (!__all_sync(0xFFFFFFFFu, here));
+      if (__all_sync(0xFFFFFFFFu, here)) break;
+      patience.Poll();
+    }
     memcpy(value, word, sizeof value);
   }
   __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) const {
