@@ -13,6 +13,7 @@
 
 #include "lib/cuda/resident_gradients.cuh"
 #include "lib/cuda/resident_operand.cuh"
+#include "lib/cuda/unrolled.cuh"
 
 namespace haste {
 
@@ -125,11 +126,11 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   // Places: pairs one after the other, all of this warp's chunks of each.
   __device__ __forceinline__ void LoadTiles() {
     if constexpr (kScales) FindScales();
-#pragma unroll
-    for (int place = 0; place < kHeld; ++place) {
-      if (place >= places_) break;
+    Unrolled<kHeld>([&](auto place) {
+      if (place >= places_) return false;
       LoadPlace(place, held_[place]);
-    }
+      return true;
+    });
     for (int place = kHeld; place < places_; ++place) {
       TileA<T> tiles[4];
       LoadPlace(place, tiles);
@@ -165,18 +166,18 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
       ChunkB<T> b[2][kTiles];
       LoadChunk(operand, 0, b[0]);
       if (places_ >= kHeld) {  // without a branch between them
-#pragma unroll
-        for (int place = 0; place < kHeld; ++place) {
+        Unrolled<kHeld>([&](auto place) {
           if (place + 1 < kHeld) LoadChunk(operand, place + 1, b[(place + 1) % 2]);
           add(place, held_[place], b[place % 2]);
-        }
+          return true;
+        });
       } else {
-#pragma unroll
-        for (int place = 0; place < kHeld; ++place) {
-          if (place >= places_) break;
+        Unrolled<kHeld>([&](auto place) {
+          if (place >= places_) return false;
           LoadChunk(operand, min(place + 1, places_ - 1), b[(place + 1) % 2]);
           add(place, held_[place], b[place % 2]);
-        }
+          return true;
+        });
       }
       for (int place = kHeld; place < places_; ++place) {
         TileA<T> tiles[4];
@@ -209,11 +210,11 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
         chunk = 0;
         ++pair;
       };
-#pragma unroll
-      for (int place = 0; place < kHeld; ++place) {
-        if (place >= places_) break;
+      Unrolled<kHeld>([&](auto place) {
+        if (place >= places_) return false;
         add(held_[place]);
-      }
+        return true;
+      });
       for (int place = kHeld; place < places_; ++place) {
         TileA<T> tiles[4];
 #pragma unroll
