@@ -32,8 +32,8 @@ MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel test test-lib test-python test-gpu sanitize test-tf-matrix demo \
-        lint format bench bench-cpp clean
+.PHONY: help venv deps build wheel test test-lib test-python test-wheel test-gpu sanitize \
+        test-tf-matrix demo lint format bench bench-cpp clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -74,7 +74,11 @@ test-lib: deps $(VENV_STAMP)  ## C++ tests
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/...
-	$(PY) -m pytest tests --ignore=tests/gpu $(ARGS)
+	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel $(ARGS)
+
+test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
+	$(PY) tools/wheel_limits.py dist/*.whl
+	$(PY) -m pytest tests/wheel $(ARGS)
 
 test-gpu: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## tests that need an NVIDIA GPU
 	$(BAZEL_RUN) build //examples/cpp/...
@@ -87,7 +91,7 @@ test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 	tools/build_wheel.sh $(PY) $(MATRIX_VERSIONS)
 	$(PY) tools/tf_matrix.py dist/haste_keras-*.whl $(MATRIX_VERSIONS)
 
-demo: build  ## train, save, export and reload a character model
+demo: build  ## train, sample from, export and reload a character model: some six minutes in all
 	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)
 
 bench: build $(BENCH_VENV_STAMP)  ## benchmarks against Keras, PyTorch and ONNX Runtime on the CPU

@@ -43,8 +43,10 @@ def _check_version(ctx, nvcc):
 
 def _list(ctx, command):
     """Capabilities that a program of the toolkit knows: ["75", "80", …]."""
-    output = ctx.execute(command).stdout
-    return [word[len("sm_"):] for word in output.replace(",", " ").replace("'", " ").split() if word.startswith("sm_")]
+    text = ctx.execute(command).stdout
+    for separator in [",", "'", "\n"]:
+        text = text.replace(separator, " ")
+    return [word[len("sm_"):] for word in text.split(" ") if word.startswith("sm_")]
 
 def _architectures(ctx, root):
     """What to compile for: (of nvcc, of the newer assembler)."""
