@@ -26,8 +26,8 @@ GPU_VENV_STAMP := $(GPU_VENV)/.requirements-stamp
 BENCH_VENV := .venvs/bench
 BENCH_VENV_STAMP := $(BENCH_VENV)/.requirements-stamp
 BAZEL_RUN := tools/run_bazel.sh
-GLIBC := 2_27
-MATRIX_VERSIONS := 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
+GLIBC := 2_17
+MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
@@ -70,7 +70,7 @@ wheel: deps $(VENV_STAMP)  ## pack dist/haste_keras-*.whl, and haste_keras_cuda-
 test: test-lib test-python  ## everything that runs without a GPU
 
 test-lib: deps $(VENV_STAMP)  ## C++ tests
-	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //examples/cpp/... //benchmarks/cpp/...
+	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //examples/cpp/... //benchmarks/cpp/...
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/...
@@ -88,8 +88,8 @@ sanitize: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## each GPU engine under
 	tools/sanitize.sh $(or $(GPU_PYTHON),$(GPU_VENV)/bin/python) $(ARGS)
 
 test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
-	tools/build_wheel.sh $(PY) $(MATRIX_VERSIONS)
-	$(PY) tools/tf_matrix.py dist/haste_keras-*.whl $(MATRIX_VERSIONS)
+	tools/build_wheel.sh $(PY)
+	$(PY) tools/tf_matrix.py dist/haste_keras-*-linux_*.whl $(MATRIX_VERSIONS)
 
 demo: build  ## train, sample from, export and reload a character model: some six minutes in all
 	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)
@@ -115,4 +115,4 @@ format: $(VENV_STAMP)  ## fix style and formatting
 
 clean:  ## remove what was built; .venv and .venvs stay
 	-$(BAZEL_RUN) clean
-	rm -rf build dist haste_keras/*.so haste_keras/shims
+	rm -rf build dist haste_keras/*.so

@@ -130,8 +130,8 @@ def check_mask(layer, mask, sequences):
 def check_states(layer, states, sequences):
     """`states` as a list of tensors [N, units] in the compute dtype; ValueError if they are not."""
     batch = sequences.shape[0]
-    expected = layer._expected_batch_size
-    if layer.stateful and None not in (batch, expected) and batch != expected:
+    expected = layer.states[0].shape[0] if layer.stateful and layer.states else None
+    if None not in (batch, expected) and batch != expected:
         raise ValueError(
             "If an RNN is stateful, the batch size of the input sequences must be the same as the "
             f"batch size of the initial state. \n- Expected batch size: {expected}\n"

@@ -1,7 +1,8 @@
-"""Finds and loads the op library, and the shim for the TensorFlow that runs."""
+"""Finds and loads the op library, and says what of it cannot run here."""
 
 import ctypes
 import functools
+import importlib.util
 import os
 import pathlib
 import warnings
@@ -10,12 +11,7 @@ import tensorflow as tf
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
 LIBRARY = PACKAGE / "libhaste_ops.so"
-
-
-def shim_path():
-    """Where the shim for the running TensorFlow belongs, whether or not it is there."""
-    major, minor = tf.__version__.split(".")[:2]
-    return PACKAGE / "shims" / f"libhaste_shim_{major}_{minor}.so"
+CUDA_PACKAGE = "haste_keras_cuda"
 
 
 def check_keras():
@@ -37,6 +33,20 @@ def check_keras():
         )
 
 
+def _offer_cuda_half():
+    """Names the CUDA half to libhaste.so where it would not look: on another path of Python's.
+
+    Beside the package, and where the environment says, it looks itself. What is wrong with one
+    that it refuses, gpu_kernels() says.
+    """
+    if "HASTE_CUDA_LIBRARY" in os.environ or (PACKAGE / "libhaste_cuda.so").exists():
+        return
+    spec = importlib.util.find_spec(CUDA_PACKAGE)
+    if spec is not None and spec.origin is not None:
+        half = pathlib.Path(spec.origin).with_name("libhaste_cuda.so")
+        ctypes.CDLL(str(PACKAGE / "libhaste.so")).haste_load_cuda(str(half).encode(), None)
+
+
 @functools.cache
 def _op_module():
     if not LIBRARY.exists():
@@ -44,6 +54,7 @@ def _op_module():
             f"haste_keras is not built: {LIBRARY} is missing; run `make build` in its source tree, "
             "or install the wheel that `make wheel` builds."
         )
+    _offer_cuda_half()  # before kernels are registered
     try:
         return tf.load_op_library(str(LIBRARY))
     except (RuntimeError, tf.errors.OpError) as error:
@@ -55,11 +66,11 @@ def _op_module():
 
 @functools.cache
 def c_library():
-    """The same library through ctypes: the C ABI of lib/haste/c_api.h and the shim's loader."""
+    """The same library through ctypes: the C ABI of lib/haste/c_api.h, and `haste_tf_*`."""
     _op_module()  # first, since TensorFlow registers what is loaded by itself only
     library = ctypes.CDLL(str(LIBRARY))
-    library.haste_tf_set_shim.argtypes = [ctypes.c_char_p]
-    library.haste_tf_shim_error.restype = ctypes.c_char_p
+    library.haste_tf_abi.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_version.restype = ctypes.c_char_p
     return library
 
@@ -70,42 +81,46 @@ def version():
 
 
 def has_cuda():
-    """Whether the op library was built with CUDA code."""
+    """Whether the CUDA half is there."""
     return bool(c_library().haste_has_cuda())
 
 
-def may_use_gpu():
-    """Whether an op may run on a GPU: TensorFlow has one, and the library code for it."""
-    return bool(tf.config.list_logical_devices("GPU")) and has_cuda()
+def _ask(function):
+    """What a C function that returns 0 or 1 and fills a buffer says: (bool, str)."""
+    text = ctypes.create_string_buffer(1024)
+    return bool(function(text, len(text))), text.value.decode()
 
 
 @functools.cache
-def shim():
-    """Path of the shim in use, or None where there is none and only the CPU is there.
+def abi():
+    """Whether the C++ ABI of the running TensorFlow is known, and its version or what is wrong.
 
-    Raises:
-      ImportError: a GPU is there, and no shim for this TensorFlow.
+    Without it CPU ops run on threads of their own, and there are no GPU kernels.
     """
-    path = shim_path()
-    if path.exists():
-        if c_library().haste_tf_set_shim(str(path).encode()) == 0:
-            return path
-        reason = c_library().haste_tf_shim_error().decode()
+    return _ask(c_library().haste_tf_abi)
+
+
+@functools.cache
+def gpu_kernels():
+    """Whether the ops' GPU kernels are registered, and if not, why."""
+    return _ask(c_library().haste_tf_gpu_kernels)
+
+
+def may_use_gpu():
+    """Whether an op may run on a GPU: it has kernels for one, and TensorFlow has a GPU."""
+    return gpu_kernels()[0] and bool(tf.config.list_logical_devices("GPU"))
+
+
+def _warn_of_what_cannot_run():
+    known, unknown = abi()
+    registered, why = gpu_kernels()
+    if not registered and tf.config.list_physical_devices("GPU"):
+        message = f"{why}. Until then the layers run on the CPU, though TensorFlow has a GPU."
+    elif not known:
+        message = f"{unknown}. Until then CPU ops run on threads of haste_keras's own."
     else:
-        present = sorted(p.stem.removeprefix("libhaste_shim_") for p in path.parent.glob("*.so"))
-        reason = "it has " + (", ".join(present).replace("_", ".") or "none at all")
-    missing = (
-        f"haste_keras has no shim for TensorFlow {tf.__version__} ({reason}); "
-        f"`make wheel TF_VERSIONS={tf.__version__}` in its source tree builds a wheel that has."
-    )
-    if has_cuda() and tf.config.list_physical_devices("GPU"):
-        raise ImportError(missing)
-    warnings.warn(
-        missing + " Without it the CPU ops run on threads of their own.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return None
+        return
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 @functools.cache
@@ -113,8 +128,8 @@ def load():
     """Loads all once; returns the module of op wrappers (`haste_lstm`, `haste_lstm_grad`, …).
 
     Raises:
-      ImportError: one sentence that says what is wrong and what mends it.
+      ImportError: one sentence that says what is wrong and how to fix it.
     """
     module = _op_module()
-    shim()
+    _warn_of_what_cannot_run()
     return module

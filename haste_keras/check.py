@@ -1,7 +1,8 @@
 """`python -m haste_keras.check`: what is installed, and whether it computes the right numbers.
 
-Prints versions, the shim in use and the devices, then compares forward and gradients of every op
-with the float64 oracle, for each dtype on each device. Exits with 1 if anything is wrong.
+Prints versions, what of the library runs here and the devices, then compares forward and gradients
+of every op with the float64 oracle, for each dtype on each device. Exits with 1 if anything is
+wrong.
 """
 
 import sys
@@ -100,9 +101,12 @@ def _report(device, dtype, case, tolerance):
 
 
 def _library_report():
-    """Lines on what the op library is made of."""
-    yield f"op library  {_library.LIBRARY}, {'with' if _library.has_cuda() else 'without'} CUDA"
-    yield f"shim        {_library.shim() or 'none for this TensorFlow: CPU on threads of its own'}"
+    """Lines on what the op library is made of, and what of it runs here."""
+    yield f"op library  {_library.LIBRARY}"
+    known, text = _library.abi()
+    yield f"TF's ABI    {f'as of TensorFlow {text}' if known else text}"
+    registered, why = _library.gpu_kernels()
+    yield f"GPU kernels {'registered' if registered else f'none: {why}'}"
 
 
 if __name__ == "__main__":

@@ -216,7 +216,7 @@ def _config(op, dtype):
 
 def _planner(device):
     """A function config → line that asks the library about `device`; ValueError if it is none."""
-    here = bool(tf.config.list_physical_devices("GPU")) and _library.has_cuda()
+    here = _library.gpu_kernels()[0] and bool(tf.config.list_physical_devices("GPU"))
     if device is None:
         device = "GPU" if here else "CPU"
     check_choice("device", device, ("CPU", "GPU", "CUDA", *GPUS))

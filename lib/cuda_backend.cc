@@ -94,8 +94,8 @@ void Search(State* state) {
     return;
   }
   state->why =
-      "the CUDA half of haste is not installed: pip install haste-keras-cuda==" HASTE_VERSION
-      ", or set " +
+      "the CUDA half of haste is not installed: `pip install haste-keras-cuda==" HASTE_VERSION
+      "`, or set " +
       std::string(kVariable) + " to the path of " + kLibrary;
 }
 

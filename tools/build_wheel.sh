@@ -32,7 +32,7 @@ pack() {
   wheel=$(ls "$scratch"/*.whl)
   "$python" tools/normalise_wheel.py "$wheel"
   if [ -n "$HASTE_WHEEL_PLATFORM" ]; then "$python" tools/check_wheel_tag.py "$wheel"; fi
-  rm -f "dist/$2"-*"${HASTE_WHEEL_PLATFORM##*_2_[0-9][0-9]_}".whl
+  rm -f "dist/$2"-*-"${wheel##*-}" # of other versions
   mv "$wheel" dist
   rm -r "$scratch"
 }

@@ -1,4 +1,4 @@
-"""Downloads the C++ headers of one TensorFlow version: all that its shim is compiled from.
+"""Downloads the C++ headers of one TensorFlow version, for tools/tf_abi.py.
 
 Usage: tf_headers.py VERSION DIRECTORY
 """

@@ -1,15 +1,18 @@
 """Installs one wheel under several TensorFlow versions and runs the op and layer tests in each.
 
-Usage: tf_matrix.py WHEEL VERSION...
+Usage: tf_matrix.py WHEEL VERSION[:KERAS]...
 
-Each version has a virtual environment of its own under .venvs/, and the tests run from a copy
-there, so that nothing but the wheel can answer `import haste_keras`. Versions that have no wheel
-for this Python are named and left out. Prints a table, writes it to build/tf_matrix.md, and exits
-non-zero if a version failed or none could run.
+KERAS is a version, or `oldest`, which is what pyproject.toml asks for; unset, the pinned one. Each
+has a virtual environment of its own under .venvs/, and the tests run from a copy there, so that
+nothing but the wheel can answer `import haste_keras`. One of them compares the row of
+frameworks/tf/abi with the headers of that TensorFlow. Versions that have no wheel for this Python
+are named and left out. Prints a table, writes it to build/tf_matrix.md, and exits non-zero if a
+version failed or none could run.
 """
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +21,8 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ["tests/tf", "tests/keras"]
+# What the suites read of the source tree.
+COPIED = ["tests", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py", "pyproject.toml"]
 # The newest Python that a TensorFlow has wheels for; newer TensorFlows are taken to have one.
 NEWEST_PYTHON = {
     "2.16": (3, 12),
@@ -28,25 +33,31 @@ NEWEST_PYTHON = {
     "2.21": (3, 13),
 }
 PINNED = ["keras", "pytest"]
-VERSIONS_PROGRAM = (
-    "import haste_keras, keras, numpy, tensorflow;"
-    "print(tensorflow.__version__, keras.__version__, numpy.__version__, haste_keras.__file__)"
-)
+VERSIONS_PROGRAM = """
+import platform, haste_keras, keras, numpy
+print(haste_keras.__file__, keras.__version__, numpy.__version__, platform.python_version())
+"""
 
 
-def pins() -> list[str]:
-    """The pinned requirements that every TensorFlow version shares."""
+def pins(keras: str) -> list[str]:
+    """The pinned requirements that every TensorFlow version shares, but for another `keras`."""
     lines = [
         line
         for name in ("requirements.txt", "requirements-dev.txt")
         for line in (ROOT / name).read_text().splitlines()
     ]
-    return [line for line in lines if line.split("==")[0] in PINNED]
+    found = {line.split("==")[0]: line for line in lines}
+    if keras == "oldest":
+        keras = re.search(r'"keras>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    if keras:
+        found["keras"] = f"keras=={keras}"
+    return [found[name] for name in PINNED]
 
 
 def skipped(version: str) -> str:
     """Why `version` cannot run under this Python; empty if it can."""
     python = sys.version_info[:2]
+    version = version.partition(":")[0]
     newest = NEWEST_PYTHON.get(version.rpartition(".")[0], python)
     if python <= newest:
         return ""
@@ -57,26 +68,37 @@ def skipped(version: str) -> str:
 
 def environment(version: str, wheel: pathlib.Path) -> pathlib.Path:
     """Makes or completes .venvs/tf-<version> with `wheel` in it and returns its folder."""
-    folder = ROOT / ".venvs" / f"tf-{version}"
+    folder = ROOT / ".venvs" / f"tf-{version.replace(':', '-keras-')}"
     python = folder / "bin/python"
     if not python.exists():
         venv.create(folder, with_pip=True)
+    tensorflow, _, keras = version.partition(":")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, f"tensorflow-cpu=={version}", *pins()], check=True)
+    subprocess.run([*pip, f"tensorflow-cpu=={tensorflow}", *pins(keras)], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", wheel], check=True)
     return folder
+
+
+def copy_sources(work: pathlib.Path) -> None:
+    """Makes `work` anew with what the suites read."""
+    shutil.rmtree(work, ignore_errors=True)
+    for name in COPIED:
+        source, target = ROOT / name, work / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy(source, target)
 
 
 def run(version: str, wheel: pathlib.Path) -> dict[str, str]:
     """Runs the suites under one version and returns its row of the table."""
     folder = environment(version, wheel)
     work = folder / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(ROOT / "tests", work / "tests")
-    shutil.copy(ROOT / "pyproject.toml", work)
+    copy_sources(work)
     python = folder / "bin/python"
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    row = {"TensorFlow": version, "Keras": "", "NumPy": ""}
+    row = {"TensorFlow": version.partition(":")[0], "Keras": "", "NumPy": "", "Python": ""}
 
     found = subprocess.run(
         [python, "-c", VERSIONS_PROGRAM], cwd=work, env=clean, capture_output=True, text=True
@@ -84,7 +106,7 @@ def run(version: str, wheel: pathlib.Path) -> dict[str, str]:
     if found.returncode != 0:
         print(found.stderr, file=sys.stderr)
         return row | {"passed": "0", "failed": "import", "skipped": "0"}
-    _, row["Keras"], row["NumPy"], origin = found.stdout.split()[-4:]
+    origin, row["Keras"], row["NumPy"], row["Python"] = found.stdout.split()[-4:]
     if not pathlib.Path(origin).is_relative_to(folder / "lib"):
         raise SystemExit(f"{python} imports haste_keras from {origin}, not from the wheel.")
 

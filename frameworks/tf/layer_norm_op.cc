@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "frameworks/tf/attribute_reader.h"
+#include "frameworks/tf/gpu_kernels.h"
 #include "frameworks/tf/op_call.h"
 #include "frameworks/tf/op_registry.h"
 #include "frameworks/tf/tf_status.h"
@@ -114,7 +115,7 @@ bool Register() {
   RegisterOp(ForwardSignature(), {"epsilon: float = 1e-5"}, InferShapesOf<false>);
   RegisterOp(BackwardSignature(), {"epsilon: float = 1e-5"}, InferShapesOf<true>);
   RegisterKernels<HASTE_CPU>();
-  if (haste_has_cuda()) RegisterKernels<HASTE_CUDA>();
+  if (GpuKernelsCanRun(nullptr)) RegisterKernels<HASTE_CUDA>();
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "frameworks/tf/attribute_reader.h"
+#include "frameworks/tf/gpu_kernels.h"
 #include "frameworks/tf/op_call.h"
 #include "frameworks/tf/op_registry.h"
 #include "frameworks/tf/tf_status.h"
@@ -92,7 +93,7 @@ void RegisterForm() {
   const Signature& signature = SignatureOf<kForm>();
   RegisterOp(signature, {}, InferShapesOf<kForm>);
   RegisterKernel(signature.op, HASTE_CPU, {Create<kForm, HASTE_CPU>, Compute<kForm>, Delete});
-  if (haste_has_cuda()) {
+  if (GpuKernelsCanRun(nullptr)) {
     RegisterKernel(signature.op, HASTE_CUDA, {Create<kForm, HASTE_CUDA>, Compute<kForm>, Delete});
   }
 }

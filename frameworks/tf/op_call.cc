@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "frameworks/tf/shim_loader.h"
+#include "frameworks/tf/context_executor.h"
 
 namespace haste {
 namespace tf {
@@ -44,23 +44,12 @@ bool OpCall::ReadInputs() {
 }
 
 bool OpCall::FindExecutor() {
-  const Shim* shim = GetShim();
   if (device_ == HASTE_CPU) {
-    if (shim == nullptr) {
-      WarnOfMissingShim();
-      return true;  // haste's own threads
-    }
-    executor_.threads = shim->num_threads(context_);
-    executor_.pool = shim->pool(context_);
-    executor_.schedule = executor_.pool == nullptr ? nullptr : shim->schedule;
+    UseIntraOpPool(context_, &executor_);
     return true;
   }
-  if (shim == nullptr) return status_.Fail(TF_FAILED_PRECONDITION, ShimError());
-  executor_.stream = shim->cuda_stream(context_);
-  if (executor_.stream == nullptr) {
-    return status_.Fail(TF_INTERNAL, "TensorFlow's GPU device has no CUDA stream");
-  }
-  return true;
+  std::string error;
+  return UseCudaStream(context_, &executor_, &error) || status_.Fail(TF_FAILED_PRECONDITION, error);
 }
 
 void* OpCall::Keep(TF_Tensor* tensor) {

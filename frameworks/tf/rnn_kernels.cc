@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "frameworks/tf/gpu_kernels.h"
 #include "frameworks/tf/op_call.h"
 #include "frameworks/tf/op_registry.h"
 #include "frameworks/tf/rnn_attributes.h"
@@ -266,7 +267,7 @@ template <int kCell>
 void RegisterCell() {
   if (kCell >= haste_cell_count()) return;
   RegisterKernels<kCell, HASTE_CPU>();
-  if (haste_has_cuda()) RegisterKernels<kCell, HASTE_CUDA>();
+  if (GpuKernelsCanRun(nullptr)) RegisterKernels<kCell, HASTE_CUDA>();
 }
 
 template <int... kCell>

@@ -21,7 +21,7 @@ def test_all_right(capsys):
     assert check.main() == 0
     report = capsys.readouterr().out
     assert report.rstrip().endswith("all right")
-    for text in (tf.__version__, "shim", "float16", "bfloat16", "float32", "float64", "CPU:0"):
+    for text in (tf.__version__, "TF's ABI", "float16", "bfloat16", "float32", "float64", "CPU:0"):
         assert text in report
 
 

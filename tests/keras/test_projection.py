@@ -69,7 +69,7 @@ def test_not_in_16_bits(make, dtype):
 
 @pytest.fixture
 def beside_a_gpu(monkeypatch):
-    monkeypatch.setattr(_library, "has_cuda", lambda: True)
+    monkeypatch.setattr(_library, "gpu_kernels", lambda: (True, ""))
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
 
 
@@ -84,9 +84,9 @@ def test_always_beside_a_gpu(make, training, dtype, features):
 
 
 @pytest.mark.usefixtures("beside_a_gpu")
-def test_not_with_a_library_without_cuda(make, monkeypatch):
+def test_not_without_gpu_kernels(make, monkeypatch):
     """The op is then where it is on a machine without a GPU."""
-    monkeypatch.setattr(_library, "has_cuda", lambda: False)
+    monkeypatch.setattr(_library, "gpu_kernels", lambda: (False, "none"))
     (op,), multiplies = ops_of(make(4), training=True)
     assert not op.endswith("Layer")
     assert multiplies

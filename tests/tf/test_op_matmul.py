@@ -110,7 +110,7 @@ def test_vectorized(rng, form, stacked):
 def exact_on_a_gpu(monkeypatch, true_float32):
     """As if there were a GPU and float32 were to be exact."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
-    monkeypatch.setattr(_library, "has_cuda", lambda: True)
+    monkeypatch.setattr(_library, "gpu_kernels", lambda: (True, ""))
 
 
 LAYERS = [
@@ -156,8 +156,8 @@ def test_layers_use_them(rng, exact_on_a_gpu, make, options):
         tf.debugging.assert_near(a, b, rtol=1e-4, atol=1e-4)
 
 
-def test_not_where_the_library_has_no_gpu_code(rng, exact_on_a_gpu, monkeypatch):
-    monkeypatch.setattr(_library, "has_cuda", lambda: False)
+def test_not_where_there_are_no_gpu_kernels(rng, exact_on_a_gpu, monkeypatch):
+    monkeypatch.setattr(_library, "gpu_kernels", lambda: (False, "none"))
     _, types = run(haste_keras.LSTM(5), tf.constant(rng.standard_normal([2, 3, 4]), tf.float32))
     assert "MatMul" in types
 

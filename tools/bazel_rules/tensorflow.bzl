@@ -56,7 +56,7 @@ cc_library(
     includes = ["include"],
 )
 
-# The C++ headers: for the shim, which is compiled once a TensorFlow version, and below.
+# The C++ headers, for :cc alone.
 filegroup(
     name = "cc_headers",
     srcs = glob(["include/**"], exclude = ["include/external/**"]),

@@ -1,0 +1,86 @@
+// Offsets of fields and slots of virtual functions in the classes of one TensorFlow version.
+//
+// tools/tf_abi.py compiles this against that version's headers, for any 64-bit target, and reads
+// the numbers off the object; it is never linked or run. What each number is for: tf_abi.cc.
+#define EIGEN_USE_THREADS
+
+#include <stdint.h>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#if __has_include("xla/stream_executor/stream.h")
+#include "xla/stream_executor/stream.h"
+#else
+#include "tensorflow/compiler/xla/stream_executor/stream.h"
+#endif
+#if __has_include("xla/stream_executor/stream_executor_internal.h")
+#include "xla/stream_executor/stream_executor_internal.h"
+#endif
+
+namespace {
+
+namespace tf = tensorflow;
+
+// Its second function is in slot 1 by definition: how this target spells that tells the tool how
+// to read the others.
+struct Known {
+  virtual void First();
+  virtual void Second();
+};
+
+// The function that returns a stream's cudaStream_t. A Stream is itself the interface …
+template <class Stream, class = void>
+struct Native {
+  static constexpr auto kFunction = &Stream::platform_specific_handle;
+  static constexpr int64_t kImplementation = -1;
+  using Handle = decltype(std::declval<Stream*>()->platform_specific_handle());
+  static_assert(sizeof(Handle) == sizeof(void*) && std::is_trivially_copyable_v<Handle>,
+                "a handle is no longer returned as one pointer is");
+};
+
+// … or, up to 2.16, a shell around one.
+template <class Stream>
+struct Native<Stream, std::void_t<decltype(std::declval<Stream*>()->implementation())>> {
+  using Implementation = std::remove_pointer_t<decltype(std::declval<Stream*>()->implementation())>;
+  static constexpr auto kFunction = &Implementation::platform_specific_stream;
+  static constexpr int64_t kImplementation = __builtin_offsetof(Stream, implementation_);
+  static_assert(sizeof(std::unique_ptr<Implementation>) == sizeof(void*));
+};
+
+static_assert(sizeof(decltype(Eigen::ThreadPoolDevice::num_threads_)) == sizeof(int));
+static_assert(std::is_same_v<decltype(&Eigen::ThreadPoolInterface::Schedule),
+                             void (Eigen::ThreadPoolInterface::*)(std::function<void()>)>);
+
+// FIELD and SLOT are for tf_abi.py too, which takes the names and their order from here.
+#define FIELD(name, type, member) int64_t name = __builtin_offsetof(type, member)
+#define SLOT(name, function) decltype(function) name = function
+#define FIELD_OR_NONE(name, offset) int64_t name = offset
+
+struct Numbers {
+  char begin[16] = {'h', 'a', 's', 't', 'e', '_', 't', 'f', '_', 'a', 'b', 'i', ':', '\n', 1, 2};
+  void (Known::*known)() = &Known::Second;
+  FIELD(context_params, tf::OpKernelContext, params_);
+  FIELD(params_device, tf::OpKernelContext::Params, device);
+  FIELD(params_device_context, tf::OpKernelContext::Params, op_device_context);
+  SLOT(device_accelerator_info, &tf::DeviceBase::tensorflow_accelerator_device_info);
+  FIELD(accelerator_info_context, tf::DeviceBase::AcceleratorDeviceInfo, default_context);
+  SLOT(device_context_stream, &tf::DeviceContext::stream);
+  FIELD_OR_NONE(stream_implementation, Native<stream_executor::Stream>::kImplementation);
+  SLOT(stream_native, Native<stream_executor::Stream>::kFunction);
+  SLOT(device_has_cpu_device, &tf::DeviceBase::has_eigen_cpu_device);
+  SLOT(device_cpu_device, &tf::DeviceBase::eigen_cpu_device);
+  FIELD(cpu_device_pool, Eigen::ThreadPoolDevice, pool_);
+  FIELD(cpu_device_threads, Eigen::ThreadPoolDevice, num_threads_);
+  SLOT(pool_schedule, &Eigen::ThreadPoolInterface::Schedule);
+};
+
+}  // namespace
+
+extern "C" {
+extern const Numbers haste_tf_abi;
+const Numbers haste_tf_abi = {};
+}

@@ -1,0 +1,45 @@
+// The C++ ABI of the TensorFlow that this process runs: one row of abi/rows.inc.
+#ifndef HASTE_FRAMEWORKS_TF_TF_ABI_H_
+#define HASTE_FRAMEWORKS_TF_TF_ABI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <string>
+
+#include "lib/haste/c_api.h"
+
+namespace haste {
+namespace tf {
+
+struct TfAbi {
+  const char* version;  // major and minor: "2.21"
+#define HASTE_TF_ABI_COLUMN(name) int name;
+#include "frameworks/tf/abi/rows.inc"
+#undef HASTE_TF_ABI_COLUMN
+};
+
+// The row of `version`, "2.21.0" say; nullptr if the table has none.
+const TfAbi* FindAbi(const std::string& version);
+
+// The row of $HASTE_TF_ABI, else of the TensorFlow that runs; the same for as long as the process
+// lives. nullptr: unknown, and AbiError() says what is.
+const TfAbi* RunningAbi();
+const std::string& AbiError();
+
+// True once a process: for whoever is first to say that threads are haste's own.
+bool FirstToSay();
+
+// `text` into a buffer of a caller of the C ABI, cut to its size.
+void CopyText(const std::string& text, char* buffer, size_t capacity);
+
+}  // namespace tf
+}  // namespace haste
+
+extern "C" {
+// 1 if the ABI of the running TensorFlow is known, and `text` the version of its row; else 0, and
+// `text` is a sentence, which its caller shows: CPU ops do not print it any more.
+HASTE_API int32_t haste_tf_abi(char* text, size_t capacity);
+}
+
+#endif  // HASTE_FRAMEWORKS_TF_TF_ABI_H_
