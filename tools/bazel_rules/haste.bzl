@@ -1,6 +1,7 @@
 """The project's own compile flags, its shared libraries, and its engines: translation units of a
 cell and some dtypes."""
 
+load("@local_floor//:defs.bzl", "FLOOR_DEPS", "FLOOR_INPUTS", "FLOOR_LINKOPTS")
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
 # No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
@@ -13,14 +14,14 @@ def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
     """A library that exports the C ABI (lib/exports.lds) and nothing else."""
     native.cc_binary(
         name = name,
-        additional_linker_inputs = ["//lib:exports.lds"] + additional_linker_inputs,
+        additional_linker_inputs = ["//lib:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
         linkopts = [
             "-Wl,-soname," + name,
             "-Wl,-Bsymbolic-functions",
             "-Wl,--version-script=$(location //lib:exports.lds)",
-        ] + linkopts,
+        ] + linkopts + FLOOR_LINKOPTS,
         linkshared = True,
-        deps = deps,
+        deps = deps + FLOOR_DEPS,
     )
 
 # Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
