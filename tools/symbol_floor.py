@@ -4,10 +4,11 @@
     symbol_floor.py check TAG LIBRARY...          fails where a library needs something newer
 
 TAG is the glibc of a manylinux tag, such as 2_27. A stub has the name of a system library (libc,
-libm, libstdc++, ...) and its symbols, each at the newest version that TAG allows, and no code. A
-link with `-LFOLDER` binds to those versions, and what came later is an undefined symbol: with
-`-z defs` an error. glibc keeps old versions of what it changes, so the libraries of any later
-system are enough to make stubs of.
+libm, ...) and its symbols, each at the newest version that TAG allows, and no code. A link with
+`-LFOLDER` binds to those versions, and what came later is an undefined symbol: with `-z defs` an
+error. glibc keeps old versions of what it changes, so the libraries of any later system are enough
+to make stubs of. libstdc++ does not: what its headers need is in no older one. It is linked
+statically.
 """
 
 import argparse
@@ -26,7 +27,7 @@ FLOORS = {
 }
 
 _LOADERS = ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"]
-_LIBRARIES = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"]
+_LIBRARIES = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"]
 # Parts of libc.so.6 since glibc 2.34. Their symbols are in its stub, but on older systems it is
 # these that must be loaded.
 _FORMER = ["libpthread.so.0", "libdl.so.2", "librt.so.1"]
@@ -35,7 +36,7 @@ _DEFINED = re.compile(
     r"\s*\d+: [0-9a-f]+\s+(\d+|0x[0-9a-f]+) (FUNC|IFUNC|OBJECT|TLS|NOTYPE|GNU_UNIQUE|UNIQUE)\s+"
     r"(?:GLOBAL|WEAK|UNIQUE)\s+DEFAULT\s+\d+ ([^@\s]+)@@?(\S+)$"
 )
-_UNDEFINED = re.compile(r"\s*\d+: .* UND ([^@\s]+)@(\S+)(?: \(\d+\))?$")
+_UNDEFINED = re.compile(r"\s*\d+: .* UND ([^@\s]+)(?:@(\S+)(?: \(\d+\))?)?$")
 _NEEDED = re.compile(r"\(NEEDED\).*\[(.*)\]")
 
 
@@ -122,11 +123,13 @@ def make_stubs(cc, floor, folder):
         script.unlink()
     # ld looks for these names in its -L folders, this one first. A part of libc and of libgcc_s
     # is linked statically always.
-    static = _library_path(cc, "libc_nonshared.a")
+    static = {name: _library_path(cc, name) for name in ("libc_nonshared.a", "libstdc++.a")}
+    if None in static.values():
+        sys.exit(f"symbol_floor.py: {' '.join(cc)} does not find all of {', '.join(static)}")
     scripts = {
-        "libc.so": f"GROUP ( libc.so.6 {static} AS_NEEDED ( {loader} ) )\n",
+        "libc.so": f"GROUP ( libc.so.6 {static['libc_nonshared.a']} AS_NEEDED ( {loader} ) )\n",
         "libm.so": "INPUT ( libm.so.6 )\n",
-        "libstdc++.so": "INPUT ( libstdc++.so.6 )\n",
+        "libstdc++.so": f"INPUT ( {static['libstdc++.a']} )\n",
         "libgcc_s.so": "GROUP ( libgcc_s.so.1 -lgcc )\n",
     }
     scripts.update({name.rpartition(".")[0]: f"INPUT ( {name} )\n" for name in _FORMER})
@@ -134,13 +137,20 @@ def make_stubs(cc, floor, folder):
         (folder / name).write_text(text)
 
 
-def too_new(library, floor):
-    """What `library` asks of the system that `floor` does not have, as "symbol@version"."""
+def asks_too_much(library, floor):
+    """What `library` asks of other libraries that is not there as of `floor`."""
     found = []
     for line in _readelf("--dyn-syms", library):
         match = _UNDEFINED.match(line)
-        if match and match[2].partition("_")[0] in floor and not _allowed(match[2], floor):
-            found.append(f"{match[1]}@{match[2]}")
+        if not match:
+            continue
+        name, version = match.groups()
+        if version is None:
+            # C++ of a library that happens to export it, such as TensorFlow's std::string.
+            if name.startswith("_Z"):
+                found.append(name)
+        elif version.partition("_")[0] in floor and not _allowed(version, floor):
+            found.append(f"{name}@{version}")
     return found
 
 
@@ -164,7 +174,7 @@ def main():
         return 0
     failed = False
     for path in args.paths:
-        problems = [f"asks for {symbol}" for symbol in too_new(path, floor)]
+        problems = [f"asks for {symbol}" for symbol in asks_too_much(path, floor)]
         problems += [f"does not need {name}" for name in _not_loaded(path)]
         failed |= bool(problems)
         print(f"{path}: {'; '.join(problems) or 'runs on glibc ' + floor['GLIBC']}")

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "tools" / "symbol_floor.py"
-FLOOR = "2_27"
+COMPAT = SCRIPT.parents[1] / "lib" / "floor" / "compat.cc"
+FLOOR = "2_17"
 # log has a newer version since glibc 2.29, pthread_create and dlmopen since 2.34.
 SOURCE = """
 #include <cmath>
@@ -52,13 +53,14 @@ def link(source, library, *flags):
 
 
 def against(stubs):
-    parts = "-Wl,--push-state,--no-as-needed -lpthread -ldl -lrt -Wl,--pop-state -Wl,-z,defs"
-    return [f"-L{stubs}", *parts.split()]
+    parts = "-Wl,--push-state,--no-as-needed -lpthread -ldl -lrt -Wl,--pop-state"
+    strict = ["-Wl,-z,defs", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
+    return [f"-L{stubs}", *parts.split(), *strict]
 
 
 def test_linked_against_stubs_runs_here_and_passes_the_check(stubs, tmp_path):
     library = tmp_path / "library.so"
-    made = link(SOURCE, library, *against(stubs))
+    made = link(SOURCE, library, COMPAT, *against(stubs))
     assert made.returncode == 0, made.stderr
     checked = symbol_floor("check", FLOOR, library)
     assert checked.returncode == 0, checked.stdout
@@ -83,3 +85,45 @@ def test_what_has_no_old_version_does_not_link(stubs, tmp_path):
     made = link(TOO_NEW, tmp_path / "library.so", *against(stubs))
     assert made.returncode != 0
     assert "__libc_single_threaded" in made.stderr
+
+
+def test_cpp_of_another_library_fails_the_check(tmp_path):
+    assert (
+        link("int Other(); int Get() { return Other(); }", tmp_path / "library.so").returncode == 0
+    )
+    checked = symbol_floor("check", FLOOR, tmp_path / "library.so")
+    assert checked.returncode == 1
+    assert "asks for _Z5Otherv" in checked.stdout
+
+
+# A destructor that makes another thread_local object, which is destroyed too, and last.
+THREAD_LOCALS = """
+#include <string>
+#include <thread>
+static std::string log;
+struct Noisy {
+  const char* name;
+  bool more;
+  ~Noisy();
+};
+static void Make(const char* name, bool more) {
+  if (more) { thread_local Noisy first = {name, true}; (void)first; }
+  else { thread_local Noisy second = {name, false}; (void)second; }
+}
+Noisy::~Noisy() { log += name; if (more) Make("second", false); }
+int main() {
+  std::thread([] { Make("first ", true); }).join();
+  return log == "first second" ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("glibc", ["its own", "none"])
+def test_thread_locals_are_destroyed_with_and_without_help_of_glibc(glibc, tmp_path):
+    none = "static void* None(void*, const char*) { return nullptr; }\n#define dlsym None\n"
+    (tmp_path / "first.h").write_text("#include <dlfcn.h>\n" + none * (glibc == "none"))
+    (tmp_path / "main.cc").write_text(THREAD_LOCALS)
+    flags = ["-O2", "-pthread", "-static-libstdc++", "-include", tmp_path / "first.h"]
+    program = tmp_path / "program"
+    subprocess.run(["g++", *flags, COMPAT, tmp_path / "main.cc", "-o", program], check=True)
+    assert subprocess.run([program]).returncode == 0

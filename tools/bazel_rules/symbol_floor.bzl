@@ -1,6 +1,6 @@
 """Shared libraries that load on systems older than the one that they are linked on.
 
-$HASTE_MANYLINUX names the oldest glibc as a manylinux tag does, "2_27"; unset: libraries need this
+$HASTE_MANYLINUX names the oldest glibc as a manylinux tag does, "2_17"; unset: libraries need this
 machine's. For @local_floor stubs of the system's libraries are made (tools/symbol_floor.py), for
 this machine and for aarch64 where there is a cross compiler. A shared library adds FLOOR_LINKOPTS,
 FLOOR_INPUTS and FLOOR_DEPS, which @local_floor//:defs.bzl has; empty where nothing is asked.
@@ -30,6 +30,8 @@ FLOOR_DEPS = []
 # not: what is used of them is in the stub of libc.
 _DEFS = """_COMMON = [
     "-Wl,-z,defs",
+    # Of libstdc++.a what is used, and so what it asks of glibc.
+    "-Wl,--gc-sections",
     "-Wl,--push-state,--no-as-needed",
     "-lpthread",
     "-ldl",
