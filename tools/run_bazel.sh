@@ -6,7 +6,7 @@
 #              unset: the GPUs of this machine
 # CUDA_HOME    the CUDA toolkit; unset: /usr/local/cuda, or nvcc on the PATH, or a fetched one
 # CPU_TARGETS  "all": code for every x86-64 processor; unset: for this machine's and the oldest
-# MANYLINUX    "2_27": libraries that run on glibc 2.27 and newer; unset: on this machine's
+# MANYLINUX    "2_17": libraries that run on glibc 2.17 and newer; unset: on this machine's
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
