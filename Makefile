@@ -32,7 +32,7 @@ MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel test test-lib test-python test-wheel test-gpu sanitize \
+.PHONY: help venv deps build wheel release test test-lib test-python test-wheel test-gpu sanitize \
         test-tf-matrix demo lint format bench bench-cpp clean
 
 help:  ## list the targets
@@ -66,6 +66,9 @@ wheel: export MANYLINUX = $(GLIBC)
 wheel: deps $(VENV_STAMP)  ## pack dist/haste_keras-*.whl, and haste_keras_cuda-*.whl beside it
 	tools/build_libraries.sh build/libraries
 	LIBRARIES=build/libraries tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_$(shell uname -m)
+
+release: $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
+	$(PY) tools/release.py $(ARGS)
 
 test: test-lib test-python  ## everything that runs without a GPU
 

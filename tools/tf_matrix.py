@@ -43,7 +43,7 @@ def pins(keras: str) -> list[str]:
     """The pinned requirements that every TensorFlow version shares, but for another `keras`."""
     lines = [
         line
-        for name in ("requirements.txt", "requirements-dev.txt")
+        for name in ("requirements.txt", "requirements-tools.txt")
         for line in (ROOT / name).read_text().splitlines()
     ]
     found = {line.split("==")[0]: line for line in lines}
@@ -54,16 +54,20 @@ def pins(keras: str) -> list[str]:
     return [found[name] for name in PINNED]
 
 
+def has_wheel(version: str, python: str) -> bool:
+    """Whether TensorFlow `version` has a wheel for Python `python`, "3.12"."""
+    asked = tuple(map(int, python.split(".")))
+    return asked <= NEWEST_PYTHON.get(version.rpartition(".")[0], asked)
+
+
 def skipped(version: str) -> str:
     """Why `version` cannot run under this Python; empty if it can."""
-    python = sys.version_info[:2]
     version = version.partition(":")[0]
-    newest = NEWEST_PYTHON.get(version.rpartition(".")[0], python)
-    if python <= newest:
+    python = "{}.{}".format(*sys.version_info[:2])
+    if has_wheel(version, python):
         return ""
-    return "TensorFlow {} has no wheel for Python {}.{}; its newest is {}.{}.".format(
-        version, *python, *newest
-    )
+    newest = "{}.{}".format(*NEWEST_PYTHON[version.rpartition(".")[0]])
+    return f"TensorFlow {version} has no wheel for Python {python}; its newest is {newest}."
 
 
 def environment(version: str, wheel: pathlib.Path) -> pathlib.Path:

@@ -1,0 +1,187 @@
+"""What tools/release.py knows before it builds: sizes, what is missing, the bill, checksums."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+import check_wheels
+import pytest
+import release
+import sbom
+import tf_matrix
+import wheel_limits
+from wheels import make
+
+CPU = "haste_keras-1.2-py3-none-manylinux_2_27_x86_64.whl"
+ARM = "haste_keras-1.2-py3-none-manylinux_2_27_aarch64.whl"
+CUDA = "haste_keras_cuda-1.2-py3-none-manylinux_2_27_x86_64.whl"
+INSIDE = {"highway": "1.0.3", "tensorflow-c-api": "2.21.0", "cudart-static": "12.4"}
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    return [make(tmp_path / name) for name in (CPU, ARM, CUDA)]
+
+
+def test_size_limits():
+    sizes = {
+        pathlib.Path(CPU): 20_000_000,
+        pathlib.Path(ARM): 20_100_001,
+        pathlib.Path(CUDA): 95_000_000,
+        pathlib.Path("other-1.2-py3-none-any.whl"): 1,
+    }
+    too_large, unknown = wheel_limits.problems(sizes)
+    assert too_large == f"{ARM} has 20.1 MB; at most 20 are allowed"
+    assert unknown == "other-1.2-py3-none-any.whl: expected one of haste_keras, haste_keras_cuda"
+
+
+def test_limits_program(wheels, capsys, monkeypatch):
+    assert wheel_limits.main(*map(str, wheels)) == 0
+    assert f"{CPU}: 0.0 MB of 20" in capsys.readouterr().out
+    monkeypatch.setitem(wheel_limits.LIMITS, "haste_keras_cuda", 0)
+    assert wheel_limits.main(*map(str, wheels)) == 1
+    assert CUDA in capsys.readouterr().err
+    assert wheel_limits.main() == 1
+
+
+def test_a_name_that_no_wheel_has():
+    with pytest.raises(ValueError, match=r"NAME-VERSION-PYTHON-ABI-PLATFORM.whl. Received: a.whl"):
+        wheel_limits.parts(pathlib.Path("a.whl"))
+
+
+def test_missing_and_surplus_wheels(wheels):
+    assert release.missing(wheels, "1.2") == []
+    assert release.missing(wheels[:2], "1.2") == ["no wheel of haste_keras_cuda for x86_64"]
+    assert release.missing(wheels, "1.3") == [f"{w.name} is not of version 1.3" for w in wheels]
+    tag = pathlib.Path("haste_keras-1.2-py3-none-win_amd64.whl")
+    assert release.missing([*wheels, tag], "1.2") == [f"{tag} is not of a release"]
+
+
+def test_only_a_clean_tree(tmp_path):
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    release.check_clean(tmp_path)
+    (tmp_path / "new.txt").touch()
+    with pytest.raises(SystemExit, match=r"not committed(.|\n)*new.txt"):
+        release.check_clean(tmp_path)
+
+
+def test_differences(tmp_path):
+    (tmp_path / "1").mkdir(), (tmp_path / "2").mkdir()
+    first = [make(tmp_path / "1" / name) for name in (CPU, ARM)]
+    second = [make(tmp_path / "2" / name) for name in (CPU, ARM)]
+    assert release.differences(first, second) == []
+    second[0].write_bytes(b"other")
+    found = release.differences(first, [*second, make(tmp_path / "2" / CUDA)])
+    assert found == [f"{CPU} differs", f"{CUDA} was built only once"]
+
+
+def test_sums_are_what_sha256sum_reads(wheels, tmp_path):
+    release.write_sums(wheels, tmp_path / "SHA256SUMS")
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    subprocess.run(check, cwd=tmp_path, check=True)
+    wheels[1].write_bytes(b"other")
+    assert subprocess.run(check, cwd=tmp_path).returncode != 0
+
+
+def refs(component):
+    yield component["bom-ref"]
+    for inner in component.get("components", []):
+        yield from refs(inner)
+
+
+def test_bill_of_materials(wheels, tmp_path):
+    bill = sbom.sbom("1.2", 1_700_000_000, wheels, INSIDE)
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.5", 1)
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"])
+    assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+    components = {each["bom-ref"]: each for each in bill["components"]}
+    assert components.keys() == {CPU, ARM, CUDA, *INSIDE}
+    for each in components.values():
+        assert each["name"], each
+        assert each["version"], each
+        assert each["licenses"][0]["license"].keys() & {"id", "name"}, each
+    for name in (CPU, ARM, CUDA):
+        [library] = components[name]["components"]
+        assert library["name"] == "haste_keras/libhaste.so"
+        for hashed in (components[name], library):
+            [digest] = hashed["hashes"]
+            assert digest["alg"] == "SHA-256"
+            assert re.fullmatch("[0-9a-f]{64}", digest["content"])
+    every = [
+        ref for each in [bill["metadata"]["component"], *components.values()] for ref in refs(each)
+    ]
+    assert len(every) == len(set(every))
+    edges = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
+    assert edges.keys() <= set(every)
+    assert {to for each in edges.values() for to in each} <= set(every)
+    assert edges[CUDA] == ["cudart-static"]
+    assert edges[CPU] == ["highway", "tensorflow-c-api"]
+    assert "NVIDIA" in components["cudart-static"]["licenses"][0]["license"]["name"]
+
+
+def test_bill_is_deterministic(wheels, tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    sbom.write(sbom.sbom("1.2", 1_700_000_000, wheels, INSIDE), one)
+    sbom.write(sbom.sbom("1.2", 1_700_000_000, wheels[::-1], dict(reversed(INSIDE.items()))), other)
+    assert one.read_bytes() == other.read_bytes()
+    changed = sbom.sbom("1.2", 1_700_000_000, wheels, INSIDE | {"highway": "1.2.0"})
+    assert changed["serialNumber"] != json.loads(one.read_text())["serialNumber"]
+
+
+def test_versions_in_headers():
+    highway = "#define HWY_MAJOR 1\n#define HWY_MINOR 0\n  #  define HWY_PATCH 3\n"
+    assert sbom.version_in_headers("highway", highway) == "1.0.3"
+    assert sbom.version_in_headers("cudart-static", "#define CUDART_VERSION  12040\n") == "12.4"
+    with pytest.raises(ValueError, match="cudart-static: expected `#define CUDART_VERSION NUMBER`"):
+        sbom.version_in_headers("cudart-static", highway)
+
+
+def test_which_tensorflow_has_which_python():
+    assert tf_matrix.has_wheel("2.19.1", "3.12")
+    assert not tf_matrix.has_wheel("2.19.1", "3.13")
+    assert tf_matrix.has_wheel("2.20.0", "3.13")
+
+
+def test_wheels_of_this_machine(wheels, monkeypatch):
+    monkeypatch.setattr(check_wheels.platform, "machine", lambda: "x86_64")
+    assert check_wheels.here(wheels) == {"haste_keras": wheels[0], "haste_keras_cuda": wheels[2]}
+    monkeypatch.setattr(check_wheels.platform, "machine", lambda: "aarch64")
+    assert check_wheels.here(wheels) == {"haste_keras": wheels[1]}
+
+
+def test_a_python_is_found_by_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert check_wheels.find_python("3.99") is None
+    programs = [tmp_path / "bin/python3.99", tmp_path / "pyenv/versions/3.99.1/bin/python3.99"]
+    for program, said in zip(programs, ("3.98", "3.99"), strict=True):
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho {said}\n")
+        program.chmod(0o755)
+    assert check_wheels.find_python("3.99") == str(programs[1])
+
+
+def test_table_of_checks(monkeypatch, wheels):
+    ran = []
+
+    def run(python, program, tensorflow, wheels):
+        ran.append((python, program, tensorflow))
+        row = dict.fromkeys((*check_wheels.COLUMNS, check_wheels.CPU, check_wheels.CUDA), "")
+        return row | {"Python": python, "TensorFlow": tensorflow, check_wheels.CPU: "ok, 9 s"}
+
+    monkeypatch.setattr(check_wheels, "run", run)
+    monkeypatch.setattr(check_wheels, "find_python", {"3.12": "p12", "3.13": "p13"}.get)
+    pythons, tensorflows = ("3.10", "3.12", "3.13"), ("2.19.1", "2.21.0")
+    found = list(check_wheels.rows(pythons, tensorflows, {"haste_keras": wheels[0]}))
+    assert ran == [("3.12", "p12", "2.19.1"), ("3.12", "p12", "2.21.0"), ("3.13", "p13", "2.21.0")]
+    assert [row["check"] for row in found] == [
+        *("not here", "not here", "ok, 9 s", "ok, 9 s"),
+        *("no TensorFlow for it", "ok, 9 s"),
+    ]
+    lines = check_wheels.table(found).splitlines()
+    assert lines[0] == "| Python | TensorFlow | check |"
+    assert lines[3] == "| 3.10 | 2.21.0 | not here |"
+    assert check_wheels.passed(found)
+    assert not check_wheels.passed(found[:2])
+    assert not check_wheels.passed([*found, found[3] | {"check": "FAILED, 3 s"}])
