@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/cuda/context.h"
 #include "lib/engine.h"
 
 namespace haste {
@@ -28,7 +29,8 @@ struct CublasProduct {
   int64_t c_stride, c_batch_stride = 0;
 };
 
-// Can the current device's products be given to it? Looks for it when first asked, once a device.
+// Can the current context's products be given to it? Looks for it when first asked, once a context;
+// again where there was no memory for it.
 bool HaveCublas();
 // And of this dtype? bfloat16 needs a GPU of compute capability 8.0.
 bool HaveCublasFor(int32_t dtype);
@@ -48,8 +50,9 @@ class CublasCall {
   int32_t Multiply(const CublasProduct&, HasteStatus*) const;
 
  private:
+  const struct CublasFunctions* cublas_ = nullptr;
   void* handle_ = nullptr;
-  int device_ = 0;
+  ContextKey context_;
 };
 
 // Memory that lets it choose freely, and may begin anywhere.

@@ -1,12 +1,14 @@
 // Devices and errors: can this build run here, and if not, what to do about it.
-#include <algorithm>
-#include <iterator>
+#include <map>
 #include <mutex>
 
+#include "lib/cuda/clusters.h"
+#include "lib/cuda/context.h"
 #include "lib/cuda/cublas.h"
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/driver.h"
 #include "lib/cuda/error.h"
+#include "lib/cuda/relaxed_capture.h"
 
 namespace haste {
 namespace {
@@ -21,58 +23,93 @@ constexpr int kProbeThreads = 1024;
 #endif
 __global__ void __launch_bounds__(kProbeThreads) Probe() {}
 
-// For which compute capability the code was made that runs here; and thread-block clusters that are
-// resident at once, of blocks that have a multiprocessor each. None where that code has none.
-cudaError_t Inspect(int sm_major, int shared_bytes, int* code, int (&clusters)[kMaxCluster + 1]) {
-  cudaFuncAttributes attributes;
-  cudaError_t error = cudaFuncGetAttributes(&attributes, Probe);
-  if (error != cudaSuccess) return error;
-  *code = attributes.ptxVersion;
-  if (sm_major == 9 && attributes.maxThreadsPerBlock < kProbeThreads) *code = 89;
-  if (*code < 90) return error;
-  error = cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  if (error != cudaSuccess) return error;
-  error = cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  for (int size = 2; size <= kMaxCluster && error == cudaSuccess; ++size) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = size;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    cudaLaunchConfig_t launch = {};
-    launch.gridDim = dim3(size);
-    launch.blockDim = kResidentWarps * 32;
-    launch.dynamicSmemBytes = shared_bytes;
-    launch.attrs = &attribute;
-    launch.numAttrs = 1;
-    error = cudaOccupancyMaxActiveClusters(&clusters[size], Probe, &launch);
-  }
-  return error;
-}
-
-// The driver takes tens of microseconds for each: once a device and process.
-constexpr int kMaxDevices = 64;
-struct Inspected {
-  std::once_flag once;
-  cudaError_t error = cudaSuccess;
-  int code = 0;
-  int clusters[kMaxCluster + 1] = {};
-} inspected[kMaxDevices];
-
-int32_t DriverTooOld(HasteStatus* status) {
-  return SetStatus(status, HASTE_UNIMPLEMENTED, "%s",
-                   DriverSentence(DriverVersion(), CUDART_VERSION).c_str());
-}
-
 int32_t NoCodeForDevice(HasteStatus* status) {
-  CudaProperties device;
-  const int32_t code = GetCudaProperties(&device, status);
-  if (code != HASTE_OK) return code;
+  int device = 0, major = 0, minor = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  cudaGetLastError();
   return SetStatus(
       status, HASTE_UNIMPLEMENTED,
       "CUDA: this library holds no code for a GPU of compute capability %d.%d (7.5 and "
       "newer are supported); build it on a toolkit that knows this GPU: "
       "make wheel CUDA_HOME=/path/to/cuda",
-      device.sm_major, device.sm_minor);
+      major, minor);
+}
+
+// What clusters of so many blocks the device has at once, each block alone on a multiprocessor.
+bool QueryClusters(int size, int shared_bytes, int* count) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = size;
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(size);
+  launch.blockDim = kResidentWarps * 32;
+  launch.dynamicSmemBytes = shared_bytes;
+  launch.attrs = &attribute;
+  launch.numAttrs = 1;
+  if (cudaOccupancyMaxActiveClusters(count, Probe, &launch) == cudaSuccess) return true;
+  cudaGetLastError();
+  return false;
+}
+
+// Counts the clusters of code that may have them. No error: then there are none.
+void SetClusters(CudaProperties* properties) {
+  const int shared = static_cast<int>(properties->shared_bytes_per_block);
+  // Without it there are none of more than eight blocks.
+  cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  cudaGetLastError();
+  CountClusters(
+      properties->multiprocessors,
+      [shared](int size, int* count) { return QueryClusters(size, shared, count); },
+      properties->clusters);
+}
+
+// All that is known of the current context. The driver takes tens of microseconds for each cluster.
+int32_t Inspect(int device, CudaProperties* properties, HasteStatus* status) {
+  const RelaxedCapture relaxed;
+  int shared = 0, l2 = 0, multiprocessors = 0;
+  const auto get = [device](cudaDeviceAttr attribute, int* value) {
+    return cudaDeviceGetAttribute(value, attribute, device);
+  };
+  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMajor, &properties->sm_major), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMinor, &properties->sm_minor), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrMultiProcessorCount, &multiprocessors), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared), status);
+  HASTE_CUDA_TRY(get(cudaDevAttrL2CacheSize, &l2), status);
+  properties->multiprocessors = MultiprocessorsOfContext(multiprocessors);
+  properties->shared_bytes_per_block = shared;
+  properties->l2_bytes = l2;
+  if (properties->sm_major < 8) return HASTE_OK;
+  cudaFuncAttributes attributes;
+  HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, Probe), status);
+  int code = attributes.ptxVersion;
+  // What plans for such a GPU count on is in the code of 9.0a alone.
+  if (properties->sm_major == 9 && attributes.maxThreadsPerBlock < kProbeThreads) code = 89;
+  if (code >= 90) {
+    SetClusters(properties);
+  } else {  // no better than the GPUs that it was made for
+    properties->sm_major = code / 10;
+    properties->sm_minor = code % 10;
+  }
+  return HASTE_OK;
+}
+
+// Contexts that were inspected: what failed is tried again.
+struct Inspected {
+  std::mutex mutex;
+  std::map<ContextKey, CudaProperties> contexts;
+};
+Inspected& GetInspected() {
+  static Inspected* const inspected = new Inspected;  // outlives whoever calls at exit
+  return *inspected;
+}
+
+int32_t DriverTooOld(HasteStatus* status) {
+  return SetStatus(status, HASTE_UNIMPLEMENTED, "%s",
+                   DriverSentence(DriverVersion(), CUDART_VERSION).c_str());
 }
 
 }  // namespace
@@ -103,30 +140,21 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
 }
 
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
-  int device = 0, shared = 0, l2 = 0;
-  HASTE_CUDA_TRY(cudaGetDevice(&device), status);
-  const auto get = [device](cudaDeviceAttr attribute, int* value) {
-    return cudaDeviceGetAttribute(value, attribute, device);
-  };
-  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMajor, &properties->sm_major), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrComputeCapabilityMinor, &properties->sm_minor), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrMultiProcessorCount, &properties->multiprocessors), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared), status);
-  HASTE_CUDA_TRY(get(cudaDevAttrL2CacheSize, &l2), status);
-  properties->shared_bytes_per_block = shared;
-  properties->l2_bytes = l2;
-  if (properties->sm_major >= 8 && device < kMaxDevices) {
-    Inspected& entry = inspected[device];
-    std::call_once(entry.once, [&] {
-      entry.error = Inspect(properties->sm_major, shared, &entry.code, entry.clusters);
-    });
-    HASTE_CUDA_TRY(entry.error, status);
-    if (entry.code < 90) {  // then no better than the GPUs that it was made for
-      properties->sm_major = entry.code / 10;
-      properties->sm_minor = entry.code % 10;
+  ContextKey here;
+  HASTE_TRY(GetContext(&here, status));
+  Inspected& inspected = GetInspected();
+  {
+    std::lock_guard<std::mutex> lock(inspected.mutex);
+    const auto known = inspected.contexts.find(here);
+    if (known != inspected.contexts.end()) {
+      *properties = known->second;
+      return HASTE_OK;
     }
-    std::copy(std::begin(entry.clusters), std::end(entry.clusters), properties->clusters);
   }
+  *properties = CudaProperties();
+  HASTE_TRY(Inspect(static_cast<int>(here.device), properties, status));
+  std::lock_guard<std::mutex> lock(inspected.mutex);
+  inspected.contexts.emplace(here, *properties);
   return HASTE_OK;
 }
 
@@ -164,6 +192,7 @@ int32_t CudaDeviceStatus(HasteStatus* status) {
   HASTE_TRY(CudaDriverStatus(status));
   HASTE_CUDA_TRY(cudaGetDeviceCount(&devices), status);
   if (devices == 0) return CudaFailure(cudaErrorNoDevice, "cudaGetDeviceCount", status);
+  const RelaxedCapture relaxed;
   cudaFuncAttributes attributes;
   HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, Probe), status);
   return HASTE_OK;

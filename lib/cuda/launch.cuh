@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "lib/cuda/relaxed_capture.h"
 #include "lib/haste/c_api.h"
 
 namespace haste {
@@ -12,6 +13,7 @@ namespace haste {
 // launch needs: the setting is the kernel's, and another thread may be launching it with more.
 template <class... Params>
 cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
+  const RelaxedCapture relaxed;  // the first look at a kernel loads it
   int device = 0, most = 0;
   cudaFuncAttributes attributes;
   cudaError_t error = cudaGetDevice(&device);

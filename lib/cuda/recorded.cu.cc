@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "lib/cuda/context.h"
 #include "lib/cuda/error.h"
 #include "lib/cuda/relaxed_capture.h"
 
@@ -101,15 +102,16 @@ cudaGraphExec_t Instantiate(const HasteExecutor& executor, const Recorded::Recor
 
 bool Recorded::Find(const std::string& key, const HasteExecutor& executor, const Record& record) {
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  int device = 0;
+  ContextKey context;
+  HasteStatus ignored = {};
   if (cudaStreamIsCapturing(static_cast<cudaStream_t>(executor.stream), &capturing) !=
           cudaSuccess ||
-      capturing != cudaStreamCaptureStatusNone || cudaGetDevice(&device) != cudaSuccess) {
+      capturing != cudaStreamCaptureStatusNone || GetContext(&context, &ignored) != HASTE_OK) {
     cudaGetLastError();
     return false;
   }
   RecordedGraphs& graphs = RecordedGraphs::Get();
-  const std::string here = BytesOf(device) + key;
+  const std::string here = BytesOf(context) + key;
   graph_ = graphs.Take(here);
   if (graph_ != nullptr) return true;
   if (!graphs.IsWorthIt(here)) return false;

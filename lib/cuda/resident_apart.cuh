@@ -140,7 +140,7 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     const int H = static_cast<int>(p_.H);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) in->x[g] = from[g * H];
-    if (at.step + kPrefetchSteps >= p_.T_) return;
+    if (at.step >= p_.T_ - kPrefetchSteps) return;
     const int64_t further = kPrefetchSteps * p_.K * kGates * p_.H;
     from += Base::reverse_ ? -further : further;
 #pragma unroll

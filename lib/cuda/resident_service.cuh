@@ -92,7 +92,7 @@ class ResidentService {
         ++step;
       }
       if (step < p_.T_) {
-        if (step + kPrefetchSteps < p_.T_) reads.Prefetch(kPrefetchSteps, pass);
+        if (step < p_.T_ - kPrefetchSteps) reads.Prefetch(kPrefetchSteps, pass);
         inputs_.Await(p_, states_.reverse_, step);
         reads.Read(read_ + other * read_step_, pass, pass + 1 == passes);
         if (needed_) Tell(step, pass, other);

@@ -14,7 +14,7 @@
 namespace haste {
 
 struct SideStream::Stream {
-  void* main = nullptr;  // beside which it was last
+  const void* main = nullptr;  // beside which it was last: MainOf
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;  // of kernels
   cudaEvent_t order = nullptr;  // of one stream for the other
@@ -30,9 +30,10 @@ class SideStreams {
 
   // That which was beside `main` before, or one that has nothing to do: what waits for one caller
   // should not keep another waiting.
-  int32_t Take(int device, void* main, SideStream::Stream** stream, HasteStatus* status) {
+  int32_t Take(const ContextKey& context, const void* main, SideStream::Stream** stream,
+               HasteStatus* status) {
     const RelaxedCapture relaxed;
-    if (Find(device, main, stream)) return HASTE_OK;
+    if (Find(context, main, stream)) return HASTE_OK;
     SideStream::Stream made;
     const cudaError_t error = Create(&made);
     if (error != cudaSuccess) Destroy(made);
@@ -41,15 +42,15 @@ class SideStreams {
     *stream = new SideStream::Stream(made);
     return HASTE_OK;
   }
-  void Give(int device, SideStream::Stream* stream) {
+  void Give(const ContextKey& context, SideStream::Stream* stream) {
     std::lock_guard<std::mutex> lock(mutex_);
-    free_[device].push_back(stream);
+    free_[context].push_back(stream);
   }
 
  private:
-  bool Find(int device, void* main, SideStream::Stream** stream) {
+  bool Find(const ContextKey& context, const void* main, SideStream::Stream** stream) {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<SideStream::Stream*>& free = free_[device];
+    std::vector<SideStream::Stream*>& free = free_[context];
     auto found = std::find_if(free.begin(), free.end(),
                               [&](const SideStream::Stream* of) { return of->main == main; });
     if (found == free.end()) {
@@ -84,13 +85,19 @@ class SideStreams {
   }
 
   std::mutex mutex_;
-  std::map<int, std::vector<SideStream::Stream*>> free_;
+  std::map<ContextKey, std::vector<SideStream::Stream*>> free_;
 };
 
 namespace {
 
 cudaStream_t Of(const HasteExecutor& executor) {
   return static_cast<cudaStream_t>(executor.stream);
+}
+
+// Tells streams apart. A stream a thread has one name for all threads.
+const void* MainOf(const HasteExecutor& executor) {
+  static thread_local const char kThread = 0;
+  return Of(executor) == cudaStreamPerThread ? &kThread : executor.stream;
 }
 
 using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
@@ -131,7 +138,7 @@ bool IsManaged(const void* memory) {
 SideStream::~SideStream() {
   if (stream_ == nullptr) return;
   if (!joined_) Join(nullptr);
-  SideStreams::Get().Give(device_, stream_);
+  SideStreams::Get().Give(context_, stream_);
 }
 
 bool SideStream::Possible(const HasteExecutor& main) {
@@ -144,8 +151,8 @@ bool SideStream::Possible(const HasteExecutor& main) {
 }
 
 int32_t SideStream::Begin(const HasteExecutor& main, HasteStatus* status) {
-  HASTE_CUDA_TRY(cudaGetDevice(&device_), status);
-  HASTE_TRY(SideStreams::Get().Take(device_, main.stream, &stream_, status));
+  HASTE_TRY(GetContext(&context_, status));
+  HASTE_TRY(SideStreams::Get().Take(context_, MainOf(main), &stream_, status));
   main_ = executor_ = main;
   executor_.stream = stream_->stream;
   return HASTE_OK;

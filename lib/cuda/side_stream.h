@@ -1,9 +1,10 @@
-// A second stream of the current device, for what runs beside a caller's.
+// A second stream of the current context, for what runs beside a caller's.
 #ifndef HASTE_LIB_CUDA_SIDE_STREAM_H_
 #define HASTE_LIB_CUDA_SIDE_STREAM_H_
 
 #include <stdint.h>
 
+#include "lib/cuda/context.h"
 #include "lib/engine.h"
 
 namespace haste {
@@ -41,7 +42,7 @@ class SideStream {
 
   Stream* stream_ = nullptr;
   HasteExecutor main_ = {}, executor_ = {};
-  int device_ = 0;
+  ContextKey context_;
   bool joined_ = false;
 };
 

@@ -1,0 +1,26 @@
+// Which thread-block clusters a GPU has, by asking it of each size.
+#ifndef HASTE_LIB_CUDA_CLUSTERS_H_
+#define HASTE_LIB_CUDA_CLUSTERS_H_
+
+#include <algorithm>
+
+#include "lib/resident_plan.h"
+
+namespace haste {
+
+// query(size, &count): false if the GPU does not answer, which says of this size that there are
+// none, and nothing of others: some GPUs have none of more than eight blocks, parts of a GPU fewer.
+// multiprocessors: that all blocks of all clusters share.
+template <class Query>
+void CountClusters(int multiprocessors, const Query& query, int (&clusters)[kMaxCluster + 1]) {
+  clusters[0] = clusters[1] = 0;
+  for (int size = 2; size <= kMaxCluster; ++size) {
+    int count = 0;
+    const bool answered = query(size, &count);
+    clusters[size] = answered ? std::max(0, std::min(count, multiprocessors / size)) : 0;
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CLUSTERS_H_
