@@ -1,18 +1,16 @@
 """`python -m haste_keras.check`: what is installed, and whether it computes the right numbers.
 
-Prints versions, what of the library runs here and the devices, then compares forward and gradients
-of every op with the float64 oracle, for each dtype on each device. Exits with 1 if anything is
-wrong.
+Prints what is installed and what can run, with a command for each thing that stands in the way;
+then compares forward and gradients of every op with the float64 oracle, for each dtype on each
+device. Exits with 1 if a number is wrong.
 """
 
 import sys
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-import haste_keras
-from haste_keras import _library, ops, reference
+from haste_keras import _installation, ops, reference
 from haste_keras._check_cases import BATCH, CASES, HIDDEN, TIME
 
 # Largest error allowed, of the largest value in the oracle's result: rounding of the storage
@@ -71,18 +69,23 @@ def check_parity(device, dtype, case):
 
 def main():
     """Prints the report; returns the exit status."""
-    print(f"haste_keras {haste_keras.__version__}")
-    print(f"TensorFlow  {tf.__version__}")
-    print(f"Keras       {keras.__version__}")
-    print(f"Python      {sys.version.split()[0]}")
-    print(*_library_report(), sep="\n")
+    facts = _installation.collect()
+    print(*_installation.report(facts), sep="\n")
+    problems = list(_installation.problems(facts))
+    for sentence, fix in problems:
+        print(f"\n{sentence}:\n    {fix}")
+    print(flush=True)
     tf.config.experimental.enable_tensor_float_32_execution(False)
     wrong = 0
-    devices = tf.config.list_logical_devices("CPU") + tf.config.list_logical_devices("GPU")
+    devices = tf.config.list_logical_devices("CPU")
+    if facts.gpu_kernels[0]:  # else TensorFlow would run them on the CPU, and say so nowhere
+        devices += tf.config.list_logical_devices("GPU")
     for device in devices:
         for dtype, tolerance in TOLERANCE.items():
             for case in CASES:
                 wrong += not _report(device.name, dtype, case, tolerance)
+    if problems:
+        print(f"see the first lines: {len(problems)} to be fixed")
     print("all right" if not wrong else f"{wrong} of the checks above went wrong")
     return 1 if wrong else 0
 
@@ -99,14 +102,6 @@ def _report(device, dtype, case, tolerance):
     print(f"{head}worst {worst}: {error:.1e}  {verdict}")
     return right
 
-
-def _library_report():
-    """Lines on what the op library is made of, and what of it runs here."""
-    yield f"op library  {_library.LIBRARY}"
-    known, text = _library.abi()
-    yield f"TF's ABI    {f'as of TensorFlow {text}' if known else text}"
-    registered, why = _library.gpu_kernels()
-    yield f"GPU kernels {'registered' if registered else f'none: {why}'}"
 
 
 if __name__ == "__main__":

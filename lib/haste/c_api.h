@@ -314,6 +314,9 @@ HASTE_API int32_t haste_cell_count(void);
 HASTE_API const HasteCellInfo* haste_cell(int32_t index);
 
 HASTE_API const char* haste_version(void);
+// The SIMD instructions that CPU kernels use on this machine: "AVX-512", "AVX2", "NEON" or
+// "baseline".
+HASTE_API const char* haste_cpu_target(void);
 
 // The CUDA half is a library of its own, libhaste_cuda.so. The first call that asks for it looks
 // at $HASTE_CUDA_LIBRARY (a path; empty: there is none), else beside this library, else in

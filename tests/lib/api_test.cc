@@ -196,6 +196,21 @@ bool ThreadsWork() {
   return done;
 }
 
+// What the library says that it uses where HASTE_SIMD_TARGET is `target`; a build may lack AVX2.
+void TargetName(const char* target) {
+  const std::string name = haste_cpu_target();
+#if defined(__x86_64__)
+  const bool held_back = target != nullptr;
+  bool right = name == "baseline";
+  if (held_back && strcmp(target, "avx2") == 0) right |= name == "AVX2";
+  if (!held_back && __builtin_cpu_supports("avx2")) right = name == "AVX2" || name == "AVX-512";
+  if (!held_back && __builtin_cpu_supports("avx512vl")) right = name == "AVX-512";
+  EXPECT_TRUE(right, "%s where %s is allowed", name.c_str(), held_back ? target : "all");
+#else
+  EXPECT_TRUE(name == "NEON" || name == "baseline", "%s", name.c_str());
+#endif
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -204,6 +219,7 @@ int RunOn(const char* target, unsigned seed) {
   const pid_t child = fork();
   if (child == 0) {
     if (target != nullptr) setenv("HASTE_SIMD_TARGET", target, 1);
+    haste::TargetName(target);
     haste::Gradients(seed);
     haste::BadArguments();
     haste::EmptyWalks();
