@@ -1,6 +1,6 @@
 """Checks wheels as users get them: each CPython and TensorFlow in a fresh virtual environment.
 
-Usage: check_wheels.py [--tensorflow V...] [--python 3.X...] WHEEL...
+Usage: check_wheels.py WHEEL... [--tensorflow V...] [--python 3.X...]
 
 Of the wheels, those for this machine are installed: `haste_keras` after tensorflow-cpu, then
 `haste_keras_cuda` where it is among them. `python -m haste_keras.check` must exit with 0 each time.
@@ -64,7 +64,7 @@ class _Environment:
         subprocess.run([program, "-m", "venv", folder], check=True)
         self._folder = folder
         self._python = folder / "bin/python"
-        self._env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP_"))}
+        self._env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         self.log = ""
 
     def run(self, *arguments):
