@@ -103,6 +103,5 @@ def _report(device, dtype, case, tolerance):
     return right
 
 
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -52,7 +52,14 @@ def _cuda_library_impl(ctx):
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
+        # What a unit does not include leaves it as it is when it changes.
+        unused = ctx.actions.declare_file("_nvcc/%s/%s.unused" % (ctx.label.name, source.basename))
+        headers = ctx.actions.args()
+        headers.add_all(context.headers)
+        headers.set_param_file_format("multiline")
+        headers.use_param_file("--headers=%s", use_always = True)
         args = ctx.actions.args()
+        args.add("--unused", unused)
         if _is_for_newer(ctx.attr.capability):
             args.add("--newer", NEWER)
             args.add("--add", ",".join(ASSEMBLED))
@@ -71,9 +78,10 @@ def _cuda_library_impl(ctx):
         args.add("-o", object)
         ctx.actions.run(
             executable = ctx.executable._compile,
-            arguments = [args],
+            arguments = [headers, args],
             inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
-            outputs = [object],
+            outputs = [object, unused],
+            unused_inputs_list = unused,
             mnemonic = "Nvcc",
             progress_message = "Compiling %s with nvcc (%s)" % (source.short_path, ctx.label.name),
             use_default_shell_env = True,

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Runs nvcc, and adds cubins for GPUs that this nvcc does not know, assembled from its PTX.
 
-Usage: nvcc.py [--newer FOLDER --add 100,120] -- NVCC ARGUMENT...
+Usage: nvcc.py [--newer FOLDER --add 100,120] [--headers FILE --unused FILE] -- NVCC ARGUMENT...
 
 An older toolkit makes code that older drivers load, but it does not know the newest GPUs. A newer
 ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins are compressed with zstd, by the
 fatbinary in FOLDER: every driver of such GPUs can read it, and it takes half the room of LZ4.
+
+Of the headers that one file lists, a line each, those that were not read are listed in the other.
 
 Intermediate files have names that follow from the source's alone, so that the same source gives
 the same object. NVCC's arguments name one source, and `-o OBJECT`.
 """
 
 import argparse
+import os
 import pathlib
 import struct
 import subprocess
@@ -60,18 +63,30 @@ def add_cubins(target, ptx, newer, architectures, scratch):
     subprocess.run(["objcopy", f"--update-section={SECTION}={section}", target], check=True)
 
 
+def unused(headers, rule):
+    """The lines of `headers` that `rule`, of a Makefile, does not name."""
+    named = rule.replace("\\\n", " ").partition(":")[2].split()
+    used = {os.path.normpath(path) for path in named}
+    return "".join(f"{header}\n" for header in headers.splitlines() if header not in used)
+
+
 def main(arguments):
     """Compiles one source."""
     split = arguments.index("--")
     parser = argparse.ArgumentParser()
     parser.add_argument("--newer", type=pathlib.Path, help="folder of a newer ptxas and fatbinary")
     parser.add_argument("--add", help="architectures to assemble for, such as 100,120")
+    parser.add_argument("--headers", type=pathlib.Path)
+    parser.add_argument("--unused", type=pathlib.Path)
     options = parser.parse_args(arguments[:split])
     command = arguments[split + 1 :]
     target = command[command.index("-o") + 1]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        subprocess.run([*command, "--keep", "--keep-dir", scratch], check=True)
+        rule = scratch / "rule.d"
+        subprocess.run([*command, "--keep", "--keep-dir", scratch, "-MD", "-MF", rule], check=True)
+        if options.unused:
+            options.unused.write_text(unused(options.headers.read_text(), rule.read_text()))
         if not options.add:
             return
         found = list(scratch.glob("*.compute_90.ptx"))
