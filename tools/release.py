@@ -2,7 +2,7 @@
 
 Usage: release.py [--dirty] [--built] [--twice] [--no-check] [--tensorflow V...] [--python 3.X...]
 
-Builds every wheel by `make wheel`, rewrites it so that the same files give the same bytes, holds
+Builds every wheel by `make wheel`, from nothing and always in the same folder, rewrites it so that the same files give the same bytes, holds
 its size, writes SHA256SUMS and a bill of materials (CycloneDX), and runs haste_keras.check with it
 in fresh virtual environments (tools/check_wheels.py).
 
@@ -31,6 +31,9 @@ import wheel_limits
 
 ROOT = normalise_wheel.ROOT
 DIST = ROOT / "dist"
+# Where Bazel builds: nvcc puts a hash of the folder that it runs in into the names of what is local
+# to a file, so the same folder every time.
+OUTPUT_BASE = pathlib.Path("/var/tmp/haste_release")
 # Headers that give versions, in the folder of a Bazel repository.
 _HEADERS = {
     "highway": ("local_highway", "hwy/highway.h", "hwy/base.h"),
@@ -74,11 +77,28 @@ def missing(wheels: list[pathlib.Path], release: str) -> list[str]:
     return sentences
 
 
-def build(root: pathlib.Path, seconds: int, **environment: str) -> list[pathlib.Path]:
-    """`make wheel` in the tree `root`; its wheels, normalised."""
+def isolated_bazel(root: pathlib.Path) -> pathlib.Path:
+    """A program that runs Bazel in OUTPUT_BASE, and with no cache that the user's settings name."""
+    candidates = (os.environ.get("BAZEL"), "bazel", "bazelisk", "bazel-4")
+    bazel = next(filter(None, map(shutil.which, filter(None, candidates))), None)
+    if bazel is None:
+        raise SystemExit("No Bazel found: run `make deps`, or set BAZEL.")
+    program = root / "build/isolated_bazel"
+    program.parent.mkdir(exist_ok=True)
+    options = f'--nohome_rc --output_base="{OUTPUT_BASE}"'
+    program.write_text(f'#!/bin/sh\nexec "{bazel}" {options} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def build(root: pathlib.Path, seconds: int) -> list[pathlib.Path]:
+    """`make wheel` in the tree `root`, from nothing; its wheels, normalised."""
     shutil.rmtree(root / "dist", ignore_errors=True)
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(seconds), **environment}
+    bazel = isolated_bazel(root)
+    subprocess.run([bazel, "clean", "--expunge"], cwd=root, check=True)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(seconds), "BAZEL": str(bazel)}
     subprocess.run(["make", "wheel"], cwd=root, env=environment, check=True)
+    subprocess.run([bazel, "shutdown"], cwd=root, check=True)
     return normalised(root, seconds)
 
 
@@ -90,10 +110,15 @@ def normalised(root: pathlib.Path, seconds: int) -> list[pathlib.Path]:
     return wheels
 
 
-def versions_inside(wheels: list[pathlib.Path]) -> dict[str, str]:
-    """{part of sbom.INSIDE: its version}, of what the last build took from this machine."""
-    command = [ROOT / "tools/run_bazel.sh", "info", "output_base"]
-    base = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+def versions_inside(wheels: list[pathlib.Path], built: bool) -> dict[str, str]:
+    """{part of sbom.INSIDE: its version}, of what the last build took from this machine.
+
+    built: whether that was `make wheel` by itself, and not `build`.
+    """
+    base = OUTPUT_BASE
+    if built:
+        command = [ROOT / "tools/run_bazel.sh", "info", "output_base"]
+        base = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     inside = {"tensorflow-c-api": importlib.metadata.version("tensorflow-cpu")}
     for part, (repository, *headers) in _HEADERS.items():
         paths = [pathlib.Path(base, "external", repository, header) for header in headers]
@@ -121,21 +146,14 @@ def differences(first: list[pathlib.Path], second: list[pathlib.Path]) -> list[s
 
 
 def build_twice(seconds: int) -> int:
-    """Builds in two clean clones with no cache of Bazel's; returns the exit code."""
-    bazel = next(filter(None, map(shutil.which, ("bazel", "bazelisk", "bazel-4"))), None)
-    bazel = os.environ.get("BAZEL") or bazel
+    """Builds in two clean clones and compares; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="haste_twice_") as scratch:
-        scratch = pathlib.Path(scratch)
-        # A disk cache that the user's own settings name would give both builds the same objects.
-        wrapper = scratch / "bazel"
-        wrapper.write_text(f'#!/bin/sh\nexec "{bazel}" --nohome_rc "$@"\n')
-        wrapper.chmod(0o755)
         builds = []
         for name in ("first", "second"):
             print(f"==> {name} build, in a clean clone", flush=True)
-            _git("clone", "--quiet", "--no-local", str(ROOT), str(scratch / name), root=scratch)
-            builds.append(build(scratch / name, seconds, BAZEL=str(wrapper)))
-            subprocess.run([wrapper, "shutdown"], cwd=scratch / name, check=True)
+            clone = pathlib.Path(scratch, name)
+            _git("clone", "--quiet", "--no-local", str(ROOT), str(clone), root=scratch)
+            builds.append(build(clone, seconds))
         found = differences(*builds)
         for sentence in found:
             print(sentence, file=sys.stderr)
@@ -169,7 +187,7 @@ def main(options) -> int:
 
     _say("bill of materials and checksums", start)
     bill = DIST / f"haste_keras-{version()}.cdx.json"
-    sbom.write(sbom.sbom(version(), seconds, wheels, versions_inside(wheels)), bill)
+    sbom.write(sbom.sbom(version(), seconds, wheels, versions_inside(wheels, options.built)), bill)
     write_sums([*wheels, bill], DIST / "SHA256SUMS")
     print((DIST / "SHA256SUMS").read_text())
 

@@ -1,9 +1,11 @@
 """What tools/release.py knows before it builds: sizes, what is missing, the bill, checksums."""
 
+import argparse
 import json
 import pathlib
 import re
 import subprocess
+import sys
 
 import check_wheels
 import pytest
@@ -74,6 +76,86 @@ def test_differences(tmp_path):
     second[0].write_bytes(b"other")
     found = release.differences(first, [*second, make(tmp_path / "2" / CUDA)])
     assert found == [f"{CPU} differs", f"{CUDA} was built only once"]
+
+
+MAKEFILE = f"""wheel:
+\tmkdir dist
+\tcd dist && PYTHONPATH={pathlib.Path(__file__).parent} {sys.executable} ../make_wheel.py {CPU}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A repository whose `make wheel` makes a wheel, dated now, with what CONTENT gives in it."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "Makefile").write_text(MAKEFILE)
+    (root / ".gitignore").write_text("dist\n")
+    (root / "make_wheel.py").write_text(
+        "import os, pathlib, sys, time, wheels\n"
+        "wheels.FILES['haste_keras/__init__.py'] = CONTENT\n"
+        "wheels.make(sys.argv[1], seconds=time.time())\n"
+    )
+    monkeypatch.setattr(release, "ROOT", root)
+    monkeypatch.setenv("BAZEL", "true")
+    return root
+
+
+def commit(root, content):
+    script = root / "make_wheel.py"
+    script.write_text(script.read_text().replace("CONTENT", content))
+    git = ["git", "-C", root, "-c", "user.name=n", "-c", "user.email=e@example.com"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "m"]):
+        subprocess.run([*git, *command], check=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [("b'x'", 0), ("os.getcwd().encode()", 1), ("os.environ['SOURCE_DATE_EPOCH'].encode()", 0)],
+    ids=["same", "path", "date"],
+)
+def test_twice(tree, capfd, content, code):
+    commit(tree, content)
+    assert release.build_twice(1_700_000_000) == code
+    printed = capfd.readouterr()
+    if code:
+        assert f"{CPU} differs" in printed.err
+    else:
+        assert f"the same bytes twice: {CPU}" in printed.out
+
+
+def test_builds_run_in_one_folder_and_without_the_users_settings(tmp_path, monkeypatch):
+    arguments = tmp_path / "bazel"
+    arguments.write_text('#!/bin/sh\necho "$@"\n')
+    arguments.chmod(0o755)
+    monkeypatch.setenv("BAZEL", str(arguments))
+    command = [release.isolated_bazel(tmp_path), "build", "a b"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said == f"--nohome_rc --output_base={release.OUTPUT_BASE} build a b\n"
+    monkeypatch.setenv("BAZEL", "")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit, match="No Bazel found"):
+        release.isolated_bazel(tmp_path)
+
+
+def test_release_of_what_is_built(tmp_path, monkeypatch, capsys):
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    for name in (CPU, ARM, CUDA):
+        make(dist / name)
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(release, "DIST", dist)
+    monkeypatch.setattr(release, "version", lambda: "1.2")
+    monkeypatch.setattr(release, "versions_inside", lambda wheels, built: INSIDE)
+    monkeypatch.setattr(release.os, "environ", dict(release.os.environ))
+    options = argparse.Namespace(dirty=True, built=True, twice=False, no_check=True)
+    assert release.main(options) == 0
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=True)
+    assert len((dist / "SHA256SUMS").read_text().splitlines()) == 4
+    assert json.loads((dist / "haste_keras-1.2.cdx.json").read_text())["specVersion"] == "1.5"
+    (dist / ARM).unlink()
+    assert release.main(options) == 1
+    assert capsys.readouterr().err == "no wheel of haste_keras for aarch64\n"
 
 
 def test_sums_are_what_sha256sum_reads(wheels, tmp_path):
