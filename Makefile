@@ -67,6 +67,9 @@ wheel: deps $(VENV_STAMP)  ## pack dist/haste_keras-*.whl, and haste_keras_cuda-
 	tools/build_libraries.sh build/libraries
 	LIBRARIES=build/libraries tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_$(shell uname -m)
 
+# Not what this machine's GPUs would have `make build` make.
+release: CUDA_ARCHS := $(WHEEL_ARCHS)
+release: CPU_TARGETS = all
 release: $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
 	$(PY) tools/release.py $(ARGS)
 

@@ -120,7 +120,10 @@ def versions_inside(wheels: list[pathlib.Path], built: bool) -> dict[str, str]:
     if built:
         command = [ROOT / "tools/run_bazel.sh", "info", "output_base"]
         base = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    inside = {"tensorflow-c-api": importlib.metadata.version("tensorflow-cpu")}
+    compiler = [os.environ.get("CXX", "g++"), "-dumpfullversion"]
+    gcc = subprocess.run(compiler, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    tensorflow = importlib.metadata.version("tensorflow-cpu")
+    inside = {"libstdc++": gcc, "tensorflow-c-api": tensorflow}
     for part, (repository, *headers) in _HEADERS.items():
         paths = [pathlib.Path(base, "external", repository, header) for header in headers]
         text = "\n".join(p.read_text() for p in paths if p.exists())

@@ -30,6 +30,13 @@ INSIDE = {
         "purl": "pkg:github/tensorflow/tensorflow@v{}",
         "supplier": {"name": "The TensorFlow Authors"},
     },
+    "libstdc++": {
+        "in": ["haste_keras", "haste_keras_cuda"],
+        "description": "C++ runtime of GCC, linked statically into every library",
+        "licenses": [{"expression": "GPL-3.0-or-later WITH GCC-exception-3.1"}],
+        "purl": "pkg:generic/gnu/gcc@{}",
+        "supplier": {"name": "Free Software Foundation"},
+    },
     "cudart-static": {
         "in": ["haste_keras_cuda"],
         "description": "CUDA runtime, linked statically into libhaste_cuda.so",
