@@ -29,7 +29,8 @@ double ProductsPerClock(const BlasProblem& p, const BlasDevice& device) {
   if (p.storage_bytes == 8) return 127;
   if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8)) return 79;
   const double of_hopper = p.storage_bytes == 4 ? 714 : 1190;
-  return device.sm_major >= 9 ? of_hopper : of_hopper / 2;
+  // Those of 12.x are the tensor cores of 8.x (a guess from data sheets).
+  return device.sm_major == 9 || device.sm_major == 10 ? of_hopper : of_hopper / 2;
 }
 
 }  // namespace

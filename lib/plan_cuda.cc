@@ -163,16 +163,22 @@ double PlanWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
   return clocks;
 }
 
-// Clocks of a step of `stepwise`, of an H200: R from the L2 cache or memory, products without
-// tensor cores. Fitted as those of tiled_plan.cc are, to 120 timings.
-double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  constexpr double kPhaseClocks = 8000, kBytesPerClock = 2200, kProductsPerClock = 8500;
+// Clocks of a step of `stepwise`: R from the L2 cache or memory, products without tensor cores.
+// Fitted as those of tiled_plan.cc are, to 120 timings of an H200; bytes and products are given by
+// multiprocessor, so that a smaller GPU is not taken for one.
+double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                      const CudaProperties& cuda) {
+  constexpr int kFittedTo = 132;  // multiprocessors
+  const double share =
+      cuda.multiprocessors > 0 ? static_cast<double>(cuda.multiprocessors) / kFittedTo : 1;
+  constexpr double kPhaseClocks = 8000;
+  const double bytes_per_clock = 2200 * share, products_per_clock = 8500 * share;
   const double phases = cell.reset_gates > 0 ? 2 : 1;
   const double weights =
       static_cast<double>(config.lanes) * config.hidden * config.hidden * cell.gates;
   const double bytes = weights * static_cast<double>(DtypeSize(config.dtype));
   const double products = weights * config.batch * (config.dtype == HASTE_FLOAT64 ? 2 : 1);
-  return phases * kPhaseClocks + bytes / kBytesPerClock + products / kProductsPerClock;
+  return phases * kPhaseClocks + bytes / bytes_per_clock + products / products_per_clock;
 }
 
 }  // namespace
@@ -213,7 +219,7 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
   }
   if (any || Wants(config, EngineKind::kStepwise)) {
     consider(EngineKind::kStepwise,
-             on_chip || plan->engine == EngineKind::kBlock ? 0 : StepwiseClocks(config, cell),
+             on_chip || plan->engine == EngineKind::kBlock ? 0 : StepwiseClocks(config, cell, cuda),
              cell.normalizes || cell.reset_gates > 0
                  ? "a product and a pointwise kernel for each phase of a step"
                  : "one fused product and pointwise kernel a step");

@@ -124,6 +124,15 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
       return SetStatus(status, HASTE_UNIMPLEMENTED, "CUDA: no GPU is visible to this process");
     case cudaErrorNoKernelImageForDevice:
       return NoCodeForDevice(status);
+    // The plan has the multiprocessors of the context. A stream may have fewer: those of a green
+    // context that is not the current one.
+    case cudaErrorCooperativeLaunchTooLarge:
+      return SetStatus(
+          status, HASTE_UNIMPLEMENTED,
+          "%s failed with %s: this stream has fewer multiprocessors than its context; "
+          "make the stream's context the current one, or name an engine that waits for "
+          "no others: \"block\", \"blas\" or \"stepwise\"",
+          call, cudaGetErrorName(error));
     // What `trap` of patience.cuh comes back as, of this call or of one before it.
     case cudaErrorLaunchFailure:
     case cudaErrorIllegalInstruction:
