@@ -115,7 +115,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   shape.shared_bytes = plan.resident.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
-  if (cluster) {
+  if (shape.cluster > 8) {  // what every GPU that has clusters can do
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                    status);
   }
