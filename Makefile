@@ -32,11 +32,11 @@ MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel release test test-lib test-python test-wheel test-gpu sanitize \
+.PHONY: help venv deps build wheel release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
         test-tf-matrix demo lint format bench bench-cpp clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
@@ -77,6 +77,9 @@ test: test-lib test-python  ## everything that runs without a GPU
 
 test-lib: deps $(VENV_STAMP)  ## C++ tests
 	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //examples/cpp/... //benchmarks/cpp/...
+
+test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run under qemu
+	tools/test_aarch64.sh
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/...

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs from the system and does not find: a C++ compiler, Bazel, Google
 # Highway's headers. By apt-get, as root or through sudo; elsewhere it says what is missing.
+#   install_deps.sh [aarch64] [clang]
+# aarch64: a cross compiler for it, and qemu to run what it makes; clang: Clang with libc++
 set -euo pipefail
 
 packages=()
@@ -12,6 +14,24 @@ fi
 if ! command -v "${BAZEL:-bazel}" >/dev/null && ! command -v bazelisk >/dev/null; then
   packages+=(bazel-bootstrap)
 fi
+for extra in "$@"; do
+  case $extra in
+    aarch64)
+      if ! command -v aarch64-linux-gnu-g++ >/dev/null; then packages+=(g++-aarch64-linux-gnu); fi
+      if ! command -v qemu-aarch64-static >/dev/null; then packages+=(qemu-user-static); fi
+      ;;
+    clang)
+      if ! command -v clang >/dev/null; then packages+=(clang); fi
+      if ! echo '#include <vector>' | clang++ -x c++ -stdlib=libc++ -fsyntax-only - 2>/dev/null; then
+        packages+=(libc++-dev libc++abi-dev)
+      fi
+      ;;
+    *)
+      echo "install_deps.sh: expected aarch64 or clang, got $extra" >&2
+      exit 2
+      ;;
+  esac
+done
 if [ ${#packages[@]} -eq 0 ]; then exit 0; fi
 
 as_root=()

@@ -19,6 +19,8 @@ class Spinner {
     if (++spins_ < kSpins) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      __asm__ volatile("yield");
 #endif
     } else {
       std::this_thread::yield();

@@ -2,6 +2,7 @@
 #ifndef HASTE_TESTS_LIB_STORED_H_
 #define HASTE_TESTS_LIB_STORED_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -11,6 +12,25 @@
 #include "tests/lib/problem.h"
 
 namespace haste_test {
+
+// Half-precision floats by their bits: not every compiler has a type for them.
+inline uint16_t HalfBits(double value) {
+  const auto sign = static_cast<uint16_t>(std::signbit(value) << 15);
+  const double size = std::abs(value);
+  if (std::isnan(value)) return sign | 0x7E00;
+  if (size >= 65520) return sign | 0x7C00;
+  int exponent = -13;  // of a fraction from a half to one; of all that is smaller, too
+  if (size >= 0x1p-14) std::frexp(size, &exponent);
+  const auto digits = static_cast<int>(std::nearbyint(std::ldexp(size, 11 - exponent)));
+  return static_cast<uint16_t>(sign | (((exponent + 13) << 10) + digits));
+}
+
+inline double HalfValue(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, digits = bits & 1023;
+  double size = exponent ? std::ldexp(1024 + digits, exponent - 25) : std::ldexp(digits, -24);
+  if (exponent == 31) size = digits ? NAN : INFINITY;
+  return bits >> 15 ? -size : size;
+}
 
 // What is in memory of a dtype, as it lies there.
 class Stored {
@@ -23,7 +43,7 @@ class Stored {
       uint32_t bits;
       memcpy(&bits, &single, sizeof bits);
       bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-      const auto half = static_cast<_Float16>(values[i]);
+      const uint16_t half = HalfBits(values[i]);
       if (dtype == HASTE_FLOAT64) memcpy(to, &values[i], sizeof values[i]);
       if (dtype == HASTE_FLOAT32) memcpy(to, &single, sizeof single);
       if (dtype == HASTE_FLOAT16) memcpy(to, &half, sizeof half);
@@ -39,7 +59,7 @@ class Stored {
     for (size_t i = 0; i < values.size(); ++i) {
       const void* from = bytes_.data() + i * haste::DtypeSize(dtype_);
       float single = 0;
-      _Float16 half = 0;
+      uint16_t half = 0;
       uint32_t bits = 0;
       if (dtype_ == HASTE_FLOAT64) memcpy(&values[i], from, sizeof values[i]);
       if (dtype_ == HASTE_FLOAT32) memcpy(&single, from, sizeof single);
@@ -49,7 +69,7 @@ class Stored {
         bits <<= 16;
         memcpy(&single, &bits, sizeof single);
       }
-      if (dtype_ == HASTE_FLOAT16) values[i] = static_cast<double>(half);
+      if (dtype_ == HASTE_FLOAT16) values[i] = HalfValue(half);
       if (dtype_ == HASTE_FLOAT32 || dtype_ == HASTE_BFLOAT16) values[i] = single;
     }
     return values;
