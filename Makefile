@@ -32,7 +32,7 @@ MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
+.PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
         test-tf-matrix demo lint format bench bench-cpp clean
 
 help:  ## list the targets
@@ -60,16 +60,19 @@ build: deps $(VENV_STAMP)  ## build the libraries for this machine and put them 
 	tools/install_libraries.sh
 
 # Libraries of their own, which every machine can load; the source tree keeps what it has.
+wheel wheel-aarch64: CPU_TARGETS = all
+wheel wheel-aarch64: export MANYLINUX = $(GLIBC)
 wheel: CUDA_ARCHS := $(WHEEL_ARCHS)
-wheel: CPU_TARGETS = all
-wheel: export MANYLINUX = $(GLIBC)
 wheel: deps $(VENV_STAMP)  ## pack dist/haste_keras-*.whl, and haste_keras_cuda-*.whl beside it
 	tools/build_libraries.sh build/libraries
 	LIBRARIES=build/libraries tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_$(shell uname -m)
 
-# Not what this machine's GPUs would have `make build` make.
-release: CUDA_ARCHS := $(WHEEL_ARCHS)
-release: CPU_TARGETS = all
+wheel-aarch64: CUDA_ARCHS = none
+wheel-aarch64: deps $(VENV_STAMP)  ## the same for aarch64, the CPU half alone, by a cross compiler
+	tools/install_deps.sh aarch64
+	STRIP=aarch64-linux-gnu-strip tools/build_libraries.sh build/libraries-aarch64 --config=aarch64
+	LIBRARIES=build/libraries-aarch64 tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_aarch64
+
 release: $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
 	$(PY) tools/release.py $(ARGS)
 

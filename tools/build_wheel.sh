@@ -10,6 +10,10 @@ python=$(realpath -s "$1")
 export HASTE_WHEEL_PLATFORM=${2:-}
 cd "$(dirname "$0")/.."
 libraries=$(realpath "${LIBRARIES:-haste_keras}")
+# manylinux_2_17_x86_64 promises that nothing newer than glibc 2.17 is asked for.
+if [[ $HASTE_WHEEL_PLATFORM =~ ^manylinux_([0-9]+_[0-9]+)_ ]]; then
+  "$python" tools/symbol_floor.py check "${BASH_REMATCH[1]}" "$libraries"/*.so
+fi
 # For the entries of wheels: the time of what is packed, not of the packing.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1577836800)}
 
@@ -31,7 +35,6 @@ pack() {
   "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$scratch" "./$1"
   wheel=$(ls "$scratch"/*.whl)
   "$python" tools/normalise_wheel.py "$wheel"
-  if [ -n "$HASTE_WHEEL_PLATFORM" ]; then "$python" tools/check_wheel_tag.py "$wheel"; fi
   rm -f "dist/$2"-*-"${wheel##*-}" # of other versions
   mv "$wheel" dist
   rm -r "$scratch"

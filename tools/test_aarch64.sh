@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export CUDA_ARCHS=none CPU_TARGETS=all
 tools/install_deps.sh aarch64
 exec tools/run_bazel.sh test --config=aarch64 "$@" \
   //lib:libhaste.so //frameworks/tf:libhaste_ops.so //tests/lib/...

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import conftest
 import fatbins
 import pytest
 
@@ -178,3 +179,31 @@ def test_installed_package_computes(cpu_site, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert str(cpu_site) in done.stdout
+
+
+@pytest.mark.parametrize("distribution", ["haste_keras", "haste_keras_cuda"])
+def test_auditwheel_agrees_with_the_tag(distribution, tmp_path):
+    found = conftest.wheel(distribution)
+    if found is None:
+        pytest.skip(f"dist/ has no {distribution} wheel")
+    tag = found.stem.rpartition("-")[2]
+    # TensorFlow's own library is the one that is there, whichever that is.
+    command = ["repair", "--plat", tag, "--only-plat", "--exclude", "libtensorflow_framework.so.2"]
+    tools = os.path.dirname(sys.executable)
+    done = subprocess.run(
+        [sys.executable, "-m", "auditwheel", *command, "-w", tmp_path, found],
+        env={**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == [found.name]
+
+
+def test_code_for_one_gpu_keeps_its_size(site):
+    """A release has six such, and an index takes 100 MB a file."""
+    total = {}
+    for image in device_code(site / "haste_keras_cuda/libhaste_cuda.so"):
+        total.setdefault(image[:2], 0)
+        total[image[:2]] += image.stored
+    assert max(total.values()) < 30e6, total
