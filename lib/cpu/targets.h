@@ -12,6 +12,8 @@
 #include <algorithm>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
 // AVX-512, AVX2 + FMA + F16C, and a baseline that runs anywhere; nothing that a newer Highway adds,
 // since nothing below would choose it.
 #ifdef HASTE_NATIVE_TARGET  // one of them and the baseline: a build for this machine alone
@@ -29,12 +31,19 @@ namespace haste {
 
 enum class SimdTarget { kBaseline, kAvx2, kAvx3 };  // each includes those before it
 
+#if defined(__x86_64__)
+// Conversions of halves. By its bit: not every Clang has a name for it.
+inline bool HasF16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 // The best that the machine has.
 inline SimdTarget MachineTarget() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("f16c");
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
   const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl");
