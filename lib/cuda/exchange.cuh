@@ -68,8 +68,9 @@ class ArrivalCounter {
         : "memory");
 #endif
   }
-  // By every thread that reads what has arrived.
-  __device__ __forceinline__ void Wait(uint32_t parity) const {
+  // By every thread that reads what has arrived. bounded: false where registers are few and what is
+  // waited for are copies of this kernel, whose own wait for others has an end.
+  __device__ __forceinline__ void Wait(uint32_t parity, bool bounded = true) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     Patience<10> patience;  // a poll may take a millisecond
     for (;;) {
@@ -82,7 +83,7 @@ class ArrivalCounter {
           : "r"(SharedAddress(&state_)), "r"(parity)
           : "memory");
       if (done != 0) return;
-      patience.Poll();
+      if (bounded) patience.Poll();
     }
 #endif
   }
