@@ -38,8 +38,9 @@ def _check_version(ctx, nvcc):
         fail(("CUDA %s.%s in %s is too old: %d.%d or newer is needed. Set CUDA_HOME to one, or " +
               "HASTE_NEED_CUDA=0 to build the CPU half only.") % ((major, minor, nvcc) + _OLDEST))
 
-    # The build number too: a toolkit replaced in place is another toolkit.
-    return report.stdout.split(", V")[1].split("\n")[0]
+    # The build numbers too: a toolkit replaced in place is another toolkit.
+    assembler = ctx.execute([str(ctx.path(nvcc).dirname) + "/ptxas", "--version"]).stdout
+    return "_".join([text.split(", V")[1].split("\n")[0] for text in [report.stdout, assembler] if ", V" in text])
 
 def _list(ctx, command):
     """Capabilities that a program of the toolkit knows: ["75", "80", …]."""
@@ -52,7 +53,8 @@ def _architectures(ctx, root):
     """What to compile for: (of nvcc, of the newer assembler)."""
     known = _list(ctx, [root + "/bin/nvcc", "--list-gpu-code"])
     newer = root + "/newer/ptxas"
-    assembled = [a for a in _list(ctx, [newer, "--help"]) if a not in known] if ctx.path(newer).exists else []
+    assembled = _list(ctx, [newer, "--help"]) if ctx.path(newer).exists else []
+    assembled = [a for a in assembled if a.isdigit() and a not in known]
     named = [a for a in ctx.os.environ.get("HASTE_CUDA_ARCHS", "").replace(" ", ",").split(",") if a]
     archs = named or [a for a in _ARCHS if a in known + assembled]
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts the CUDA toolkit that wheels are built with into a folder: nvcc 12.4, whose code runs on every
-# driver that CUDA 12 runs on (525 and newer), headers, the static runtime, and in newer/ what
-# assembles for GPUs that came later. Nothing is installed on the system.
+# driver that CUDA 12 runs on (525 and newer), headers, the static runtime, and the assembler of
+# 12.9, which has kernels spill less, and in newer/ assembles for GPUs that nvcc 12.4 does not know.
+# Nothing is installed on the system.
 #   fetch_toolkit.sh FOLDER          then: export CUDA_HOME=FOLDER
 #
 # The compiler comes from Debian's nvidia-cuda-toolkit 12.4, by apt-get; the rest from the Python
@@ -57,13 +58,15 @@ rm -rf "$target" "$target.partial"
 mkdir -p "$target.partial"/{bin,newer,nvvm/bin,nvvm/libdevice,include,lib64}
 cd "$target.partial"
 own=$work/root/usr/lib/nvidia-cuda-toolkit
-cp "$own/bin/nvcc" "$work"/root/usr/bin/{cudafe++,fatbinary,ptxas,nvlink,bin2c,cuobjdump} bin
+cp "$own/bin/nvcc" "$work"/root/usr/bin/{cudafe++,fatbinary,nvlink,bin2c,cuobjdump} bin
+cp "$work/ptxas/nvidia/cuda_nvcc/bin/ptxas" bin
 cp "$own/bin/cicc" nvvm/bin
 cp "$own"/libdevice/* nvvm/libdevice
 for part in cccl nvcc runtime; do cp -r "$work/headers/nvidia/cuda_$part/include/." include; done
 cp "$work"/runtime/nvidia/cuda_runtime/lib/libcudart_static.a lib64
-cp "$work"/ptxas/nvidia/cuda_nvcc/bin/ptxas "$work"/fatbinary/nvidia/cu13/bin/fatbinary newer
-chmod +x newer/*
+cp "$work/fatbinary/nvidia/cu13/bin/fatbinary" newer
+chmod +x bin/ptxas newer/fatbinary
+ln -s ../bin/ptxas newer/ptxas
 cat >bin/nvcc.profile <<'P'
 TOP                = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
