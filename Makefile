@@ -73,6 +73,8 @@ wheel-aarch64: deps $(VENV_STAMP)  ## the same for aarch64, the CPU half alone, 
 	STRIP=aarch64-linux-gnu-strip tools/build_libraries.sh build/libraries-aarch64 --config=aarch64
 	LIBRARIES=build/libraries-aarch64 tools/build_wheel.sh $(PY) manylinux_$(GLIBC)_aarch64
 
+# Not what this machine's GPUs would have `make build` make.
+release: CUDA_ARCHS := $(WHEEL_ARCHS)
 release: $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
 	$(PY) tools/release.py $(ARGS)
 

@@ -2,9 +2,9 @@
 
 Usage: release.py [--dirty] [--built] [--twice] [--no-check] [--tensorflow V...] [--python 3.X...]
 
-Builds every wheel by `make wheel`, from nothing and always in the same folder; rewrites it so that
-the same files give the same bytes; holds its size; writes SHA256SUMS and a bill of materials
-(CycloneDX); and runs haste_keras.check with it in fresh virtual environments
+Builds every wheel by `make wheel-aarch64 wheel`, from nothing and always in the same folder;
+rewrites it so that the same files give the same bytes; holds its size; writes SHA256SUMS and a bill
+of materials (CycloneDX); and runs haste_keras.check with it in fresh virtual environments
 (tools/check_wheels.py).
 
     --dirty     also with changes that are not committed
@@ -93,12 +93,13 @@ def isolated_bazel(root: pathlib.Path) -> pathlib.Path:
 
 
 def build(root: pathlib.Path, seconds: int) -> list[pathlib.Path]:
-    """`make wheel` in the tree `root`, from nothing; its wheels, normalised."""
+    """Makes every wheel in the tree `root`, from nothing; the wheels, normalised."""
     shutil.rmtree(root / "dist", ignore_errors=True)
     bazel = isolated_bazel(root)
     subprocess.run([bazel, "clean", "--expunge"], cwd=root, check=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(seconds), "BAZEL": str(bazel)}
-    subprocess.run(["make", "wheel"], cwd=root, env=environment, check=True)
+    # The one with CUDA last: `versions_inside` asks for the version of its toolkit.
+    subprocess.run(["make", "wheel-aarch64", "wheel"], cwd=root, env=environment, check=True)
     subprocess.run([bazel, "shutdown"], cwd=root, check=True)
     return normalised(root, seconds)
 

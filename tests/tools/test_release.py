@@ -83,7 +83,9 @@ def test_differences(tmp_path):
     assert found == [f"{CPU} differs", f"{CUDA} was built only once"]
 
 
-MAKEFILE = f"""wheel:
+MAKEFILE = f"""wheel-aarch64:
+
+wheel:
 \tmkdir dist
 \tcd dist && PYTHONPATH={pathlib.Path(__file__).parent} {sys.executable} ../make_wheel.py {CPU}
 """
