@@ -68,13 +68,11 @@ class ArrivalCounter {
         : "memory");
 #endif
   }
-  // By every thread that reads what has arrived. bounded: false where registers are few and what is
-  // waited for are copies of this kernel, whose own wait for others has an end.
-  __device__ __forceinline__ void Wait(uint32_t parity, bool bounded = true) const {
+  // By every thread that reads what has arrived.
+  __device__ __forceinline__ void Wait(uint32_t parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    Patience<10> patience;  // a poll may take a millisecond
-    for (;;) {
-      uint32_t done;
+    uint32_t done = 0;
+    while (done == 0) {
       asm volatile(
           "{\n\t.reg .pred p;\n\t"
           "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
@@ -82,8 +80,6 @@ class ArrivalCounter {
           : "=r"(done)
           : "r"(SharedAddress(&state_)), "r"(parity)
           : "memory");
-      if (done != 0) return;
-      if (bounded) patience.Poll();
     }
 #endif
   }
@@ -174,6 +170,14 @@ __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const 
 
 // --- The whole GPU.
 
+// PTX 8.6. HASTE_NEWER_PTXAS: that of the compiler's own is older, but a newer assembler takes it
+// where it makes the code itself, that is for 9.0a (tools/cuda/fetch_toolkit.sh).
+#if __CUDACC_VER_MAJOR__ >= 13 || (defined(HASTE_NEWER_PTXAS) && defined(__CUDA_ARCH_FEAT_SM90_ALL))
+#define HASTE_PTX_HAS_FENCE_RELEASE 1
+#else
+#define HASTE_PTX_HAS_FENCE_RELEASE 0
+#endif
+
 // PTX 8.3. Before, vectors of 4 words: the same instructions, of which PTX promises less.
 #if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 3)
 #define HASTE_PTX_HAS_B128 1
@@ -231,7 +235,7 @@ __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
 // What this thread has written is visible to who sees what it, or a thread behind its next barrier,
 // writes from here on.
 __device__ __forceinline__ void FenceRelease() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 13
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && HASTE_PTX_HAS_FENCE_RELEASE
   // Leaves the first-level cache as it is.
   asm volatile("fence.release.gpu;" ::: "memory");
 #else
@@ -256,7 +260,7 @@ __device__ __forceinline__ void CountPart(uint32_t* counter) {
 }
 // Until so many are counted; by each thread for itself.
 __device__ __forceinline__ void WaitForPart(const uint32_t* counter, uint32_t count) {
-  Patience<> patience;
+  Patience patience;
   for (;;) {
     uint32_t seen;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
@@ -267,7 +271,7 @@ __device__ __forceinline__ void WaitForPart(const uint32_t* counter, uint32_t co
 // Until so many have arrived, give or take 2^32.
 __device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
   if (threadIdx.x == 0) {
-    Patience<> patience;
+    Patience patience;
     for (;;) {
       uint32_t seen;
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");

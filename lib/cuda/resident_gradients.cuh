@@ -192,9 +192,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
         return !__all_sync(0xFFFFFFFFu, all);
       };
       each(ask);
-      Patience<> patience;
       while (!kCluster && some_absent()) {
-        patience.Poll();
         each([&](int i) {
           if (!HasTag(words[i].w, tag)) ask(i);
         });

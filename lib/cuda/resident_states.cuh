@@ -185,9 +185,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   template <int kBatch>
   __device__ __forceinline__ void Await(const uint4* from,
                                         uint4 (&words)[kBatch][kTiles][kWords]) const {
-    Patience<> patience;
     while (!kCluster && !__all_sync(0xFFFFFFFFu, HaveArrived(words))) {
-      patience.Poll();
       const uint4* at = from;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {

@@ -93,7 +93,6 @@ class NumberedRelay {
   __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
     if (turn == 0 || alone_) return;
     uint32_t word[kWords];
-    Patience<> patience;
     for (;;) {
       bool here = true;
 #pragma unroll
@@ -103,7 +102,6 @@ class NumberedRelay {
         word[i] = static_cast<uint32_t>(slot);
       }
       if (__all_sync(0xFFFFFFFFu, here)) break;
-      patience.Poll();
     }
     memcpy(value, word, sizeof value);
   }

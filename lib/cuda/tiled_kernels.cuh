@@ -77,7 +77,7 @@ class TiledRun {
       product_.Multiply(step + Phase::kOperandOf);
       if (p_.tiling.splits > 1) {
         Push();
-        counters_->meeting.Wait(meetings_++ & 1, false);
+        counters_->meeting.Wait(meetings_++ & 1);
         AddUp();
       } else {
         EachSum(

@@ -53,7 +53,7 @@ class TiledRing {
   // will be copied to it.
   __device__ __forceinline__ void Open(uint32_t stage, uint32_t bytes) const {
     const uint32_t lap = stage >> log_slots_;
-    if (lap > 0) counters_->empty[SlotOf(stage)].Wait((lap - 1) & 1, false);
+    if (lap > 0) counters_->empty[SlotOf(stage)].Wait((lap - 1) & 1);
     counters_->full[SlotOf(stage)].Expect(bytes);
   }
   __device__ __forceinline__ void Copy(uint32_t stage, void* to, const void* from,
@@ -63,7 +63,7 @@ class TiledRing {
 
   // Until the stage is there.
   __device__ __forceinline__ void Wait(uint32_t stage) const {
-    counters_->full[SlotOf(stage)].Wait(stage >> log_slots_ & 1, false);
+    counters_->full[SlotOf(stage)].Wait(stage >> log_slots_ & 1);
   }
   // By whole warps that have read it.
   __device__ __forceinline__ void Free(uint32_t stage) const {
@@ -76,7 +76,7 @@ class TiledRing {
     counters_->kept.Expect(bytes);
     CopyBulk(to, from, bytes, &counters_->kept);
   }
-  __device__ __forceinline__ void WaitForKept() const { counters_->kept.Wait(0, false); }
+  __device__ __forceinline__ void WaitForKept() const { counters_->kept.Wait(0); }
 
   __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
 

@@ -146,12 +146,13 @@ def _impl(ctx):
         ctx.symlink(root + "/include", "include")
     ctx.file("BUILD", _BUILD)
     archs, assembled = _architectures(ctx, root)
+    newer = ["-DHASTE_NEWER_PTXAS"] if ctx.path(root + "/newer/ptxas").exists else []
     flags, ptx = _arch_flags(archs, assembled)
     names = [arch for arch, _ in flags if arch != "90"] + assembled
     ctx.file("defs.bzl", "\n".join(["%s = %r" % each for each in [
         ("HAVE_CUDA", True),
         ("NVCC", nvcc),
-        ("NVCC_FLAGS", ["-DHASTE_NVCC_VERSION=" + version]),
+        ("NVCC_FLAGS", ["-DHASTE_NVCC_VERSION=" + version] + newer),
         ("ARCH_FLAGS", flags),  # (compute capability, flag)
         ("ASSEMBLED", assembled),
         ("NEWER", root + "/newer"),

@@ -59,13 +59,21 @@ mkdir -p "$target.partial"/{bin,newer,nvvm/bin,nvvm/libdevice,include,lib64}
 cd "$target.partial"
 own=$work/root/usr/lib/nvidia-cuda-toolkit
 cp "$own/bin/nvcc" "$work"/root/usr/bin/{cudafe++,fatbinary,nvlink,bin2c,cuobjdump} bin
-cp "$work/ptxas/nvidia/cuda_nvcc/bin/ptxas" bin
+cp "$work/ptxas/nvidia/cuda_nvcc/bin/ptxas" bin/ptxas-12.9
+# nvcc says that its PTX is of 8.4. Instructions of 8.6 in it, fence.release, need a later version.
+cat >bin/ptxas <<'P'
+#!/usr/bin/env bash
+for argument; do
+  case $argument in *.ptx) sed -i '0,/^\.version 8\.4$/s//.version 8.8/' "$argument" ;; esac
+done
+exec "$(dirname "$(realpath "$0")")/ptxas-12.9" "$@"
+P
 cp "$own/bin/cicc" nvvm/bin
 cp "$own"/libdevice/* nvvm/libdevice
 for part in cccl nvcc runtime; do cp -r "$work/headers/nvidia/cuda_$part/include/." include; done
 cp "$work"/runtime/nvidia/cuda_runtime/lib/libcudart_static.a lib64
 cp "$work/fatbinary/nvidia/cu13/bin/fatbinary" newer
-chmod +x bin/ptxas newer/fatbinary
+chmod +x bin/ptxas bin/ptxas-12.9 newer/fatbinary
 ln -s ../bin/ptxas newer/ptxas
 cat >bin/nvcc.profile <<'P'
 TOP                = $(_HERE_)/..

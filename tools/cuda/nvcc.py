@@ -4,8 +4,9 @@
 Usage: nvcc.py [--newer FOLDER --add 100,120] [--headers FILE --unused FILE] -- NVCC ARGUMENT...
 
 An older toolkit makes code that older drivers load, but it does not know the newest GPUs. A newer
-ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins are compressed with zstd, by the
-fatbinary in FOLDER: every driver of such GPUs can read it, and it takes half the room of LZ4.
+ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins, and that PTX, which only GPUs
+newer still compile, are compressed with zstd, by the fatbinary in FOLDER: every driver of such GPUs
+can read it, and it takes half the room of LZ4.
 
 Of the headers that one file lists, a line each, those that were not read are listed in the other.
 
@@ -24,6 +25,8 @@ import tempfile
 SECTION = ".nv_fatbin"
 MAGIC = 0xBA55ED50
 HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes after it
+ENTRY = struct.Struct("<H2xIQ")  # kind, bytes of this header, bytes after it
+PTX = 1
 
 
 def body(fatbin: bytes) -> bytes:
@@ -41,15 +44,33 @@ def body(fatbin: bytes) -> bytes:
     return fatbin[header:end]
 
 
+def without_ptx(entries: bytes) -> bytes:
+    """Those entries of a fat binary's body that are machine code."""
+    kept, at = b"", 0
+    while at < len(entries):
+        kind, head, size = ENTRY.unpack_from(entries, at)
+        if kind != PTX:
+            kept += entries[at : at + head + size]
+        at += head + size
+    return kept
+
+
 def merged(first: bytes, second: bytes) -> bytes:
-    """One fat binary with the entries of both."""
-    entries = body(first) + body(second)
+    """One fat binary with the machine code of the first and all of the second."""
+    entries = without_ptx(body(first)) + body(second)
     return HEADER.pack(MAGIC, 1, HEADER.size, len(entries)) + entries
 
 
+def embedded(ptx, scratch):
+    """A copy of `ptx` before the assembler sees it, whose version is the compiler's."""
+    copy = scratch / "embedded.ptx"
+    copy.write_bytes(ptx.read_bytes())
+    return copy
+
+
 def add_cubins(target, ptx, newer, architectures, scratch):
-    """Adds a cubin of `ptx` for each of `architectures` to the object `target`."""
-    images = []
+    """Adds `ptx`, in its own's place, and a cubin for each of `architectures` to `target`."""
+    images = [f"--image3=kind=ptx,sm=90,file={embedded(ptx, scratch)}"]
     for architecture in architectures:
         cubin = scratch / f"sm_{architecture}.cubin"
         assemble = [newer / "ptxas", "-O3", f"-arch=sm_{architecture}", ptx, "-o", cubin]
