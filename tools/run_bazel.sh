@@ -27,9 +27,11 @@ if [ "${major:-0}" -ge 7 ]; then flags+=(--noenable_bzlmod); fi
 if [ "${major:-0}" -ge 8 ]; then flags+=(--enable_workspace); fi
 
 archs=${CUDA_ARCHS:-$(tools/cuda/local_archs.sh)}
+what="the CPU half (there is no NVIDIA GPU, or CUDA_ARCHS=none): a first time takes 4 to 6 minutes on two cores"
 if [ "$archs" = none ]; then
   flags+=(--repo_env=HASTE_NEED_CUDA=0)
 else
+  what="both halves, CUDA code for $archs: a first time takes some 15 minutes on two cores, 50 for all"
   toolkit=.toolchain/cuda
   if [ -z "${CUDA_HOME:-}" ] && ! [ -x /usr/local/cuda/bin/nvcc ] && ! command -v nvcc >/dev/null; then
     tools/cuda/fetch_toolkit.sh "$toolkit"
@@ -49,4 +51,5 @@ case ${CPU_TARGETS:-native} in
 esac
 if [ -n "${MANYLINUX:-}" ]; then flags+=("--repo_env=HASTE_MANYLINUX=$MANYLINUX"); fi
 if [ -n "${HASTE_PYTHON:-}" ]; then flags+=("--repo_env=HASTE_PYTHON=$HASTE_PYTHON"); fi
+if [ "$command" = build ]; then echo "==> building $what"; fi
 exec "$bazel" "$command" "${flags[@]}" "$@"
