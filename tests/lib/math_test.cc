@@ -132,9 +132,10 @@ void Check(const char* target, const Run& run, const Bounds& bounds, unsigned se
   }
 }
 
-template <class FloatRun, class DoubleRun>
+using FloatRun = decltype(HWY_STATIC_DISPATCH(RunFloat));
+using DoubleRun = decltype(HWY_STATIC_DISPATCH(RunDouble));
 void CheckTarget(const char* name, FloatRun* run_float, DoubleRun* run_double, unsigned seed) {
-  if (run_float == nullptr) return;
+  if (run_float == nullptr) return;  // a target that was not compiled
   Check<float>(name, *run_float, haste_test::kFloatBounds, seed);
   Check<double>(name, *run_double, haste_test::kDoubleBounds, seed);
 }

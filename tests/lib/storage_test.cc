@@ -81,9 +81,11 @@ bool Same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-template <class T, class LoadFn, class StoreFn>
-void Check(const char* target, LoadFn* load, StoreFn* store, const Format& format, unsigned seed) {
-  if (load == nullptr) return;
+template <class T>
+void Check(const char* target, void (*load)(const std::vector<T>&, std::vector<float>*),
+           void (*store)(const std::vector<float>&, std::vector<T>*), const Format& format,
+           unsigned seed) {
+  if (load == nullptr) return;  // a target that was not compiled
   std::vector<T> all(1 << 16);
   for (int i = 0; i < 1 << 16; ++i) all[i].bits = static_cast<uint16_t>(i);
   std::vector<float> values(all.size());
