@@ -22,8 +22,9 @@ void Fits() {
 
 void Sentences() {
   const std::string old = DriverSentence(12080, 13010);
-  for (const char* part : {"driver runs CUDA up to 12.8,", "built with CUDA 13.1;",
-                           "update the driver", "make wheel CUDA_HOME=/path/to/cuda-12"}) {
+  for (const char* part :
+       {"driver runs CUDA up to 12.8,", "built with CUDA 13.1,", "needs driver 580 or newer",
+        "update the driver", "make wheel CUDA_HOME=/path/to/cuda-12"}) {
     EXPECT_TRUE(old.find(part) != std::string::npos, "\"%s\" in \"%s\"", part, old.c_str());
   }
   const std::string none = DriverSentence(0, 13000);
