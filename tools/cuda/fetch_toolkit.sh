@@ -22,7 +22,7 @@ fi
 echo "==> fetching the CUDA 12.4 toolkit (300 MB, about a minute)"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work"/{lists,cache/archives}/partial "$work"/{debs,root}
+mkdir -p "$work"/{lists,cache/archives}/partial "$work"/{debs,unpacked}
 
 # Debian 13 has it, on the mirror that this machine uses.
 mirror=${DEBIAN_MIRROR:-$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
@@ -37,7 +37,7 @@ apt=(-q -o "Dir::Etc::SourceList=$work/trixie.list" -o Dir::Etc::SourceParts=/de
   -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=root)
 apt-get "${apt[@]}" update
 (cd "$work/debs" && apt-get "${apt[@]}" download nvidia-cuda-toolkit)
-for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
+for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/unpacked"; done
 
 # fetch FOLDER PACKAGE==VERSION... unpacks wheels.
 fetch() {
@@ -57,8 +57,8 @@ fetch fatbinary nvidia-cuda-nvcc==13.0.88
 rm -rf "$target" "$target.partial"
 mkdir -p "$target.partial"/{bin,newer,nvvm/bin,nvvm/libdevice,include,lib64}
 cd "$target.partial"
-own=$work/root/usr/lib/nvidia-cuda-toolkit
-cp "$own/bin/nvcc" "$work"/root/usr/bin/{cudafe++,fatbinary,nvlink,bin2c,cuobjdump} bin
+own=$work/unpacked/usr/lib/nvidia-cuda-toolkit
+cp "$own/bin/nvcc" "$work"/unpacked/usr/bin/{cudafe++,fatbinary,nvlink,bin2c,cuobjdump} bin
 cp "$work/ptxas/nvidia/cuda_nvcc/bin/ptxas" bin/ptxas-12.9
 # nvcc says that its PTX is of 8.4. Instructions of 8.6 in it, fence.release, need a later version.
 cat >bin/ptxas <<'P'
