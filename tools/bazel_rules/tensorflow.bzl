@@ -3,20 +3,13 @@
 $HASTE_PYTHON names the Python that has it; else .venv of this checkout, else python3.
 """
 
-# Prints the package's folder, major and minor version, without the seconds of importing it.
-# The version is that of the distribution, whatever its name, that brought the package.
+# Prints the package's folder, without the seconds of importing it.
 _PROBE = """
 import importlib.util, pathlib, sys
 spec = importlib.util.find_spec("tensorflow")
 if spec is None or spec.origin is None:
     sys.exit("not installed for " + sys.executable)
-root = pathlib.Path(spec.origin).parent
-for record in root.parent.glob("t*.dist-info/RECORD"):
-    if "\\ntensorflow/__init__.py," in "\\n" + record.read_text():
-        print(root, *record.parent.name.split("-")[1].split(".")[:2], sep="\\n")
-        break
-else:
-    sys.exit("no distribution owns " + str(root))
+print(pathlib.Path(spec.origin).parent)
 """
 
 def _python(ctx):
@@ -34,11 +27,10 @@ def _impl(ctx):
     probe = ctx.execute([python, "-c", _PROBE])
     if probe.return_code != 0:
         fail("TensorFlow: %s%s\n%s" % (probe.stdout, probe.stderr, mend))
-    root, major, minor = probe.stdout.strip().split("\n")
+    root = probe.stdout.strip()
     ctx.symlink(root + "/include", "include")
     for library in ["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:
         ctx.symlink(root + "/" + library, library)
-    ctx.file("defs.bzl", 'TF_VERSION = "%s_%s"\n' % (major, minor))
     ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
 
 # The C API alone, and what its headers include.
