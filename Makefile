@@ -75,7 +75,7 @@ wheel-aarch64: deps $(VENV_STAMP)  ## the same for aarch64, the CPU half alone, 
 
 # Not what this machine's GPUs would have `make build` make.
 release: CUDA_ARCHS := $(WHEEL_ARCHS)
-release: $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
+release: deps $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
 	$(PY) tools/release.py $(ARGS)
 
 test: test-lib test-python  ## everything that runs without a GPU
