@@ -8,7 +8,6 @@
 #include <string>
 
 #include "lib/c_api_call.h"
-#include "lib/cpu/cpu.h"
 #include "lib/dtypes.h"
 #include "lib/engine.h"
 #include "lib/layer.h"
@@ -18,6 +17,8 @@
 namespace haste {
 
 namespace {
+
+bool HasSteps(const HasteRnnConfig& config) { return config.batch > 0 && config.time > 0; }
 
 // states to = from, or 0: what is left of a walk over no steps.
 int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* from,
@@ -60,6 +61,30 @@ int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo
   return HASTE_OK;
 }
 
+// Backward of a walk over no steps.
+int32_t NoStepsBackward(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                        const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
+                        HasteStatus* status) {
+  HASTE_TRY(ZeroParameterGradients(config, cell, args, executor, status));
+  return CopyStates(config, cell.states, args.dsT, args.ds0, executor, status);
+}
+
+// Of layer forward: bytes of the recurrence's workspace and of the input product's, which stand
+// before wx where the workspace holds that too.
+int32_t BytesBeforeInput(const HasteRnnConfig& config, const CellEntry& cell,
+                         const PlannedRnn& planned, const HasteLayerForwardArgs& layer,
+                         size_t* bytes, HasteStatus* status) {
+  const size_t walk = planned.engine->workspace_bytes(config, planned);
+  *bytes = walk;
+  HASTE_TRY(ProjectInputBytes(config, cell.info, layer.features, bytes, status));
+  if (config.device == HASTE_CUDA) {
+    size_t beside = walk;
+    HASTE_TRY(Cuda().input_beside_bytes(config, CellIndex(cell), planned, layer, &beside, status));
+    *bytes = std::max(*bytes, beside);
+  }
+  return HASTE_OK;
+}
+
 // What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
 template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
@@ -82,6 +107,7 @@ int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const
 
 using haste::CellEntry;
 using haste::CheckPointer;
+using haste::PlannedRnn;
 using haste::SetStatus;
 
 extern "C" {
@@ -101,10 +127,11 @@ int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     *bytes = 0;
-    if (config->batch == 0 || config->time == 0) return HASTE_OK;
-    const haste::Engine* engine;
-    HASTE_TRY(haste::FindEngine(*cell, *config, backward != 0, &engine, status));
-    *bytes = engine->workspace_bytes(*config, backward != 0, haste::OrDefault(executor));
+    if (!haste::HasSteps(*config)) return HASTE_OK;
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, backward != 0, haste::OrDefault(executor), &planned,
+                             status));
+    *bytes = planned.engine->workspace_bytes(*config, planned);
     return HASTE_OK;
   });
 }
@@ -115,14 +142,14 @@ int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArg
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
-    if (config->batch == 0 || config->time == 0) {
-      return haste::CopyStates(*config, cell->info.states, args->s0, args->sT,
-                               haste::OrDefault(executor), status);
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (!haste::HasSteps(*config)) {
+      return haste::CopyStates(*config, cell->info.states, args->s0, args->sT, where, status);
     }
     HASTE_TRY(haste::CheckForward(cell->info, *args, workspace, status));
-    const haste::Engine* engine;
-    HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
-    return engine->forward(*config, *args, workspace, haste::OrDefault(executor), status);
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
+    return planned.engine->forward(*config, planned, *args, workspace, where, status);
   });
 }
 
@@ -132,16 +159,14 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
-    if (config->batch == 0 || config->time == 0) {
-      HASTE_TRY(haste::ZeroParameterGradients(*config, cell->info, *args,
-                                              haste::OrDefault(executor), status));
-      return haste::CopyStates(*config, cell->info.states, args->dsT, args->ds0,
-                               haste::OrDefault(executor), status);
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (!haste::HasSteps(*config)) {
+      return haste::NoStepsBackward(*config, cell->info, *args, where, status);
     }
     HASTE_TRY(haste::CheckBackward(cell->info, *args, workspace, status));
-    const haste::Engine* engine;
-    HASTE_TRY(haste::FindEngine(*cell, *config, true, &engine, status));
-    return engine->backward(*config, *args, workspace, haste::OrDefault(executor), status);
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
+    return planned.engine->backward(*config, planned, *args, workspace, where, status);
   });
 }
 
@@ -153,67 +178,63 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    HASTE_TRY(haste_rnn_workspace_bytes(config, 0, executor, bytes, status));
-    if (config->batch == 0 || config->time == 0) return HASTE_OK;
-    const haste::Engine* engine;
-    HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
-    if (layer->wx == nullptr && haste::FormsInput(*engine, *layer)) {
-      *bytes = engine->layer_workspace_bytes(*config, *layer);
+    *bytes = 0;
+    if (!haste::HasSteps(*config)) return HASTE_OK;
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, haste::OrDefault(executor), &planned, status));
+    if (layer->wx == nullptr && haste::FormsInput(*planned.engine, *layer)) {
+      *bytes = planned.engine->layer_workspace_bytes(*config, planned, *layer);
       return HASTE_OK;
     }
-    HASTE_TRY(haste::ProjectInputBytes(*config, cell->info, layer->features, bytes, status));
-    if (config->device == HASTE_CUDA) {
-      size_t beside = engine->workspace_bytes(*config, false, haste::OrDefault(executor));
-      HASTE_TRY(haste::Cuda().input_beside_bytes(*config, haste::CellIndex(*cell), *layer, &beside,
-                                                 status));
-      *bytes = std::max(*bytes, beside);
+    HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, *layer, bytes, status));
+    if (layer->wx == nullptr) {
+      *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
     }
-    if (layer->wx != nullptr) return HASTE_OK;
-    *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
     return HASTE_OK;
   });
 }
 
 int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
-                            HasteRnnForwardArgs* rnn, void* workspace,
+                            const HasteRnnForwardArgs* rnn, void* workspace,
                             const HasteExecutor* executor, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
     HasteLayerForwardArgs whole = *layer;
-    if (layer->wx == nullptr && config->batch > 0 && config->time > 0) {
-      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
-      HASTE_TRY(CheckPointer(workspace, "workspace", status));
-      rnn->wx = workspace;  // where it lies, be it whole or a few steps at a time
-      const haste::Engine* engine;
-      HASTE_TRY(haste::FindEngine(*cell, *config, false, &engine, status));
-      if (haste::FormsInput(*engine, *layer)) {
-        HASTE_TRY(haste::CheckProjection(*layer, status));
-        HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
-        return engine->layer_forward(*config, *layer, *rnn, workspace, haste::OrDefault(executor),
-                                     status);
-      }
-      // With a place of its own for wx it asks for what stands before that.
-      size_t bytes = 0;
-      whole.wx = workspace;
-      HASTE_TRY(haste_layer_forward_workspace_bytes(config, &whole, executor, &bytes, status));
-      whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
+    HasteRnnForwardArgs walk = *rnn;
+    walk.wx = whole.wx;
+    if (!haste::HasSteps(*config)) {
+      HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
+      return haste_rnn_forward(config, &walk, workspace, executor, status);
     }
-    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
-      rnn->wx = whole.wx;
-      HASTE_TRY(haste::CheckProjection(*layer, status));
-      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
-      HASTE_TRY(haste::CheckForward(cell->info, *rnn, workspace, status));
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    HASTE_TRY(haste::CheckProjection(*layer, status));
+    const HasteExecutor& where = haste::OrDefault(executor);
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
+    const haste::Engine& engine = *planned.engine;
+    if (whole.wx == nullptr) {
+      walk.wx = workspace;  // where it lies, be it whole or a few steps at a time
+      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
+      if (haste::FormsInput(engine, whole)) {
+        return engine.layer_forward(*config, planned, whole, walk, workspace, where, status);
+      }
+      size_t bytes = 0;
+      HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, whole, &bytes, status));
+      walk.wx = whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
+    } else {
+      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
+    }
+    if (config->device == HASTE_CUDA) {
       bool done = false;
-      HASTE_TRY(haste::Cuda().layer_forward_beside(*config, haste::CellIndex(*cell), whole, *rnn,
-                                                   workspace, haste::OrDefault(executor), &done,
-                                                   status));
+      HASTE_TRY(haste::Cuda().layer_forward_beside(*config, haste::CellIndex(*cell), planned, whole,
+                                                   walk, workspace, where, &done, status));
       if (done) return HASTE_OK;
     }
     HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
-    rnn->wx = whole.wx;
-    return haste_rnn_forward(config, rnn, workspace, executor, status);
+    return engine.forward(*config, planned, walk, workspace, where, status);
   });
 }
 
@@ -225,10 +246,15 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    HASTE_TRY(haste_rnn_workspace_bytes(config, 1, executor, bytes, status));
-    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
-      HASTE_TRY(haste::Cuda().gradients_beside_bytes(*config, haste::CellIndex(*cell), *layer,
-                                                     bytes, status));
+    *bytes = 0;
+    if (haste::HasSteps(*config)) {
+      PlannedRnn planned;
+      HASTE_TRY(haste::PlanRnn(*config, *cell, true, haste::OrDefault(executor), &planned, status));
+      *bytes = planned.engine->workspace_bytes(*config, planned);
+      if (config->device == HASTE_CUDA) {
+        HASTE_TRY(haste::Cuda().gradients_beside_bytes(*config, haste::CellIndex(*cell), planned,
+                                                       *layer, bytes, status));
+      }
     }
     // One after the other.
     HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
@@ -248,17 +274,24 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    if (config->device == HASTE_CUDA && config->batch > 0 && config->time > 0) {
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (haste::HasSteps(*config)) {
       HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
       HASTE_TRY(haste::CheckBackward(cell->info, *rnn, workspace, status));
       HASTE_TRY(haste::CheckOperands(*layer, status));
-      bool done = false;
-      HASTE_TRY(haste::Cuda().layer_backward_beside(*config, haste::CellIndex(*cell), *layer, *rnn,
-                                                    workspace, haste::OrDefault(executor), &done,
-                                                    status));
-      if (done) return HASTE_OK;
+      PlannedRnn planned;
+      HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
+      if (config->device == HASTE_CUDA) {
+        bool done = false;
+        HASTE_TRY(haste::Cuda().layer_backward_beside(*config, haste::CellIndex(*cell), planned,
+                                                      *layer, *rnn, workspace, where, &done,
+                                                      status));
+        if (done) return HASTE_OK;
+      }
+      HASTE_TRY(planned.engine->backward(*config, planned, *rnn, workspace, where, status));
+    } else {
+      HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     }
-    HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
     HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
     HASTE_TRY(
         haste::RecurrentGradient(*config, cell->info, *layer, *rnn, workspace, executor, status));
@@ -276,12 +309,11 @@ int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, 
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(*config, &cell, status));
     const auto plan_of = [&](bool backward, haste::Plan* plan) {
-      if (config->device == HASTE_CUDA) {
-        return haste::Cuda().plan(*config, haste::CellIndex(*cell), backward, plan, status);
-      }
-      return haste::PlanRecurrence(*config, cell->info,
-                                   haste::GetCpuProperties(haste::OrDefault(executor)), {}, plan,
-                                   status, backward);
+      PlannedRnn planned;
+      const int32_t code =
+          haste::PlanRnn(*config, *cell, backward, haste::OrDefault(executor), &planned, status);
+      *plan = planned.plan;
+      return code;
     };
     return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
   });

@@ -28,9 +28,8 @@ struct CudaBackend {
   int32_t (*device_status)(HasteStatus*);
   int32_t (*properties)(CudaProperties*, HasteStatus*);
   // cell, here and below: its index in haste_cell.
-  int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, Plan*, HasteStatus*);
-  int32_t (*find_engine)(const HasteRnnConfig&, int cell, bool backward, const Engine**,
-                         HasteStatus*);
+  int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
+                  HasteStatus*);
 
   int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
   int32_t (*gemm_workspace)(const HasteGemm&, size_t* bytes, HasteStatus*);
@@ -44,16 +43,16 @@ struct CudaBackend {
   int32_t (*windows)(const HasteWindows&, const HasteExecutor&, HasteStatus*);
   int32_t (*windows_grad)(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
 
-  int32_t (*input_beside_bytes)(const HasteRnnConfig&, int cell, const HasteLayerForwardArgs&,
-                                size_t* bytes, HasteStatus*);
-  int32_t (*gradients_beside_bytes)(const HasteRnnConfig&, int cell, const HasteLayerBackwardArgs&,
-                                    size_t* bytes, HasteStatus*);
-  int32_t (*layer_forward_beside)(const HasteRnnConfig&, int cell, const HasteLayerForwardArgs&,
-                                  const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
-                                  bool* done, HasteStatus*);
-  int32_t (*layer_backward_beside)(const HasteRnnConfig&, int cell, const HasteLayerBackwardArgs&,
-                                   const HasteRnnBackwardArgs&, void* workspace,
-                                   const HasteExecutor&, bool* done, HasteStatus*);
+  int32_t (*input_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*gradients_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                    const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*layer_forward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                  const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
+                                  void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+  int32_t (*layer_backward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                   const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
+                                   void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
 };
 
 // The CUDA half, or nullptr where there is none; then `why`, if it is given, is a sentence.

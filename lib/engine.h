@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "lib/haste/c_api.h"
+#include "lib/plan.h"
 
 // Returns from the function with the code of CALL if that is an error.
 #define HASTE_TRY(CALL)                            \
@@ -47,24 +48,38 @@ struct Watch {
   }
 };
 
+struct Engine;
+
+// One direction of a recurrence as it will run. A call makes it once (PlanRnn of lib/registry.h)
+// and passes it to whatever depends on it: memory, launches, what runs beside.
+struct PlannedRnn {
+  bool backward = false;
+  Plan plan;
+  CudaProperties cuda;  // the GPU that `plan` is for; of the CPU nothing
+  const Engine* engine = nullptr;
+};
+
 // Arguments were checked before an engine sees them (lib/c_api.cc): N, T, K, H > 0, all
 // required pointers set, rates in range.
 struct Engine {
-  size_t (*workspace_bytes)(const HasteRnnConfig&, bool backward, const HasteExecutor&);
-  int32_t (*forward)(const HasteRnnConfig&, const HasteRnnForwardArgs&, void* workspace,
-                     const HasteExecutor&, HasteStatus*);
-  int32_t (*backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace,
-                      const HasteExecutor&, HasteStatus*);
+  size_t (*workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&);
+  int32_t (*forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnForwardArgs&,
+                     void* workspace, const HasteExecutor&, HasteStatus*);
+  int32_t (*backward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnBackwardArgs&,
+                      void* workspace, const HasteExecutor&, HasteStatus*);
   // nullptr, or: layer_forward forms x·W + b of layer itself and does not read args.wx.
-  size_t (*layer_workspace_bytes)(const HasteRnnConfig&, const HasteLayerForwardArgs&) = nullptr;
-  int32_t (*layer_forward)(const HasteRnnConfig&, const HasteLayerForwardArgs&,
+  size_t (*layer_workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&,
+                                  const HasteLayerForwardArgs&) = nullptr;
+  int32_t (*layer_forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteLayerForwardArgs&,
                            const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
                            HasteStatus*) = nullptr;
   // nullptr, or forward and backward beside products.
-  int32_t (*watched_forward)(const HasteRnnConfig&, const HasteRnnForwardArgs&, void* workspace,
-                             const Watch&, const HasteExecutor&, HasteStatus*) = nullptr;
-  int32_t (*watched_backward)(const HasteRnnConfig&, const HasteRnnBackwardArgs&, void* workspace,
-                              const Watch&, const HasteExecutor&, HasteStatus*) = nullptr;
+  int32_t (*watched_forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnForwardArgs&,
+                             void* workspace, const Watch&, const HasteExecutor&,
+                             HasteStatus*) = nullptr;
+  int32_t (*watched_backward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnBackwardArgs&,
+                              void* workspace, const Watch&, const HasteExecutor&,
+                              HasteStatus*) = nullptr;
 };
 
 // No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what

@@ -8,6 +8,7 @@
 
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
+#include "lib/cpu/cpu.h"
 #include "lib/cuda_backend.h"
 #include "lib/plan.h"
 
@@ -147,13 +148,15 @@ int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteS
   return CheckDevice(config.device, status);
 }
 
-int32_t FindEngine(const CellEntry& cell, const HasteRnnConfig& config, bool backward,
-                   const Engine** engine, HasteStatus* status) {
+int32_t PlanRnn(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
+                const HasteExecutor& executor, PlannedRnn* planned, HasteStatus* status) {
   if (config.device == HASTE_CUDA) {
-    return Cuda().find_engine(config, CellIndex(cell), backward, engine, status);
+    return Cuda().plan(config, CellIndex(cell), backward, executor, planned, status);
   }
-  *engine = cell.cpu[config.dtype];
-  return HASTE_OK;
+  planned->backward = backward;
+  planned->engine = cell.cpu[config.dtype];
+  return PlanRecurrence(config, cell.info, GetCpuProperties(executor), {}, &planned->plan, status,
+                        backward);
 }
 
 int32_t CheckSeed(const HasteRnnConfig& config, const HasteCellInfo& cell, const int64_t* seed,

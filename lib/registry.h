@@ -19,9 +19,10 @@ int CellCount();
 const CellEntry& CellAt(int index);
 int CellIndex(const CellEntry&);
 
-// The engine that PlanRecurrence gives a direction on the current device.
-int32_t FindEngine(const CellEntry&, const HasteRnnConfig&, bool backward, const Engine**,
-                   HasteStatus*);
+// A direction of a call that has something to do: its plan on the executor's device, and its
+// engine.
+int32_t PlanRnn(const HasteRnnConfig&, const CellEntry&, bool backward, const HasteExecutor&,
+                PlannedRnn*, HasteStatus*);
 
 // Finds the cell and checks everything that both directions share.
 int32_t CheckConfig(const HasteRnnConfig&, const CellEntry** cell, HasteStatus*);

@@ -87,7 +87,7 @@ class Layer {
     if (dtype == HASTE_FLOAT32) CheckFirstSteps();
   }
 
-  void Run() { Check(haste::LayerForward(config_, layer_, &args_, workspace_.data(), executor_)); }
+  void Run() { Check(haste::LayerForward(config_, layer_, args_, workspace_.data(), executor_)); }
   // Without the projection, of what Run has left.
   void RunRecurrence() { Check(haste::Forward(config_, args_, workspace_.data(), executor_)); }
 

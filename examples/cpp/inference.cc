@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   rnn.y = y.data();
   rnn.sT[0] = h.data();
   const auto aligned = (reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64;
-  example::Check(haste::LayerForward(config, layer, &rnn, reinterpret_cast<void*>(aligned)));
+  example::Check(haste::LayerForward(config, layer, rnn, reinterpret_cast<void*>(aligned)));
   y.ToHost();
   h.ToHost();
 

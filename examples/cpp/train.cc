@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
       }
     }
     x.ToDevice();
-    example::Check(haste::LayerForward(config, layer, &forward, workspace));
+    example::Check(haste::LayerForward(config, layer, forward, workspace));
 
     // Mean squared error of a linear readout of the last state.
     hT.ToHost();

@@ -14,8 +14,6 @@
 #define HASTE_LIB_CPU_ENGINE_TABLE_INL_H_
 #endif
 
-#include "lib/cells/info.h"
-#include "lib/cpu/cpu.h"
 #include "lib/engine.h"
 #include "lib/plan.h"
 #include "lib/workspace.h"
@@ -64,46 +62,34 @@ HASTE_TARGET_END
 namespace haste {
 namespace {
 
-size_t DispatchWorkspace(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-  return HASTE_DISPATCH(WorkspaceBytes)(config, backward, nullptr);
+size_t DispatchWorkspace(const HasteRnnConfig& config, const PlannedRnn& planned) {
+  return HASTE_DISPATCH(WorkspaceBytes)(config, planned.backward, nullptr);
 }
 
-size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer) {
+size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const PlannedRnn&,
+                              const HasteLayerForwardArgs& layer) {
   return HASTE_DISPATCH(WorkspaceBytes)(config, false, &layer);
 }
 
-int32_t Planned(const HasteRnnConfig& config, const HasteExecutor& executor, Plan* plan,
-                HasteStatus* status) {
-  return PlanRecurrence(config, CellInfo<HWY_NAMESPACE::HASTE_CELL>(), GetCpuProperties(executor),
-                        CudaProperties(), plan, status);
+int32_t DispatchForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                        const HasteRnnForwardArgs& args, void* workspace,
+                        const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(config, nullptr, args, workspace, planned.plan, executor);
+  return HASTE_OK;
 }
 
-int32_t DispatchEither(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
-                       const HasteRnnForwardArgs& args, void* workspace,
-                       const HasteExecutor& executor, HasteStatus* status) {
-  Plan plan;
-  const int32_t code = Planned(config, executor, &plan, status);
-  if (code == HASTE_OK) HASTE_DISPATCH(RunForward)(config, layer, args, workspace, plan, executor);
-  return code;
+int32_t DispatchLayerForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                             const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& args,
+                             void* workspace, const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(config, &layer, args, workspace, planned.plan, executor);
+  return HASTE_OK;
 }
 
-int32_t DispatchForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                        void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-  return DispatchEither(config, nullptr, args, workspace, executor, status);
-}
-
-int32_t DispatchLayerForward(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
-                             const HasteRnnForwardArgs& args, void* workspace,
-                             const HasteExecutor& executor, HasteStatus* status) {
-  return DispatchEither(config, &layer, args, workspace, executor, status);
-}
-
-int32_t DispatchBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-  Plan plan;
-  const int32_t code = Planned(config, executor, &plan, status);
-  if (code == HASTE_OK) HASTE_DISPATCH(RunBackward)(config, args, workspace, plan, executor);
-  return code;
+int32_t DispatchBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnBackwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunBackward)(config, args, workspace, planned.plan, executor);
+  return HASTE_OK;
 }
 
 }  // namespace

@@ -7,17 +7,7 @@
 namespace haste {
 namespace {
 
-int32_t PlanOf(const HasteRnnConfig& config, int cell, bool backward, Plan* plan,
-               HasteStatus* status) {
-  return PlanOnGpu(config, CudaCellAt(cell).info, backward, plan, status);
-}
-
-int32_t EngineOf(const HasteRnnConfig& config, int cell, bool backward, const Engine** engine,
-                 HasteStatus* status) {
-  return FindCudaEngine(config, CudaCellAt(cell), backward, engine, status);
-}
-
-// The functions of layer_beside.h, of a cell by its index.
+// Functions of a CudaCell, which the table names by its index.
 template <auto kFunction>
 struct OfCell;
 template <class... Args, int32_t (*kFunction)(const HasteRnnConfig&, const CudaCell&, Args...)>
@@ -39,8 +29,7 @@ extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
       haste::CudaDriverStatus,
       haste::CudaDeviceStatus,
       haste::GetCudaProperties,
-      haste::PlanOf,
-      haste::EngineOf,
+      haste::OfCell<haste::PlanCudaRnn>::Call,
       haste::CudaCopy,
       haste::CudaGemmWorkspace,
       haste::CudaGemm,

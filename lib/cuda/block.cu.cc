@@ -44,24 +44,19 @@ struct BackwardKernels {
 };
 
 template <class Kernels, class Args>
-int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
+int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& args, void* workspace,
              const HasteExecutor& executor, HasteStatus* status) {
-  Plan plan;
-  int32_t code =
-      PlanOnGpu(config, CellInfo<typename Kernels::CellType>(), Kernels::kBackward, &plan, status);
-  if (code != HASTE_OK) return code;
   typename Kernels::Params p = {};
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
-  p.tiling = plan.block.tiling;
-  p.row_groups = static_cast<int>(plan.block.blocks / p.tiling.blocks / config.lanes);
+  p.tiling = plan.tiling;
+  p.row_groups = static_cast<int>(plan.blocks / p.tiling.blocks / config.lanes);
   uintptr_t bits = Kernels::Bits(args);
   for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
     bits |= AddressBits(args.saved[i]);
   }
   p.piece = bits % kPieceBytes == 0 ? kPieceBytes : sizeof(typename Kernels::Storage);
-  code = PrepareOnChip(p, executor, status);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(PrepareOnChip(p, executor, status));
   const auto kernel = Kernels::Of(p.tiling);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   if (p.tiling.blocks > 8) {  // what every GPU that has clusters can do
@@ -69,9 +64,9 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
                    status);
   }
   LaunchShape shape;
-  shape.blocks = plan.block.blocks;
+  shape.blocks = plan.blocks;
   shape.threads = (p.tiling.warps + kCopyWarps) * 32;
-  shape.shared_bytes = plan.block.shared_bytes;
+  shape.shared_bytes = plan.shared_bytes;
   shape.cluster = p.tiling.blocks;
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
@@ -79,23 +74,25 @@ int32_t Call(const HasteRnnConfig& config, const Args& args, void* workspace,
 
 template <class Cell, class T>
 struct Block {
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool, const HasteExecutor&) {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn&) {
     Workspace count(nullptr);
     count.Take<int64_t>(2 * config.batch);  // with a mask
     return count.used();
   }
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
     return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(config, args, workspace, executor, status);
+      return Call<Kernels>(config, planned.plan.block, args, workspace, executor, status);
     });
   }
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
     using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
-    const int32_t code =
-        Call<BackwardKernels<Cell, Storage>>(config, args, workspace, executor, status);
+    const int32_t code = Call<BackwardKernels<Cell, Storage>>(config, planned.plan.block, args,
+                                                              workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };

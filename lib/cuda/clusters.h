@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/resident_plan.h"
+#include "lib/plan.h"
 
 namespace haste {
 
@@ -19,6 +19,19 @@ void CountClusters(int multiprocessors, const Query& query, int (&clusters)[kMax
     const bool answered = query(size, &count);
     clusters[size] = answered ? std::max(0, std::min(count, multiprocessors / size)) : 0;
   }
+}
+
+// Leaves no more than `most` multiprocessors, and the clusters that there are at least among so
+// many: as many fewer as there are fewer multiprocessors, and where the part is not known none of
+// more blocks than every GPU with clusters has.
+inline void LimitMultiprocessors(int most, CudaProperties* properties) {
+  const int all = properties->multiprocessors;
+  if (most >= all) return;
+  for (int size = 2; size <= kMaxCluster; ++size) {
+    int& count = properties->clusters[size];
+    count = size > 8 ? 0 : static_cast<int>(int64_t{count} * most / all);
+  }
+  properties->multiprocessors = most;
 }
 
 }  // namespace haste

@@ -34,6 +34,8 @@ struct Driver {
   CUresult (*affinity)(CUexecAffinityParam*, CUexecAffinityType) = nullptr;
 #if CUDA_VERSION >= 12040
   CUresult (*resource)(CUcontext, CUdevResource*, CUdevResourceType) = nullptr;
+  CUresult (*green)(CUstream, CUgreenCtx*) = nullptr;
+  CUresult (*green_resource)(CUgreenCtx, CUdevResource*, CUdevResourceType) = nullptr;
 #endif
 };
 
@@ -45,6 +47,8 @@ const Driver& GetDriver() {
     found.affinity = Find<decltype(found.affinity)>("cuCtxGetExecAffinity", 11040);
 #if CUDA_VERSION >= 12040
     found.resource = Find<decltype(found.resource)>("cuCtxGetDevResource", 12040);
+    found.green = Find<decltype(found.green)>("cuStreamGetGreenCtx", 12040);
+    found.green_resource = Find<decltype(found.green_resource)>("cuGreenCtxGetDevResource", 12040);
 #endif
     return found;
   }();
@@ -100,6 +104,23 @@ int MultiprocessorsOfContext(int multiprocessors) {
   }
 #endif
   return multiprocessors;
+}
+
+int MultiprocessorsOfStream([[maybe_unused]] const HasteExecutor& executor) {
+#if CUDA_VERSION >= 12040
+  const auto stream = static_cast<CUstream>(executor.stream);
+  // Those that have no handle of their own belong to the current context.
+  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return 0;
+  const Driver& driver = GetDriver();
+  CUgreenCtx green = nullptr;
+  CUdevResource resource = {};
+  if (driver.green != nullptr && driver.green_resource != nullptr &&
+      driver.green(stream, &green) == CUDA_SUCCESS && green != nullptr &&
+      driver.green_resource(green, &resource, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS) {
+    return static_cast<int>(resource.sm.smCount);
+  }
+#endif
+  return 0;
 }
 
 }  // namespace haste

@@ -7,7 +7,7 @@
 
 #include <tuple>
 
-#include "lib/engine.h"
+#include "lib/haste/c_api.h"
 
 namespace haste {
 
@@ -27,6 +27,9 @@ int32_t GetContext(ContextKey* key, HasteStatus* status);
 
 // How many of the device's `multiprocessors` kernels of the current context may have.
 int MultiprocessorsOfContext(int multiprocessors);
+
+// How many those of a stream may have that belongs to a green context; 0: to none.
+int MultiprocessorsOfStream(const HasteExecutor&);
 
 }  // namespace haste
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/cuda/context.h"
 #include "lib/haste/c_api.h"
 #include "lib/plan.h"
 #include "lib/product_plan.h"
@@ -20,9 +21,9 @@ int32_t CudaDriverStatus(HasteStatus* status);
 
 // Properties of the calling thread's current device.
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status);
-
-// The plan of a call on the current device. Looks for cuBLAS where that would be the best engine.
-int32_t PlanOnGpu(const HasteRnnConfig&, const HasteCellInfo&, bool backward, Plan*, HasteStatus*);
+// The same of what a stream's kernels may have of it, and the current context. A stream of a green
+// context has no more than that context's multiprocessors, whichever context is the current one.
+int32_t GetStreamProperties(const HasteExecutor&, ContextKey*, CudaProperties*, HasteStatus*);
 
 // HASTE_OK if this build can run on the current device: a device is there, its driver is new
 // enough, and the library holds code for its architecture. Else one sentence in `status`.

@@ -4,7 +4,6 @@
 
 #include "lib/cuda/clusters.h"
 #include "lib/cuda/context.h"
-#include "lib/cuda/cublas.h"
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/driver.h"
 #include "lib/cuda/error.h"
@@ -107,6 +106,23 @@ Inspected& GetInspected() {
   return *inspected;
 }
 
+int32_t PropertiesOf(const ContextKey& context, CudaProperties* properties, HasteStatus* status) {
+  Inspected& inspected = GetInspected();
+  {
+    std::lock_guard<std::mutex> lock(inspected.mutex);
+    const auto known = inspected.contexts.find(context);
+    if (known != inspected.contexts.end()) {
+      *properties = known->second;
+      return HASTE_OK;
+    }
+  }
+  *properties = CudaProperties();
+  HASTE_TRY(Inspect(static_cast<int>(context.device), properties, status));
+  std::lock_guard<std::mutex> lock(inspected.mutex);
+  inspected.contexts.emplace(context, *properties);
+  return HASTE_OK;
+}
+
 int32_t DriverTooOld(HasteStatus* status) {
   return SetStatus(status, HASTE_UNIMPLEMENTED, "%s",
                    DriverSentence(DriverVersion(), CUDART_VERSION).c_str());
@@ -124,15 +140,13 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
       return SetStatus(status, HASTE_UNIMPLEMENTED, "CUDA: no GPU is visible to this process");
     case cudaErrorNoKernelImageForDevice:
       return NoCodeForDevice(status);
-    // The plan has the multiprocessors of the context. A stream may have fewer: those of a green
-    // context that is not the current one.
+    // Plans have the multiprocessors of the stream, as far as the driver tells.
     case cudaErrorCooperativeLaunchTooLarge:
-      return SetStatus(
-          status, HASTE_UNIMPLEMENTED,
-          "%s failed with %s: this stream has fewer multiprocessors than its context; "
-          "make the stream's context the current one, or name an engine that waits for "
-          "no others: \"block\", \"blas\" or \"stepwise\"",
-          call, cudaGetErrorName(error));
+      return SetStatus(status, HASTE_UNIMPLEMENTED,
+                       "%s failed with %s: this stream has fewer multiprocessors than the driver "
+                       "says; name an engine that waits for no others: \"block\", \"blas\" or "
+                       "\"stepwise\"",
+                       call, cudaGetErrorName(error));
     // What `trap` of patience.cuh comes back as, of this call or of one before it.
     case cudaErrorLaunchFailure:
     case cudaErrorIllegalInstruction:
@@ -149,34 +163,17 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
 }
 
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status) {
-  ContextKey here;
-  HASTE_TRY(GetContext(&here, status));
-  Inspected& inspected = GetInspected();
-  {
-    std::lock_guard<std::mutex> lock(inspected.mutex);
-    const auto known = inspected.contexts.find(here);
-    if (known != inspected.contexts.end()) {
-      *properties = known->second;
-      return HASTE_OK;
-    }
-  }
-  *properties = CudaProperties();
-  HASTE_TRY(Inspect(static_cast<int>(here.device), properties, status));
-  std::lock_guard<std::mutex> lock(inspected.mutex);
-  inspected.contexts.emplace(here, *properties);
-  return HASTE_OK;
+  ContextKey context;
+  return GetStreamProperties({}, &context, properties, status);
 }
 
-int32_t PlanOnGpu(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward,
-                  Plan* plan, HasteStatus* status) {
-  CudaProperties device;
-  int32_t code = GetCudaProperties(&device, status);
-  if (code != HASTE_OK) return code;
-  device.has_cublas = true;
-  code = PlanRecurrence(config, cell, CpuProperties(), device, plan, status, backward);
-  if (code != HASTE_OK || plan->engine != EngineKind::kBlas || HaveCublas()) return code;
-  device.has_cublas = false;
-  return PlanRecurrence(config, cell, CpuProperties(), device, plan, status, backward);
+int32_t GetStreamProperties(const HasteExecutor& executor, ContextKey* context,
+                            CudaProperties* properties, HasteStatus* status) {
+  HASTE_TRY(GetContext(context, status));
+  HASTE_TRY(PropertiesOf(*context, properties, status));
+  const int most = MultiprocessorsOfStream(executor);
+  if (most > 0) LimitMultiprocessors(most, properties);
+  return HASTE_OK;
 }
 
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,

@@ -2,7 +2,6 @@
 
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
-#include "lib/cuda/cuda.h"
 #include "lib/plan.h"
 
 namespace haste {
@@ -67,30 +66,22 @@ constexpr CudaCell kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_EN
 
 const CudaCell& CudaCellAt(int cell) { return kCells[cell]; }
 
-int32_t FindCudaEngine(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
-                       const Engine** engine, HasteStatus* status) {
-  Plan plan;
-  HASTE_TRY(PlanOnGpu(config, cell.info, backward, &plan, status));
+const Engine* EngineOf(const HasteRnnConfig& config, const CudaCell& cell, const Plan& plan) {
   const bool relaxed = config.dtype == HASTE_FLOAT32 && config.allow_tf32;
   const int form = relaxed ? kTensorFloatForm : config.dtype;
   switch (plan.engine) {
     case EngineKind::kCluster:
     case EngineKind::kGrid:
-      *engine = cell.resident[form];
-      break;
+      return cell.resident[form];
     case EngineKind::kBlock:
-      *engine = cell.block[form];
-      break;
+      return cell.block[form];
     case EngineKind::kTiled:
-      *engine = cell.tiled[config.dtype];
-      break;
+      return cell.tiled[config.dtype];
     case EngineKind::kBlas:
-      *engine = cell.blas[config.dtype];
-      break;
+      return cell.blas[config.dtype];
     default:
-      *engine = cell.any_size[config.dtype];
+      return cell.any_size[config.dtype];
   }
-  return HASTE_OK;
 }
 
 }  // namespace haste

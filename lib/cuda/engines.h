@@ -24,9 +24,13 @@ struct CudaCell {
 // cell: its index in haste_cell.
 const CudaCell& CudaCellAt(int cell);
 
-// The engine that PlanRecurrence gives a direction on the current device.
-int32_t FindCudaEngine(const HasteRnnConfig&, const CudaCell&, bool backward, const Engine**,
-                       HasteStatus*);
+// The engine that runs a plan.
+const Engine* EngineOf(const HasteRnnConfig&, const CudaCell&, const Plan&);
+
+// PlanRnn of lib/registry.h, on a GPU. Plans are kept, so that a call like one before takes no time
+// for it.
+int32_t PlanCudaRnn(const HasteRnnConfig&, const CudaCell&, bool backward, const HasteExecutor&,
+                    PlannedRnn*, HasteStatus*);
 
 }  // namespace haste
 

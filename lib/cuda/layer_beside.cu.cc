@@ -47,19 +47,6 @@ int32_t Allowed(bool* allowed, HasteStatus* status) {
                    "HASTE_OVERLAP: expected 0 or 1 in the environment, got %s", setting);
 }
 
-int32_t PlanHere(const HasteRnnConfig& config, const CudaCell& cell, bool backward, Plan* plan,
-                 CudaProperties* cuda, HasteStatus* status) {
-  HASTE_TRY(GetCudaProperties(cuda, status));
-  return PlanOnGpu(config, cell.info, backward, plan, status);
-}
-
-int32_t RnnBytes(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
-                 const Engine** engine, size_t* bytes, HasteStatus* status) {
-  HASTE_TRY(FindCudaEngine(config, cell, backward, engine, status));
-  *bytes = (*engine)->workspace_bytes(config, backward, {});
-  return HASTE_OK;
-}
-
 int32_t ClearCounts(const Memory& memory, int64_t parts, const HasteExecutor& executor,
                     HasteStatus* status) {
   HASTE_CUDA_TRY(cudaMemsetAsync(memory.counts, 0, parts * sizeof(uint32_t),
@@ -75,16 +62,13 @@ int64_t InputCounts(const HasteRnnConfig& config) {
   return 2 * CeilDiv(config.batch * config.time, int64_t{kProductRows});
 }
 
-int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
-                  InputBeside* beside, HasteStatus* status) {
+int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, const PlannedRnn& planned,
+                  int64_t features, InputBeside* beside, HasteStatus* status) {
   *beside = InputBeside();
   bool allowed;
   HASTE_TRY(Allowed(&allowed, status));
   if (!allowed) return HASTE_OK;
-  Plan plan;
-  CudaProperties cuda;
-  HASTE_TRY(PlanHere(config, cell, false, &plan, &cuda, status));
-  *beside = PlanInputBeside(config, cell.info, features, plan, cuda);
+  *beside = PlanInputBeside(config, cell.info, features, planned.plan, planned.cuda);
   return HASTE_OK;
 }
 
@@ -113,16 +97,14 @@ ProductPart InputPart(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 // --- Backward
 
-int32_t PlanGradients(const HasteRnnConfig& config, const CudaCell& cell, int64_t features,
-                      GradientsBeside* beside, HasteStatus* status) {
+int32_t PlanGradients(const HasteRnnConfig& config, const CudaCell& cell, const PlannedRnn& planned,
+                      int64_t features, GradientsBeside* beside, HasteStatus* status) {
   bool allowed;
   HASTE_TRY(Allowed(&allowed, status));
   if (!allowed) return HASTE_OK;
-  Plan plan;
-  CudaProperties cuda;
-  HASTE_TRY(PlanHere(config, cell, true, &plan, &cuda, status));
+  CudaProperties cuda = planned.cuda;
   cuda.has_cublas = true;  // and looked for if it would be wanted
-  *beside = PlanGradientsBeside(config, cell.info, features, plan, cuda);
+  *beside = PlanGradientsBeside(config, cell.info, features, planned.plan, cuda);
   if (beside->parts > 0 && beside->cublas && !HaveCublasFor(config.dtype)) beside->parts = 0;
   return HASTE_OK;
 }
@@ -135,10 +117,11 @@ int64_t Counts(const HasteRnnConfig& config, const GradientsBeside& beside) {
 }  // namespace
 
 int32_t InputBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
-                         const HasteLayerForwardArgs& layer, size_t* bytes, HasteStatus* status) {
+                         const PlannedRnn& planned, const HasteLayerForwardArgs& layer,
+                         size_t* bytes, HasteStatus* status) {
   if (layer.gamma != nullptr) return HASTE_OK;
   InputBeside beside;
-  HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
+  HASTE_TRY(PlanInput(config, cell, planned, layer.features, &beside, status));
   if (!beside.product.ours) return HASTE_OK;
   const HasteGemm gemm = InputProduct(config, cell.info, layer.features);
   const size_t packed = ScaledGemmWorkspace(gemm, beside.product);
@@ -147,21 +130,20 @@ int32_t InputBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
 }
 
 int32_t LayerForwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
-                           const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& rnn,
-                           void* workspace, const HasteExecutor& executor, bool* done,
-                           HasteStatus* status) {
+                           const PlannedRnn& planned, const HasteLayerForwardArgs& layer,
+                           const HasteRnnForwardArgs& rnn, void* workspace,
+                           const HasteExecutor& executor, bool* done, HasteStatus* status) {
   *done = false;
   if (layer.gamma != nullptr || !Aligned(cell.info, rnn) || !SideStream::Possible(executor)) {
     return HASTE_OK;
   }
   InputBeside beside;
-  HASTE_TRY(PlanInput(config, cell, layer.features, &beside, status));
+  HASTE_TRY(PlanInput(config, cell, planned, layer.features, &beside, status));
   const ProductPlan& product = beside.product;
   if (!product.ours) return HASTE_OK;
   *done = true;
-  const Engine* engine;
-  size_t bytes = 0;
-  HASTE_TRY(RnnBytes(config, cell, false, &engine, &bytes, status));
+  const Engine& engine = *planned.engine;
+  const size_t bytes = engine.workspace_bytes(config, planned);
   const ProductPart part = InputPart(config, cell.info, layer);
   const int64_t counts = InputCounts(config);
   const Memory memory(workspace, bytes, counts, ScaledGemmWorkspace(part.gemm, product));
@@ -187,16 +169,16 @@ int32_t LayerForwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
   const int turned = order.turned();
   watch.wanted = ReadyCount(product, order.columns - turned);
   watch.wanted_backwards = ReadyCount(product, turned);
-  HASTE_TRY(engine->watched_forward(config, rnn, memory.rnn, watch, executor, status));
+  HASTE_TRY(engine.watched_forward(config, planned, rnn, memory.rnn, watch, executor, status));
   return side.Join(status);
 }
 
 int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
-                             const HasteLayerBackwardArgs& layer, size_t* bytes,
-                             HasteStatus* status) {
+                             const PlannedRnn& planned, const HasteLayerBackwardArgs& layer,
+                             size_t* bytes, HasteStatus* status) {
   if (layer.gamma != nullptr) return HASTE_OK;
   GradientsBeside beside;
-  HASTE_TRY(PlanGradients(config, cell, layer.features, &beside, status));
+  HASTE_TRY(PlanGradients(config, cell, planned, layer.features, &beside, status));
   if (beside.parts == 0) return HASTE_OK;
   size_t product = 0;
   const HasteRnnBackwardArgs rnn = {};
@@ -206,17 +188,17 @@ int32_t GradientsBesideBytes(const HasteRnnConfig& config, const CudaCell& cell,
 }
 
 int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
-                            const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                            void* workspace, const HasteExecutor& executor, bool* done,
-                            HasteStatus* status) {
+                            const PlannedRnn& planned, const HasteLayerBackwardArgs& layer,
+                            const HasteRnnBackwardArgs& rnn, void* workspace,
+                            const HasteExecutor& executor, bool* done, HasteStatus* status) {
   *done = false;
   if (layer.gamma != nullptr || !SideStream::Possible(executor)) return HASTE_OK;
   GradientsBeside beside;
-  HASTE_TRY(PlanGradients(config, cell, layer.features, &beside, status));
+  HASTE_TRY(PlanGradients(config, cell, planned, layer.features, &beside, status));
   if (beside.parts == 0) return HASTE_OK;
-  const Engine* engine;
-  size_t bytes = 0, product = 0;
-  HASTE_TRY(RnnBytes(config, cell, true, &engine, &bytes, status));
+  const Engine& engine = *planned.engine;
+  const size_t bytes = engine.workspace_bytes(config, planned);
+  size_t product = 0;
   const PartGradients products(config, cell.info, layer, rnn, beside);
   HASTE_TRY(products.Bytes(&product, status));
   *done = true;
@@ -228,7 +210,7 @@ int32_t LayerBackwardBeside(const HasteRnnConfig& config, const CudaCell& cell,
   Watch watch;
   watch.counts = memory.counts;
   watch.mask = static_cast<int32_t>(beside.steps - 1);
-  HASTE_TRY(engine->watched_backward(config, rnn, memory.rnn, watch, executor, status));
+  HASTE_TRY(engine.watched_backward(config, planned, rnn, memory.rnn, watch, executor, status));
   HASTE_TRY(products.Begin(side.executor(), status));
   for (int64_t part = 0; part < beside.parts; ++part) {
     HASTE_TRY(beside.IsLast(part) ? side.Follow(status)

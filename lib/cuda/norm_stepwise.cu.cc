@@ -39,12 +39,9 @@ struct NormStepwise {
     return count.used();
   }
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-    CudaProperties device;
-    HasteStatus status;
-    // Without a device there is nothing to run on; forward and backward say so.
-    if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
-    return backward ? BytesOf<BackwardRows>(config, device) : BytesOf<ForwardRows>(config, device);
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    return planned.backward ? BytesOf<BackwardRows>(config, planned.cuda)
+                            : BytesOf<ForwardRows>(config, planned.cuda);
   }
 
   // The two kernels of a step, one step after the other.
@@ -79,38 +76,34 @@ struct NormStepwise {
   }
 
   template <class Rows, class Args>
-  static int32_t Call(const HasteRnnConfig& config, const Args& args, const void* const* states,
-                      int64_t first, int64_t steps, void* workspace, const HasteExecutor& executor,
-                      HasteStatus* status) {
+  static int32_t Call(const HasteRnnConfig& config, const CudaProperties& device, const Args& args,
+                      const void* const* states, int64_t first, int64_t steps, void* workspace,
+                      const HasteExecutor& executor, HasteStatus* status) {
     using Product = typename Rows::Product;
-    CudaProperties device;
-    int32_t code = GetCudaProperties(&device, status);
-    if (code != HASTE_OK) return code;
     typename Rows::Params p = {};
     p.args = args;
     Workspace pieces(workspace);
     Fill<Rows>(config, device, &pieces, &p);
     const StepParams<T>& step = p;
-    code = PrepareProduct<Product>(step, args.R, executor, status);
-    if (code == HASTE_OK) {
-      code = PrepareStates<Cell, Product::kBackward>(config, states, step, executor, status);
-    }
-    if (code == HASTE_OK) code = Rows::Begin(config, p, executor, status);
-    if (code != HASTE_OK) return code;
-    code = p.tiling.rows == 2
-               ? Walk<Rows, 2>(config, p, first, steps, device, executor, status)
-               : Walk<Rows, kManyRows<C>>(config, p, first, steps, device, executor, status);
-    return code != HASTE_OK ? code : Rows::End(config, p, executor, status);
+    HASTE_TRY(PrepareProduct<Product>(step, args.R, executor, status));
+    HASTE_TRY((PrepareStates<Cell, Product::kBackward>(config, states, step, executor, status)));
+    HASTE_TRY(Rows::Begin(config, p, executor, status));
+    const auto walk = p.tiling.rows == 2 ? Walk<Rows, 2> : Walk<Rows, kManyRows<C>>;
+    HASTE_TRY(walk(config, p, first, steps, device, executor, status));
+    return Rows::End(config, p, executor, status);
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Call<ForwardRows>(config, args, args.s0, 0, config.time, workspace, executor, status);
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
+    return Call<ForwardRows>(config, planned.cuda, args, args.s0, 0, config.time, workspace,
+                             executor, status);
   }
 
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Call<BackwardRows>(config, args, args.dsT, config.time - 1,
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+    return Call<BackwardRows>(config, planned.cuda, args, args.dsT, config.time - 1,
                               BackwardSteps<Cell>(config, args), workspace, executor, status);
   }
 };

@@ -157,12 +157,9 @@ int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, v
 
 template <class Cell, class T>
 struct Resident {
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-    Plan plan;
-    HasteStatus status;
-    // Without a device there is nothing to run on; forward and backward say so.
-    if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
-    if (backward) {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    const Plan& plan = planned.plan;
+    if (planned.backward) {
       return WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
         return BytesOf<BackwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
       });
@@ -172,40 +169,39 @@ struct Resident {
     });
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return WatchedForward(config, args, workspace, Watch(), executor, status);
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedForward(config, planned, args, workspace, Watch(), executor, status);
   }
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return WatchedBackward(config, args, workspace, Watch(), executor, status);
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedBackward(config, planned, args, workspace, Watch(), executor, status);
   }
 
-  static int32_t WatchedForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                                void* workspace, const Watch& watch, const HasteExecutor& executor,
+  static int32_t WatchedForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                const HasteRnnForwardArgs& args, void* workspace,
+                                const Watch& watch, const HasteExecutor& executor,
                                 HasteStatus* status) {
-    Plan plan;
-    const int32_t planned = PlanOnGpu(config, CellInfo<Cell>(), false, &plan, status);
-    if (planned != HASTE_OK) return planned;
     return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(plan, config, args, workspace, watch, executor, status);
+      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
     });
   }
 
-  static int32_t WatchedBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                                 void* workspace, const Watch& watch, const HasteExecutor& executor,
+  static int32_t WatchedBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                 const HasteRnnBackwardArgs& args, void* workspace,
+                                 const Watch& watch, const HasteExecutor& executor,
                                  HasteStatus* status) {
-    Plan plan;
-    int32_t code = PlanOnGpu(config, CellInfo<Cell>(), true, &plan, status);
-    if (code != HASTE_OK) return code;
-    code = WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
+    const int32_t code = WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(plan, config, args, workspace, watch, executor, status);
+      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
     });
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
+
 }  // namespace
 
 #define HASTE_ENGINE(NAME, T) \

@@ -45,27 +45,23 @@ struct LinearWalk {
   using ForwardParams = ScanParams<haste::ForwardParams<T>>;
   using BackwardParams = ScanParams<haste::BackwardParams<T>>;
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
-    CudaProperties device;
-    HasteStatus status;
-    // Without a device there is nothing to run on; forward and backward say so.
-    if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     Workspace count(nullptr);
-    if (backward) {
-      TakeSpans(config, BackwardKernels<Cell, T>(), device, &count);
+    if (planned.backward) {
+      TakeSpans(config, BackwardKernels<Cell, T>(), planned.cuda, &count);
     } else {
-      TakeSpans(config, ForwardKernels<Cell, T>(), device, &count);
+      TakeSpans(config, ForwardKernels<Cell, T>(), planned.cuda, &count);
     }
     return count.used();
   }
 
-  static int32_t Run(const HasteRnnConfig& config, ForwardParams* p, void* workspace,
-                     const HasteExecutor& executor, HasteStatus* status) {
-    return RunKernels(config, ForwardKernels<Cell, T>(), p, workspace, executor, status);
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, ForwardParams* p,
+                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return RunKernels(config, ForwardKernels<Cell, T>(), device, p, workspace, executor, status);
   }
-  static int32_t Run(const HasteRnnConfig& config, BackwardParams* p, void* workspace,
-                     const HasteExecutor& executor, HasteStatus* status) {
-    return RunKernels(config, BackwardKernels<Cell, T>(), p, workspace, executor, status);
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, BackwardParams* p,
+                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+    return RunKernels(config, BackwardKernels<Cell, T>(), device, p, workspace, executor, status);
   }
 
  private:
@@ -78,11 +74,8 @@ struct LinearWalk {
 
   template <class Params>
   static int32_t RunKernels(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
-                            ScanParams<Params>* p, void* workspace, const HasteExecutor& executor,
-                            HasteStatus* status) {
-    CudaProperties device;
-    const int32_t code = GetCudaProperties(&device, status);
-    if (code != HASTE_OK) return code;
+                            const CudaProperties& device, ScanParams<Params>* p, void* workspace,
+                            const HasteExecutor& executor, HasteStatus* status) {
     Workspace pieces(workspace);
     p->spans = TakeSpans(config, kernels, device, &pieces);
     const ScanPlan plan = PlanOf(config, kernels, device);
@@ -97,21 +90,21 @@ struct ElementWalk {
   using ForwardParams = ScanParams<haste::ForwardParams<T>>;
   using BackwardParams = ScanParams<haste::BackwardParams<T>>;
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward) {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     Workspace count(nullptr);
-    if (backward) TakePartial(config, &count);
+    if (planned.backward) TakePartial(config, &count);
     return count.used();
   }
 
-  static int32_t Run(const HasteRnnConfig& config, ForwardParams* p, void*,
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, ForwardParams* p, void*,
                      const HasteExecutor& executor, HasteStatus* status) {
     return ForLanes(config, p, [&] {
       return LaunchElements<ForwardParams>(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>,
                                            *p, executor, status);
     });
   }
-  static int32_t Run(const HasteRnnConfig& config, BackwardParams* p, void* workspace,
-                     const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, BackwardParams* p,
+                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
     Workspace pieces(workspace);
     p->partial = TakePartial(config, &pieces);
     const int32_t code = ForLanes(config, p, [&] {
@@ -152,26 +145,30 @@ class Scan {
   using Walk = std::conditional_t<Cell::kLinearScan, LinearWalk<Cell, T>, ElementWalk<Cell, T>>;
 
   template <class Params, class Args>
-  static int32_t Run(const HasteRnnConfig& config, const Args& args, void* workspace,
-                     const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, const Args& args,
+                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
     Params p = {};
     FillRecurrence<Cell, T>(config, args, &p);
     p.args = args;
-    return Walk::Run(config, &p, workspace, executor, status);
+    return Walk::Run(config, device, &p, workspace, executor, status);
   }
 
  public:
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     // A caller has memory to show for it.
-    return std::max<size_t>(Walk::WorkspaceBytes(config, backward), 1);
+    return std::max<size_t>(Walk::WorkspaceBytes(config, planned), 1);
   }
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Run<typename Walk::ForwardParams>(config, args, workspace, executor, status);
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
+    return Run<typename Walk::ForwardParams>(config, planned.cuda, args, workspace, executor,
+                                             status);
   }
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return Run<typename Walk::BackwardParams>(config, args, workspace, executor, status);
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+    return Run<typename Walk::BackwardParams>(config, planned.cuda, args, workspace, executor,
+                                              status);
   }
 };
 

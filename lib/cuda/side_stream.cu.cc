@@ -147,7 +147,8 @@ bool SideStream::Possible(const HasteExecutor& main) {
     cudaGetLastError();
     return false;
   }
-  return capturing == cudaStreamCaptureStatusNone && GetWaitValue() != nullptr;
+  return capturing == cudaStreamCaptureStatusNone && MultiprocessorsOfStream(main) == 0 &&
+         GetWaitValue() != nullptr;
 }
 
 int32_t SideStream::Begin(const HasteExecutor& main, HasteStatus* status) {

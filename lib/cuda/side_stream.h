@@ -17,8 +17,9 @@ class SideStream {
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
 
-  // Whether there can be one beside this: not while it is captured into a graph, nor with a toolkit
-  // or a driver older than CUDA 12.3.
+  // Whether there can be one beside this: not while it is captured into a graph, not beside one of
+  // a green context, whose multiprocessors another stream would not keep to, nor with a toolkit or
+  // a driver older than CUDA 12.3.
   static bool Possible(const HasteExecutor& main);
 
   // Borrows one. Nothing waits for anything yet.

@@ -52,12 +52,9 @@ struct Stepwise {
     return count.used();
   }
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-    CudaProperties device;
-    HasteStatus status;
-    // Without a device there is nothing to run on; forward and backward say so.
-    if (GetCudaProperties(&device, &status) != HASTE_OK) return 0;
-    return backward ? BytesOf<BackwardWalk>(config, device) : BytesOf<ForwardWalk>(config, device);
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    return planned.backward ? BytesOf<BackwardWalk>(config, planned.cuda)
+                            : BytesOf<ForwardWalk>(config, planned.cuda);
   }
 
   static LaunchShape ShapeOf(const Tiling& tile, int64_t lanes, size_t shared_bytes) {
@@ -166,43 +163,36 @@ struct Stepwise {
 
   // Everything of a call before its first step.
   template <class Direction, class Args>
-  static int32_t Begin(const HasteRnnConfig& config, const Args& args, const void* const* states,
-                       void* workspace, const HasteExecutor& executor, CudaProperties* device,
+  static int32_t Begin(const HasteRnnConfig& config, const CudaProperties& device, const Args& args,
+                       const void* const* states, void* workspace, const HasteExecutor& executor,
                        Phased<Direction>* phased, HasteStatus* status) {
-    const int32_t found = GetCudaProperties(device, status);
-    if (found != HASTE_OK) return found;
     for (auto& p : phased->of) p.args = args;
     Workspace pieces(workspace);
-    Fill<Direction>(config, *device, &pieces, phased);
-    const int32_t packed = ForEachPhase<Direction>([&](auto* phase, int i) {
+    Fill<Direction>(config, device, &pieces, phased);
+    HASTE_TRY(ForEachPhase<Direction>([&](auto* phase, int i) {
       const StepParams<T>& p = phased->of[i];
       return PrepareProduct<std::remove_pointer_t<decltype(phase)>>(p, args.R, executor, status);
-    });
-    if (packed != HASTE_OK) return packed;
+    }));
     const StepParams<T>& p = phased->of[0];
     return PrepareStates<Cell, Direction::First::kBackward>(config, states, p, executor, status);
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    CudaProperties device;
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
     Phased<ForwardWalk> phased = {};
-    const int32_t begun =
-        Begin(config, args, args.s0, workspace, executor, &device, &phased, status);
-    if (begun != HASTE_OK) return begun;
-    return Walk(config, phased, 0, config.time, device, executor, status);
+    HASTE_TRY(Begin(config, planned.cuda, args, args.s0, workspace, executor, &phased, status));
+    return Walk(config, phased, 0, config.time, planned.cuda, executor, status);
   }
 
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    CudaProperties device;
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
     Phased<BackwardWalk> phased = {};
-    const int32_t begun =
-        Begin(config, args, args.dsT, workspace, executor, &device, &phased, status);
-    if (begun != HASTE_OK) return begun;
-    const int32_t walked = Walk(config, phased, config.time - 1, BackwardSteps<Cell>(config, args),
-                                device, executor, status);
-    return walked != HASTE_OK ? walked : SumRecurrentBias<Cell>(config, args, executor, status);
+    HASTE_TRY(Begin(config, planned.cuda, args, args.dsT, workspace, executor, &phased, status));
+    HASTE_TRY(Walk(config, phased, config.time - 1, BackwardSteps<Cell>(config, args), planned.cuda,
+                   executor, status));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

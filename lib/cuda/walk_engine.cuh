@@ -29,50 +29,42 @@ class WalkEngine {
   }
 
   template <class Machine, class Args>
-  static int32_t Call(const HasteRnnConfig& config, const Args& args, const void* const* states,
-                      int64_t first, int64_t steps, void* workspace, const HasteExecutor& executor,
-                      HasteStatus* status) {
+  static int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
+                      const void* const* states, int64_t first, int64_t steps, void* workspace,
+                      const HasteExecutor& executor, HasteStatus* status) {
     using Direction = typename Machine::Direction;
-    constexpr bool kBackward = Direction::First::kBackward;
-    CudaProperties device;
-    Plan plan;
-    int32_t code = GetCudaProperties(&device, status);
-    if (code == HASTE_OK) code = PlanOnGpu(config, CellInfo<Cell>(), kBackward, &plan, status);
-    if (code != HASTE_OK) return code;
-    Machine machine(config, plan);
+    Machine machine(config, planned.plan);
     Phased<Direction> phased = {};
     phased.of[0].args = args;
     Workspace pieces(workspace);
     machine.Fill(&pieces, &phased);
-    code = machine.Prepare(phased, args.R, executor, status);
-    if (code == HASTE_OK) {
-      code = PrepareStates<Cell, kBackward>(config, states, phased.of[0], executor, status);
-    }
-    return code != HASTE_OK ? code : machine.Walk(phased, first, steps, device, executor, status);
+    HASTE_TRY(machine.Prepare(phased, args.R, executor, status));
+    HASTE_TRY((PrepareStates<Cell, Direction::First::kBackward>(config, states, phased.of[0],
+                                                                executor, status)));
+    return machine.Walk(phased, first, steps, planned.cuda, executor, status);
   }
 
  public:
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward, const HasteExecutor&) {
-    Plan plan;
-    HasteStatus status;
-    // Without a device there is nothing to run on; forward and backward say so.
-    if (PlanOnGpu(config, CellInfo<Cell>(), backward, &plan, &status) != HASTE_OK) return 1;
-    return backward            ? BytesOf<BackwardMachine>(config, plan)
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    const Plan& plan = planned.plan;
+    return planned.backward    ? BytesOf<BackwardMachine>(config, plan)
            : IsBounded(config) ? BytesOf<BoundedMachine>(config, plan)
                                : BytesOf<ForwardMachine>(config, plan);
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
     const auto call = IsBounded(config) ? Call<BoundedMachine, HasteRnnForwardArgs>
                                         : Call<ForwardMachine, HasteRnnForwardArgs>;
-    return call(config, args, args.s0, 0, config.time, workspace, executor, status);
+    return call(config, planned, args, args.s0, 0, config.time, workspace, executor, status);
   }
 
-  static int32_t Backward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
     const int32_t code =
-        Call<BackwardMachine>(config, args, args.dsT, config.time - 1,
+        Call<BackwardMachine>(config, planned, args, args.dsT, config.time - 1,
                               BackwardSteps<Cell>(config, args), workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }

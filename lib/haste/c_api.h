@@ -275,8 +275,9 @@ HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
                                                       const HasteLayerForwardArgs* layer,
                                                       const HasteExecutor*, size_t* bytes,
                                                       HasteStatus*);
+// rnn->wx is not looked at.
 HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
-                                      HasteRnnForwardArgs* rnn, void* workspace,
+                                      const HasteRnnForwardArgs* rnn, void* workspace,
                                       const HasteExecutor*, HasteStatus*);
 // Scratch memory of haste_layer_backward, of which layer's features and gamma are looked at.
 HASTE_API int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig*,

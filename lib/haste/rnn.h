@@ -89,11 +89,11 @@ inline Status Backward(const RnnConfig& config, const BackwardArgs& args, void* 
   });
 }
 
-// The whole layer; sets rnn->wx to where wx lies.
-inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer, ForwardArgs* rnn,
-                           void* workspace, const Executor& executor = {}) {
+// The whole layer; rnn.wx is not looked at.
+inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer,
+                           const ForwardArgs& rnn, void* workspace, const Executor& executor = {}) {
   return internal::Wrap([&](HasteStatus* status) {
-    return haste_layer_forward(&config, &layer, rnn, workspace, &executor, status);
+    return haste_layer_forward(&config, &layer, &rnn, workspace, &executor, status);
   });
 }
 inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& layer,

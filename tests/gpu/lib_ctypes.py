@@ -246,6 +246,10 @@ class Library:
 
     def layer_workspace(self, config, features, wx=None, *, backward=False):
         """The same for `layer_forward`, with its wx, and `layer_backward`."""
+        return self._scratch(self.layer_bytes(config, features, wx, backward=backward))
+
+    def layer_bytes(self, config, features, wx=None, *, backward=False):
+        """Bytes of that."""
         size = ctypes.c_size_t()
         layer = LayerBackwardArgs(features=features)
         if not backward:
@@ -257,7 +261,7 @@ class Library:
             ctypes.byref(self._executor()),
             ctypes.byref(size),
         )
-        return self._scratch(size.value)
+        return size.value
 
     def _scratch(self, size):
         # 64 bytes more than that, so that a size of 0 has an address too.

@@ -129,7 +129,7 @@ void BadArguments() {
               too_large.message().c_str());
   LayerForwardArgs wide = {};
   wide.features = int64_t{1} << 60;
-  const Status features = LayerForward(config, wide, &args, nullptr);
+  const Status features = LayerForward(config, wide, args, nullptr);
   EXPECT_TRUE(features.message().find("features") == 0, "%s", features.message().c_str());
   HasteGemm gemm = {};
   gemm.m = gemm.n = gemm.k = int64_t{1} << 40;

@@ -1,4 +1,4 @@
-// Which clusters a GPU is taken to have (lib/cuda/clusters.h), from what it answers.
+// Which clusters a GPU is taken to have (lib/cuda/clusters.h), from what it answers, and part of one.
 #include "lib/cuda/clusters.h"
 
 #include <map>
@@ -33,6 +33,23 @@ void Expect(const char* name, int multiprocessors, const std::map<int, int>& ans
   }
 }
 
+void ExpectLimited(int most, int multiprocessors, const std::map<int, int>& expected) {
+  CudaProperties device;
+  device.multiprocessors = 132;
+  for (const auto& [size, count] : std::map<int, int>{{2, 66}, {4, 32}, {8, 15}, {16, 7}}) {
+    device.clusters[size] = count;
+  }
+  LimitMultiprocessors(most, &device);
+  EXPECT_TRUE(device.multiprocessors == multiprocessors, "%d: %d multiprocessors", most,
+              device.multiprocessors);
+  for (int size = 0; size <= kMaxCluster; ++size) {
+    const auto found = expected.find(size);
+    const int want = found == expected.end() ? 0 : found->second;
+    EXPECT_TRUE(device.clusters[size] == want, "%d: %d of size %d, expected %d", most,
+                device.clusters[size], size, want);
+  }
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -44,5 +61,9 @@ int main() {
                 {{2, 66}, {4, 30}, {16, 7}});
   haste::Expect("none, and fewer than none", 16, {{2, 8}, {3, 0}, {4, -1}}, {{2, 8}});
   haste::Expect("part of a GPU", 20, {{2, 66}, {8, 15}, {16, 7}}, {{2, 10}, {8, 2}, {16, 1}});
+  haste::ExpectLimited(200, 132, {{2, 66}, {4, 32}, {8, 15}, {16, 7}});
+  haste::ExpectLimited(132, 132, {{2, 66}, {4, 32}, {8, 15}, {16, 7}});
+  haste::ExpectLimited(32, 32, {{2, 16}, {4, 7}, {8, 3}});
+  haste::ExpectLimited(1, 1, {});
   return haste_test::Report("clusters_test");
 }

@@ -70,7 +70,7 @@ void BadArguments() {
   layer.features = 3;
   haste::ForwardArgs args = {};
   const auto message = [&](void* workspace) {
-    return haste::LayerForward(config, layer, &args, workspace).message();
+    return haste::LayerForward(config, layer, args, workspace).message();
   };
   EXPECT_TRUE(message(nullptr).find("workspace") == 0, "%s", message(nullptr).c_str());
   EXPECT_TRUE(message(some).find("W") == 0, "%s", message(some).c_str());

@@ -178,7 +178,7 @@ class Problem {
     ExpectOk(features > 0 ? haste::LayerForwardWorkspaceBytes(config, layer, &bytes, With(threads))
                           : haste::WorkspaceBytes(config, false, &bytes, With(threads)));
     Scratch scratch(bytes);
-    ExpectOk(features > 0 ? haste::LayerForward(config, layer, &args, scratch.data(), With(threads))
+    ExpectOk(features > 0 ? haste::LayerForward(config, layer, args, scratch.data(), With(threads))
                           : haste::Forward(config, args, scratch.data(), With(threads)));
     return out;
   }

@@ -117,7 +117,7 @@ std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   size_t bytes = 0;
   ExpectOk(haste::LayerForwardWorkspaceBytes(config, layer, &bytes, executor));
   Scratch workspace(bytes);
-  ExpectOk(haste::LayerForward(config, layer, &args, workspace.data(), executor));
+  ExpectOk(haste::LayerForward(config, layer, args, workspace.data(), executor));
   return out;
 }
 

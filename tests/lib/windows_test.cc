@@ -203,7 +203,7 @@ void TestLayer(std::mt19937& random) {
     size_t bytes = 0;
     EXPECT_TRUE(haste::LayerForwardWorkspaceBytes(config, layer, &bytes).ok(), "bytes");
     std::vector<double> workspace(bytes / sizeof(double) + 16);
-    EXPECT_TRUE(haste::LayerForward(config, layer, &rnn, workspace.data()).ok(), "layer");
+    EXPECT_TRUE(haste::LayerForward(config, layer, rnn, workspace.data()).ok(), "layer");
     *before = after;
     *state = last;
     return y;
