@@ -81,7 +81,9 @@ struct StepState {
 
 int TeamThreads(const HasteExecutor& executor) {
   if (executor.threads > 0) return executor.threads;
-  return std::max(1u, std::thread::hardware_concurrency());
+  // Asked once: it is a system call, and each call of the library comes by.
+  static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return cores;
 }
 
 void ParallelFor(const HasteExecutor& executor, int64_t count,
