@@ -16,7 +16,6 @@ struct ForwardKernels {
   using Storage = T;
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
-  static constexpr bool kBackward = false;
   static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
 
  private:
@@ -33,7 +32,6 @@ struct BackwardKernels {
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
     return AddressBits(a.gates, a.dy, a.dwx, a.dq);
   }
-  static constexpr bool kBackward = true;
   static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
 
  private:
