@@ -1,8 +1,13 @@
 """Lists the device code in a library: for which GPUs, how it is compressed, and what it weighs.
 
 Usage: fatbins.py LIBRARY...
+       fatbins.py --only-ptx COPY LIBRARY
+
+    --only-ptx  writes a copy whose machine code no GPU takes, so that the driver compiles the PTX,
+                which CUDA_FORCE_PTX_JIT=1 would ask for of every library of a process
 """
 
+import argparse
 import collections
 import re
 import struct
@@ -13,6 +18,8 @@ MAGIC = struct.pack("<I", 0xBA55ED50)
 HEADER = struct.Struct("<HHQ")  # after the magic: version, bytes of the header, bytes after it
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 KINDS = {1: "ptx", 2: "elf"}
+ARCHITECTURE_AT = 28  # bytes into an entry
+OLDEST = 20
 LZ4, ZSTD, VARIANT = 0x2000, 0x8000, 0x100000
 
 
@@ -26,9 +33,8 @@ class Image(typing.NamedTuple):
     unpacked: int  # bytes
 
 
-def images(data: bytes) -> list[Image]:
-    """Those of all fat binaries in `data`, a library's bytes."""
-    found = []
+def _entries(data: bytes):
+    """(where it begins, its fields) of each entry of all fat binaries in `data`."""
     for match in re.finditer(re.escape(MAGIC), data):
         at = match.start() + len(MAGIC)
         version, header, size = HEADER.unpack_from(data, at)
@@ -37,19 +43,44 @@ def images(data: bytes) -> list[Image]:
             continue  # these four bytes mean something else here
         at = start
         while at < start + size:
-            kind, _, head, padded, packed, _, _, _, arch, _, _, flags, _, full = ENTRY.unpack_from(
-                data, at
-            )
-            compression = "zstd" if flags & ZSTD else "lz4" if flags & LZ4 else "none"
-            name = f"{arch}a" if flags & VARIANT else f"{arch}"
-            found.append(Image(KINDS[kind], name, compression, packed or padded, full or padded))
-            at += head + padded
+            fields = ENTRY.unpack_from(data, at)
+            yield at, fields
+            at += fields[2] + fields[3]
+
+
+def images(data: bytes) -> list[Image]:
+    """Those of all fat binaries in `data`, a library's bytes."""
+    found = []
+    for _, entry in _entries(data):
+        kind, _, _, padded, packed, _, _, _, arch, _, _, flags, _, full = entry
+        compression = "zstd" if flags & ZSTD else "lz4" if flags & LZ4 else "none"
+        name = f"{arch}a" if flags & VARIANT else f"{arch}"
+        found.append(Image(KINDS[kind], name, compression, packed or padded, full or padded))
     return found
 
 
-def main(paths):
-    """Prints a table for each library."""
-    for path in paths:
+def only_ptx(data: bytes) -> bytes:
+    """`data` with all machine code said to be for a GPU that is older than any, and blanked."""
+    changed = bytearray(data)
+    for at, (kind, _, head, padded, *_) in _entries(data):
+        if KINDS[kind] == "elf":
+            struct.pack_into("<I", changed, at + ARCHITECTURE_AT, OLDEST)
+            changed[at + head : at + head + padded] = bytes(padded)
+    return bytes(changed)
+
+
+def main(arguments):
+    """Prints a table for each library, or writes the copy."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only-ptx", metavar="COPY")
+    parser.add_argument("libraries", nargs="+", metavar="LIBRARY")
+    options = parser.parse_args(arguments)
+    if options.only_ptx:
+        (path,) = options.libraries
+        with open(path, "rb") as file, open(options.only_ptx, "wb") as copy:
+            copy.write(only_ptx(file.read()))
+        return
+    for path in options.libraries:
         with open(path, "rb") as file:
             found = images(file.read())
         total = collections.defaultdict(lambda: [0, 0, 0])
