@@ -9,9 +9,9 @@ import copy
 
 import keras
 
-from haste_keras.elman import Elman, SimpleRNN
-from haste_keras.gru import GRU
-from haste_keras.lstm import LSTM
+from haste_keras.layers.elman import Elman, SimpleRNN
+from haste_keras.layers.gru import GRU
+from haste_keras.layers.lstm import LSTM
 
 _FUSED = {"LSTM": LSTM, "GRU": GRU, "SimpleRNN": SimpleRNN}  # stock class name → ours
 _STOCK = {LSTM: "LSTM", GRU: "GRU", SimpleRNN: "SimpleRNN", Elman: "SimpleRNN"}

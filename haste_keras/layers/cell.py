@@ -6,10 +6,10 @@ import inspect
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
-from haste_keras._checks import check_activation, check_rate, check_seed, is_integer
-from haste_keras._transform import check_transformed, get_transform, serialize_transform
+from haste_keras._compat import DropoutRNNCell
+from haste_keras.layers.transform import check_transformed, get_transform, serialize_transform
+from haste_keras.layers.validation import check_activation, check_rate, check_seed, is_integer
 
 # What an argument of a weight is named after, and what is said about it.
 ROLES = ("kernel", "recurrent", "bias")

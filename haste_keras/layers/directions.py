@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from haste_keras._checks import size
+from haste_keras.ops.shapes import size
 
 DIRECTIONS = ("forward", "backward", "bidirectional")
 MERGE_MODES = ("concat", "sum", "mul", "ave", None)

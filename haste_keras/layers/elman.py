@@ -7,9 +7,10 @@ Elman, "Finding structure in time", Cognitive Science 14(2), 1990.
 
 import keras
 
-from haste_keras import _cells, ops
-from haste_keras._base import RecurrentLayer
-from haste_keras._base_cell import RecurrentCell, arguments
+from haste_keras import ops
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.native import cell_spec
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -20,7 +21,7 @@ class ElmanCell(RecurrentCell):
     State: h [N, units].
     """
 
-    spec = _cells.ELMAN
+    spec = cell_spec.ELMAN
     stock = "SimpleRNN"
     seeds_first = True
 

@@ -7,10 +7,12 @@ Bradbury, Merity, Xiong & Socher, "Quasi-recurrent neural networks", arXiv 1611.
 
 import keras
 import tensorflow as tf
-from keras.src import backend as keras_backend
 
-from haste_keras import _xla, ops
-from haste_keras._checks import ENGINES, check_choice, check_mask
+from haste_keras import ops
+from haste_keras._compat import keras_loop, xla_compiles_here
+from haste_keras.layers import step_loop
+from haste_keras.layers.validation import check_choice, check_mask
+from haste_keras.native.cell_spec import ENGINES
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -86,14 +88,14 @@ class ForgetMult(keras.layers.Layer):
         f, x, *h0 = inputs
         mask = check_mask(self, self._mask(mask), x)
         backwards = self.direction == "backward"
-        if _xla.compiles_here():
+        if xla_compiles_here():
             return self._loop_of_steps(f, x, h0, mask, backwards)
         return ops.forget_mult(f, x, *h0, mask=mask, reverse=backwards, engine=self.engine)
 
     def _loop_of_steps(self, f, x, h0, mask, backwards):
         if x.shape[1] == 0:  # Keras's loop reads step 0
             return x
-        _xla.warn(type(self).__name__)
+        step_loop.warn(type(self).__name__)
         start = h0[0] if h0 else tf.zeros_like(x[:, 0])
 
         def step(inputs, states):
@@ -102,7 +104,7 @@ class ForgetMult(keras.layers.Layer):
 
         if mask is not None:
             f, x = (tf.where(mask[:, :, tf.newaxis], each, 0) for each in (f, x))
-        _, y, _ = keras_backend.rnn(
+        _, y, _ = keras_loop(
             step, (f, x), [start], go_backwards=backwards, mask=mask, input_length=x.shape[1]
         )
         return tf.reverse(y, [1]) if backwards else y

@@ -11,10 +11,11 @@ Cho et al., arXiv 1406.1078: version 1 resets after the product, version 3 befor
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_activation, check_use_cudnn
+from haste_keras import ops
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.validation import check_activation, check_use_cudnn
+from haste_keras.native import cell_spec
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -24,7 +25,7 @@ class GRUCell(RecurrentCell):
     Takes what `keras.layers.GRUCell` takes, and what `GRU` adds to it. State: h [N, units].
     """
 
-    spec = _cells.GRU
+    spec = cell_spec.GRU
     stock = "GRU"
     _own_arguments = ("recurrent_activation", "reset_after")
 

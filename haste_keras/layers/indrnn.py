@@ -10,9 +10,10 @@ import numbers
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell, arguments
+from haste_keras import ops
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.native import cell_spec
 
 
 def _check_positive(argument, value):
@@ -42,7 +43,7 @@ class IndRNNCell(RecurrentCell):
     Takes what `IndRNN` takes of a cell. State: h [N, units].
     """
 
-    spec = _cells.INDRNN
+    spec = cell_spec.INDRNN
     without = ("heads", "dropconnect")
 
     def __init__(

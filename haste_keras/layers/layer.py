@@ -9,21 +9,22 @@ cell and its op and lists its arguments.
 
 import keras
 import tensorflow as tf
-from keras.src.utils.naming import to_snake_case
 
-from haste_keras import _directions, _library, _raw, _xla
-from haste_keras._base_cell import ROLES
-from haste_keras._bias import add_bias
-from haste_keras._checks import (
-    ENGINES,
+from haste_keras._compat import to_snake_case, xla_compiles_here
+from haste_keras.layers import directions, step_loop
+from haste_keras.layers.cell import ROLES
+from haste_keras.layers.validation import (
     check_choice,
     check_features,
     check_mask,
     check_rank,
     check_states,
-    size,
 )
-from haste_keras._matmul import matmul
+from haste_keras.native import library, raw_ops
+from haste_keras.native.cell_spec import ENGINES
+from haste_keras.ops.bias import add_bias
+from haste_keras.ops.matmul import matmul
+from haste_keras.ops.shapes import size
 
 # On a CPU, above this the op's product, whose panels of W then exceed the first-level cache several
 # times, is slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
@@ -51,8 +52,8 @@ class RecurrentLayer(keras.layers.RNN):
     cell_class = None
 
     def __init__(self, *, direction="forward", merge_mode="concat", engine="auto", **kwargs):
-        check_choice("direction", direction, _directions.DIRECTIONS)
-        check_choice("merge_mode", merge_mode, _directions.MERGE_MODES)
+        check_choice("direction", direction, directions.DIRECTIONS)
+        check_choice("merge_mode", merge_mode, directions.MERGE_MODES)
         check_choice("engine", engine, ENGINES)
         bidirectional = direction == "bidirectional"
         make = self.cell_class
@@ -69,7 +70,7 @@ class RecurrentLayer(keras.layers.RNN):
         if bidirectional:
             names = [f"{role}_initializer" for role in ROLES]
             fresh = {
-                name: _directions.clone_initializer(getattr(cell, name))
+                name: directions.clone_initializer(getattr(cell, name))
                 for name in names
                 if name not in cell.without
             }
@@ -220,7 +221,7 @@ class RecurrentLayer(keras.layers.RNN):
             (i == 1 or self.direction == "backward") != self.go_backwards
             for i in range(len(self.cells))
         ]
-        if _xla.compiles_here():
+        if xla_compiles_here():
             return self._inner_loop_of_steps(
                 sequences, initial_state, mask, training, zero_masked, reverse
             )
@@ -231,7 +232,7 @@ class RecurrentLayer(keras.layers.RNN):
             ones = tf.ones([size(sequences, 0), sequences.shape[2]], sequences.dtype)
             keep = keras.random.dropout(ones, self.dropout, seed=generator)
         projections, recurrences = zip(*(cell.prepared() for cell in self.cells), strict=True)
-        weights = _directions.join(recurrences, axis=0)
+        weights = directions.join(recurrences, axis=0)
         if training and self.dropconnect:
             weights["recurrent_kernel"] = keras.random.dropout(
                 weights["recurrent_kernel"], self.dropconnect, seed=generator
@@ -255,29 +256,29 @@ class RecurrentLayer(keras.layers.RNN):
         )
         y, states = self.recurrence(
             wx,
-            initial_state=_directions.to_lanes([each[:pooled] for each in given], self.heads),
+            initial_state=directions.to_lanes([each[:pooled] for each in given], self.heads),
             mask=mask,
             reverse=[lane for lane in reverse for _ in range(self.heads)],
             zero_output_for_mask=zero_masked,
             **options,
             **weights,
         )
-        states = _directions.from_lanes(states, count)
+        states = directions.from_lanes(states, count)
         if self.cell.outputs_state:
             last = [
-                _directions.last_of_state(each[0], sequences, mask, backwards, zero_masked)
+                directions.last_of_state(each[0], sequences, mask, backwards, zero_masked)
                 for each, backwards in zip(states, reverse, strict=True)
             ]
         else:
             parts = zip(tf.split(y, count, axis=2), reverse, strict=True)
-            last = [_directions.last_of_outputs(part, backwards) for part, backwards in parts]
+            last = [directions.last_of_outputs(part, backwards) for part, backwards in parts]
         outputs = None
         if self.return_sequences:
-            outputs = _directions.merge_sequences(y, count, self.merge_mode)
+            outputs = directions.merge_sequences(y, count, self.merge_mode)
             if self.go_backwards:
                 outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
-        return _directions.merge(last, self.merge_mode), outputs, flat
+        return directions.merge(last, self.merge_mode), outputs, flat
 
     def _by_direction(self, states):
         """The states of the layer, a list for each direction."""
@@ -287,9 +288,9 @@ class RecurrentLayer(keras.layers.RNN):
     def _inner_loop_of_steps(self, sequences, states, mask, training, zero_masked, reverse):
         """What `inner_loop` computes, by the cells and Keras's own loop, for XLA."""
         last, outputs, flat = [], [], []
-        directions = zip(self.cells, self._by_direction(states), reverse, strict=True)
-        for cell, given, backwards in directions:
-            last_output, output, new_states = _xla.loop_of_steps(
+        walks = zip(self.cells, self._by_direction(states), reverse, strict=True)
+        for cell, given, backwards in walks:
+            last_output, output, new_states = step_loop.loop_of_steps(
                 cell,
                 sequences,
                 given,
@@ -303,7 +304,7 @@ class RecurrentLayer(keras.layers.RNN):
             outputs.append(tf.reverse(output, [1]) if backwards != self.go_backwards else output)
             flat.extend(new_states)
         mode = self.merge_mode
-        return _directions.merge(last, mode), _directions.merge(outputs, mode), flat
+        return directions.merge(last, mode), directions.merge(outputs, mode), flat
 
     def project(self, sequences, weights, *, keep, mask, reverse, carried, training):
         """x·W + b of all lanes.
@@ -317,12 +318,12 @@ class RecurrentLayer(keras.layers.RNN):
           carried: for each cell the states that the recurrence does not take.
           training: of the call.
         Returns:
-          [N, T, K, G, H], or a `_raw.Projection` for the op to form it, and `carried` after the
+          [N, T, K, G, H], or a `raw_ops.Projection` for the op to form it, and `carried` after the
           walk.
         """
         if keep is not None:
             sequences = sequences * keep[:, tf.newaxis]
-        weights = _directions.join(weights, axis=-1)
+        weights = directions.join(weights, axis=-1)
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
@@ -330,7 +331,7 @@ class RecurrentLayer(keras.layers.RNN):
             shape = self._lane_shape()
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
-            return _raw.Projection(sequences, kernel, bias), carried
+            return raw_ops.Projection(sequences, kernel, bias), carried
         wx = matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 
@@ -343,7 +344,7 @@ class RecurrentLayer(keras.layers.RNN):
         """
         if not self.cell.spec.has_layer_op or type(self).shift is not RecurrentLayer.shift:
             return False
-        if _library.may_use_gpu():
+        if library.may_use_gpu():
             return True
         wide = tf.as_dtype(self.compute_dtype).size > 2
         return not training and wide and features <= _MOST_FEATURES

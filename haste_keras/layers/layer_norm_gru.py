@@ -1,13 +1,14 @@
 """The layer-normalised gated recurrent unit: the layer and its cell.
 
-The GRU of `gru.py`, reset after the product, with x·W and h·R normalised (`_normalized.py`).
+The GRU of `gru.py`, reset after the product, with x·W and h·R normalised (`normalized.py`).
 """
 
 import keras
 
-from haste_keras import _cells, ops
-from haste_keras._normalized import NormalizedCell, NormalizedLayer
-from haste_keras.gru import GRU, GRUCell
+from haste_keras import ops
+from haste_keras.layers.gru import GRU, GRUCell
+from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer
+from haste_keras.native import cell_spec
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -17,7 +18,7 @@ class LayerNormGRUCell(NormalizedCell, GRUCell):
     Takes what `GRUCell` takes, and epsilon. State: h [N, units].
     """
 
-    spec = _cells.LAYER_NORM_GRU
+    spec = cell_spec.LAYER_NORM_GRU
     stock = None
 
     def __init__(self, *args, **kwargs):

@@ -1,6 +1,6 @@
 """The layer-normalised long short-term memory: the layer and its cell.
 
-The LSTM of `lstm.py` with x·W and h·R normalised (`_normalized.py`), and c where it makes h:
+The LSTM of `lstm.py` with x·W and h·R normalised (`normalized.py`), and c where it makes h:
 
     h' = o ∘ a(γ_h ∘ LN(c') + β_h)               LN over the units of a head
 """
@@ -8,9 +8,10 @@ The LSTM of `lstm.py` with x·W and h·R normalised (`_normalized.py`), and c wh
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, ops
-from haste_keras._normalized import NormalizedCell, NormalizedLayer, normalized
-from haste_keras.lstm import LSTM, LSTMCell
+from haste_keras import ops
+from haste_keras.layers.lstm import LSTM, LSTMCell
+from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer, normalized
+from haste_keras.native import cell_spec
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -20,7 +21,7 @@ class LayerNormLSTMCell(NormalizedCell, LSTMCell):
     Takes what `LSTMCell` takes, and epsilon. States: h and c, each [N, units].
     """
 
-    spec = _cells.LAYER_NORM_LSTM
+    spec = cell_spec.LAYER_NORM_LSTM
     stock = None
 
     def _build_more(self, features):

@@ -12,10 +12,11 @@ recurrent kernel: Merity, Keskar & Socher, ICLR 2018.
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_activation, check_rate, check_use_cudnn
+from haste_keras import ops
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.validation import check_activation, check_rate, check_use_cudnn
+from haste_keras.native import cell_spec
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -26,7 +27,7 @@ class LSTMCell(RecurrentCell):
     the transforms are as in `LSTM`. States: h and c, each [N, units].
     """
 
-    spec = _cells.LSTM
+    spec = cell_spec.LSTM
     stock = "LSTM"
     _own_arguments = ("recurrent_activation", "unit_forget_bias", "zoneout_cell")
 

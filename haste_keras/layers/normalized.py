@@ -13,8 +13,8 @@ import numbers
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer, from_cell
 
 
 def normalized(x, gamma, epsilon, axes):

@@ -13,13 +13,16 @@ Bradbury, Merity, Xiong & Socher, "Quasi-recurrent neural networks", arXiv 1611.
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, _directions, ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_activation, check_choice, is_integer, size
-from haste_keras._matmul import matmul
+from haste_keras import ops
+from haste_keras.layers import directions
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.validation import check_activation, check_choice, is_integer
+from haste_keras.native import cell_spec
+from haste_keras.ops.matmul import matmul
+from haste_keras.ops.shapes import size
 
-POOLINGS = {"f": _cells.QRNN_F, "fo": _cells.QRNN_FO, "ifo": _cells.QRNN_IFO}
+POOLINGS = {"f": cell_spec.QRNN_F, "fo": cell_spec.QRNN_FO, "ifo": cell_spec.QRNN_IFO}
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -203,7 +206,7 @@ class QRNN(RecurrentLayer):
             last.append([final])
         wx = products[0] if len(products) == 1 else tf.concat(products, axis=1)
         others = [{name: w for name, w in each.items() if name != "kernel"} for each in weights]
-        return self._in_lanes(self.shift(wx, _directions.join(others, -1)), sequences), last
+        return self._in_lanes(self.shift(wx, directions.join(others, -1)), sequences), last
 
     def recurrence(self, wx, **arguments):
         return ops.qrnn(

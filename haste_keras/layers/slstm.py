@@ -17,10 +17,11 @@ import numbers
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, ops
-from haste_keras._base import RecurrentLayer, from_cell
-from haste_keras._base_cell import RecurrentCell, arguments
-from haste_keras._checks import check_choice, check_rate
+from haste_keras import ops
+from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.validation import check_choice, check_rate
+from haste_keras.native import cell_spec
 
 FORGET_ACTIVATIONS = ("exponential", "sigmoid")
 
@@ -32,7 +33,7 @@ class SLSTMCell(RecurrentCell):
     Takes what `SLSTM` takes of a cell. States: h, c, n, m, each [N, units].
     """
 
-    spec = _cells.SLSTM
+    spec = cell_spec.SLSTM
     own_zoneout = (1, 2, 3)
     _own_arguments = ("forget_activation", "forget_bias", "zoneout_cell")
 

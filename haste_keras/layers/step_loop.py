@@ -8,17 +8,9 @@ steps over the same weights, and a warning.
 import warnings
 
 import tensorflow as tf
-from keras.src import backend as keras_backend
-from tensorflow.python.ops import control_flow_util
 
-from haste_keras._checks import size
-
-
-def compiles_here():
-    """Whether the function that is being traced is one that XLA compiles."""
-    if tf.executing_eagerly():
-        return False
-    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+from haste_keras._compat import keras_loop
+from haste_keras.ops.shapes import size
 
 
 def warn(name):
@@ -42,7 +34,7 @@ def loop_of_steps(cell, sequences, states, *, training, **options):
         return tf.zeros_like(states[0]), outputs, states
     cell.get_dropout_mask(sequences[:, 0, :])
     cell.get_recurrent_dropout_mask(states[0])
-    result = keras_backend.rnn(
+    result = keras_loop(
         lambda inputs, states: cell(inputs, states, training=training),
         sequences,
         states,

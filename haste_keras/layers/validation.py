@@ -5,18 +5,7 @@ import numbers
 import keras
 import tensorflow as tf
 
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
-ENGINES = ("auto", "cpu", "stepwise", "blas", "tiled", "block", "cluster", "grid", "scan")
-
-
-def size(x, axis):
-    """Size of an axis: an int where it is known, else a scalar tensor."""
-    return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
-
-
-def sizes(x):
-    """`size` of every axis."""
-    return [size(x, axis) for axis in range(x.shape.rank)]
+from haste_keras.native.cell_spec import ACTIVATIONS
 
 
 def check_choice(argument, value, choices):

@@ -3,6 +3,10 @@
 import dataclasses
 import functools
 
+# What the kernels have; the exponential, of the sLSTM's forget gate alone, is not among them.
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
+ENGINES = ("auto", "cpu", "stepwise", "blas", "tiled", "block", "cluster", "grid", "scan")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CellSpec:

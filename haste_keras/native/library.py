@@ -9,7 +9,9 @@ import warnings
 
 import tensorflow as tf
 
-PACKAGE = pathlib.Path(__file__).resolve().parent
+from haste_keras.native import binding
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[1]  # where the build puts the libraries
 LIBRARY = PACKAGE / "libhaste_ops.so"
 CUDA_PACKAGE = "haste_keras_cuda"
 
@@ -65,24 +67,28 @@ def _op_module():
 
 
 @functools.cache
-def c_library():
-    """The same library through ctypes: the C ABI of lib/haste/c_api.h, and `haste_tf_*`."""
+def _c_library():
     _op_module()  # first, since TensorFlow registers what is loaded by itself only
     library = ctypes.CDLL(str(LIBRARY))
     library.haste_tf_abi.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.haste_version.restype = ctypes.c_char_p
     return library
+
+
+@functools.cache
+def c_api():
+    """The C ABI of lib/haste/c_api.h, of the same library."""
+    return binding.Library(_c_library())
 
 
 def version():
     """Version of the op library, which is that of the package it was built with."""
-    return c_library().haste_version().decode()
+    return c_api().version()
 
 
 def has_cuda():
     """Whether the CUDA half is there."""
-    return bool(c_library().haste_has_cuda())
+    return c_api().has_cuda()
 
 
 def _ask(function):
@@ -97,13 +103,13 @@ def abi():
 
     Without it CPU ops run on threads of their own, and there are no GPU kernels.
     """
-    return _ask(c_library().haste_tf_abi)
+    return _ask(_c_library().haste_tf_abi)
 
 
 @functools.cache
 def gpu_kernels():
     """Whether the ops' GPU kernels are registered, and if not, why."""
-    return _ask(c_library().haste_tf_gpu_kernels)
+    return _ask(_c_library().haste_tf_gpu_kernels)
 
 
 def may_use_gpu():

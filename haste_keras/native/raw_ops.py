@@ -2,7 +2,7 @@
 
 import collections
 
-from haste_keras import _library
+from haste_keras.native import library
 
 # What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
 Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
@@ -39,7 +39,7 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
       list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
       [0] unless `save`.
     """
-    op = getattr(_library.load(), spec.python_op + ("_layer" if layer else ""))
+    op = getattr(library.load(), spec.python_op + ("_layer" if layer else ""))
     outputs = list(op(*inputs, save=save, **attrs))
     # The C API does not let the op's shape function read `save`.
     gates = inputs[0].shape
@@ -61,7 +61,7 @@ def backward(spec, inputs, **attrs):
     Returns:
       list of tensors, as `spec.backward_outputs` lists them.
     """
-    return list(getattr(_library.load(), spec.python_op + "_grad")(*inputs, **attrs))
+    return list(getattr(library.load(), spec.python_op + "_grad")(*inputs, **attrs))
 
 
 def layer_backward(spec, inputs, *, wanted, **attrs):
@@ -74,7 +74,7 @@ def layer_backward(spec, inputs, *, wanted, **attrs):
     Returns:
       list of tensors, as `spec.layer_backward_outputs` lists them; of shape [0] if not wanted.
     """
-    op = getattr(_library.load(), spec.python_op + "_layer_grad")
+    op = getattr(library.load(), spec.python_op + "_layer_grad")
     outputs = list(op(*inputs, wanted=wanted, **attrs))
     # The C API does not let the op's shape function read `wanted`.
     sizes = {"C": inputs[1].shape[0], **dict(zip("NTKGH", outputs[0].shape, strict=True))}

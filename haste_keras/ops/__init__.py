@@ -7,13 +7,13 @@ gradients stay outside, where TensorFlow does them best.
 
 import tensorflow as tf
 
-from haste_keras import _gradients, _vectorize  # noqa: F401  (register by import)
-from haste_keras._bias import add_bias
-from haste_keras._checks import sizes
-from haste_keras._op_arguments import Arguments
-from haste_keras._ops_layer_norm import layer_norm, layer_norm_gru, layer_norm_lstm
-from haste_keras._ops_matrix import elman, gru, lstm, slstm
-from haste_keras._ops_scan import forget_mult, indrnn, qrnn
+from haste_keras.ops import gradients, vectorize  # noqa: F401  (register by import)
+from haste_keras.ops.arguments import Arguments
+from haste_keras.ops.bias import add_bias
+from haste_keras.ops.dense import elman, gru, lstm, slstm
+from haste_keras.ops.normalization import layer_norm, layer_norm_gru, layer_norm_lstm
+from haste_keras.ops.pooling import forget_mult, indrnn, qrnn
+from haste_keras.ops.shapes import sizes
 
 __all__ = [
     "elman",

@@ -5,9 +5,10 @@ import inspect
 
 import tensorflow as tf
 
-from haste_keras import _raw, _xla
-from haste_keras._checks import ACTIVATIONS
-from haste_keras._op_arguments import Arguments
+from haste_keras._compat import xla_compiles_here
+from haste_keras.native import raw_ops
+from haste_keras.native.cell_spec import ACTIVATIONS
+from haste_keras.ops.arguments import Arguments
 
 _OPTIONAL = {"recurrent_bias"}  # of the parameters beside recurrent_kernel: None is zeros
 
@@ -87,7 +88,7 @@ def call_cell(
 
     Args:
       function: name of the public function, for errors.
-      inputs: {name: value} of wx, which may be a `_raw.Projection`, or of the separate gates.
+      inputs: {name: value} of wx, which may be a `raw_ops.Projection`, or of the separate gates.
       initial_state: list or tuple of the cell's states, or None.
       kernel: recurrent_kernel; None for a cell that has none.
       extras: {name: value}, as of spec.extras; None, for those that may be: zeros.
@@ -102,7 +103,7 @@ def call_cell(
       y, tuple of final states.
     """
     arguments = Arguments(function, len(spec.gates))
-    if _xla.compiles_here():
+    if xla_compiles_here():
         raise arguments.error(
             NotImplementedError,
             "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
@@ -110,7 +111,7 @@ def call_cell(
         )
     dims = spec.forward_inputs
     projection = next(iter(inputs.values()))
-    layer = isinstance(projection, _raw.Projection)
+    layer = isinstance(projection, raw_ops.Projection)
     if layer:
         dims = spec.layer_inputs
         inputs = {k: v for k, v in projection._asdict().items() if v is not None}
@@ -138,7 +139,7 @@ def call_cell(
     if spec.normalizes:
         attributes["epsilon"] = arguments.epsilon(epsilon)
     draws = training and (any(rates) or recurrent_dropout > 0)
-    y, *rest = _raw.forward(
+    y, *rest = raw_ops.forward(
         spec,
         [*tensors, arguments.mask(mask), arguments.seed(seed, draws)],
         reverse=arguments.reverse(reverse, lanes),

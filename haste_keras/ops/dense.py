@@ -1,8 +1,8 @@
 """Recurrences with a matrix: LSTM, GRU, Elman's network, sLSTM."""
 
-from haste_keras import _cells
-from haste_keras._op_arguments import Arguments
-from haste_keras._op_call import call_cell, public
+from haste_keras.native import cell_spec
+from haste_keras.ops.arguments import Arguments
+from haste_keras.ops.call import call_cell, public
 
 
 @public
@@ -54,7 +54,7 @@ def lstm(
     """
     return call_cell(
         "lstm",
-        _cells.LSTM,
+        cell_spec.LSTM,
         {"wx": wx},
         initial_state,
         recurrent_kernel,
@@ -123,7 +123,7 @@ def gru(
         )
     return call_cell(
         "gru",
-        _cells.GRU if reset_after else _cells.GRU_RESET_BEFORE,
+        cell_spec.GRU if reset_after else cell_spec.GRU_RESET_BEFORE,
         {"wx": wx},
         initial_state,
         recurrent_kernel,
@@ -173,7 +173,7 @@ def elman(
     """
     return call_cell(
         "elman",
-        _cells.ELMAN,
+        cell_spec.ELMAN,
         {"wx": wx},
         initial_state,
         recurrent_kernel,
@@ -237,11 +237,11 @@ def slstm(
     Source: Beck et al., "xLSTM: extended long short-term memory", NeurIPS 2024 (arXiv 2405.04517),
     equations 8 to 18.
     """
-    arguments = Arguments("slstm", len(_cells.SLSTM.gates))
+    arguments = Arguments("slstm", len(cell_spec.SLSTM.gates))
     arguments.choice("forget_activation", forget_activation, ("exponential", "sigmoid"))
     return call_cell(
         "slstm",
-        _cells.SLSTM,
+        cell_spec.SLSTM,
         {"wx": wx},
         initial_state,
         recurrent_kernel,

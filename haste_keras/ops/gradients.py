@@ -7,11 +7,12 @@ recurrence; on a CPU TensorFlow's are faster.
 
 import tensorflow as tf
 
-from haste_keras import _library, _raw
-from haste_keras._bias import bias_gradient
-from haste_keras._cells import CELLS
-from haste_keras._checks import sizes
-from haste_keras._matmul import matmul
+from haste_keras._compat import skipped_inputs
+from haste_keras.native import library, raw_ops
+from haste_keras.native.cell_spec import CELLS
+from haste_keras.ops.bias import bias_gradient
+from haste_keras.ops.matmul import matmul
+from haste_keras.ops.shapes import sizes
 
 
 def _or_empty(gradient, dtype):
@@ -77,10 +78,10 @@ def composed(spec, tensors, wanted, options, layer):
     Args:
       tensors: {name: tensor} of `spec.backward_inputs`, with `layer` of x and kernel too.
       wanted: names of the inputs that a gradient is wanted of.
-      options: `_raw.ATTRIBUTES`.
+      options: `raw_ops.ATTRIBUTES`.
       layer: of x·W + b too.
     """
-    found = _raw.backward(spec, [tensors[name] for name in spec.backward_inputs], **options)
+    found = raw_ops.backward(spec, [tensors[name] for name in spec.backward_inputs], **options)
     found = dict(zip(spec.backward_outputs, found, strict=True))
     if layer:
         found |= _projection_gradients(tensors, found["dwx"], wanted)
@@ -94,7 +95,7 @@ def composed(spec, tensors, wanted, options, layer):
 def _in_one(spec, tensors, wanted, options):
     """What `composed` gives of a layer, by one op."""
     left_out = {name for name in spec.layer_gradients if name.removeprefix("d") not in wanted}
-    found = _raw.layer_backward(
+    found = raw_ops.layer_backward(
         spec,
         [tensors[name] for name in spec.layer_backward_inputs],
         wanted=[name not in left_out for name in spec.layer_gradients],
@@ -112,10 +113,10 @@ def _register(spec, layer=False):
     @tf.RegisterGradient(name)
     def gradient(op, *output_gradients):
         inputs = dict(zip(names, op.inputs, strict=True))
-        options = _raw.attributes(spec, op)
+        options = raw_ops.attributes(spec, op)
         outputs = op.outputs
         if not op.get_attr("save"):
-            outputs = _raw.forward(spec, op.inputs, save=True, layer=layer, **options)
+            outputs = raw_ops.forward(spec, op.inputs, save=True, layer=layer, **options)
         reserve = dict(zip(spec.forward_outputs, outputs, strict=True))
         dtype = op.inputs[0].dtype
         received = {
@@ -125,11 +126,11 @@ def _register(spec, layer=False):
         }
         available = {**reserve, **received, **inputs}
         # The tape says which inputs it wants no gradient of.
-        skipped = getattr(op, "skip_input_indices", None) or ()
+        skipped = skipped_inputs(op)
         wanted = {name for i, name in enumerate(inputs) if i not in skipped}
         if layer and inputs["bias"].shape.rank == 1:
             wanted -= {"bias"}
-        if layer and _library.may_use_gpu():
+        if layer and library.may_use_gpu():
             found = _in_one(spec, available, wanted, options)
         else:
             found = composed(spec, available, wanted, options, layer)
@@ -165,7 +166,7 @@ for _spec in CELLS:
 def _layer_norm_gradient(op, dy):
     x, gamma, beta = op.inputs
     epsilon = op.get_attr("epsilon")
-    dx, dgamma, dbeta = _library.load().haste_layer_norm_grad(x, gamma, dy, epsilon=epsilon)
+    dx, dgamma, dbeta = library.load().haste_layer_norm_grad(x, gamma, dy, epsilon=epsilon)
     return dx, dgamma, None if beta.shape.rank == 1 else dbeta
 
 

@@ -8,7 +8,8 @@ tensor cores itself.
 
 import tensorflow as tf
 
-from haste_keras import _library
+from haste_keras._compat import skipped_inputs
+from haste_keras.native import library
 
 
 def matmul(a, b, transpose_a=False, transpose_b=False):
@@ -22,19 +23,19 @@ def _in_parts(dtype):
     """Whether a GPU may have the product, and float32 is to be exact."""
     if dtype != tf.float32 or tf.config.experimental.tensor_float_32_execution_enabled():
         return False
-    return _library.may_use_gpu()
+    return library.may_use_gpu()
 
 
 def _plain(a, b):
-    return _library.load().haste_mat_mul(a, b)
+    return library.load().haste_mat_mul(a, b)
 
 
 def _transpose_a(a, b):
-    return _library.load().haste_mat_mul_transpose_a(a, b)
+    return library.load().haste_mat_mul_transpose_a(a, b)
 
 
 def _transpose_b(a, b):
-    return _library.load().haste_mat_mul_transpose_b(a, b)
+    return library.load().haste_mat_mul_transpose_b(a, b)
 
 
 OPS = {(False, False): _plain, (True, False): _transpose_a, (False, True): _transpose_b}
@@ -46,7 +47,7 @@ def _register(name, of_a, of_b):
     @tf.RegisterGradient(name)
     def gradient(op, d):
         # The tape says which inputs it wants no gradient of.
-        skipped = getattr(op, "skip_input_indices", None) or ()
+        skipped = skipped_inputs(op)
         a, b = op.inputs
         return [None if i in skipped else of(a, b, d) for i, of in enumerate((of_a, of_b))]
 

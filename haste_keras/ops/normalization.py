@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from haste_keras import _cells, _library, _xla
-from haste_keras._op_arguments import Arguments
-from haste_keras._op_call import call_cell, public
+from haste_keras._compat import xla_compiles_here
+from haste_keras.native import cell_spec, library
+from haste_keras.ops.arguments import Arguments
+from haste_keras.ops.call import call_cell, public
 
 
 @public
@@ -30,7 +31,7 @@ def layer_norm(x, gamma, beta=None, epsilon=1e-5):
     Source: Ba, Kiros & Hinton, "Layer normalization", arXiv 1607.06450.
     """
     arguments = Arguments("layer_norm", None)
-    if _xla.compiles_here():
+    if xla_compiles_here():
         raise arguments.error(
             NotImplementedError,
             "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
@@ -46,7 +47,7 @@ def layer_norm(x, gamma, beta=None, epsilon=1e-5):
     lanes, features = (
         tf.shape(gamma)[i] if gamma.shape[i] is None else gamma.shape[i] for i in (0, 1)
     )
-    y = _library.load().haste_layer_norm(
+    y = library.load().haste_layer_norm(
         x if x.shape.rank == 3 else tf.reshape(x, [-1, lanes, features]),
         gamma,
         beta,
@@ -113,7 +114,7 @@ def layer_norm_lstm(
     """
     return call_cell(
         "layer_norm_lstm",
-        _cells.LAYER_NORM_LSTM,
+        cell_spec.LAYER_NORM_LSTM,
         {"wx": wx},
         initial_state,
         recurrent_kernel,
@@ -182,7 +183,7 @@ def layer_norm_gru(
     """
     return call_cell(
         "layer_norm_gru",
-        _cells.LAYER_NORM_GRU,
+        cell_spec.LAYER_NORM_GRU,
         {"wx": wx},
         initial_state,
         recurrent_kernel,

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from haste_keras import _cells
-from haste_keras._op_arguments import Arguments
-from haste_keras._op_call import call_cell, public
+from haste_keras.native import cell_spec
+from haste_keras.ops.arguments import Arguments
+from haste_keras.ops.call import call_cell, public
 
-_POOLINGS = {"f": _cells.QRNN_F, "fo": _cells.QRNN_FO, "ifo": _cells.QRNN_IFO}
+_POOLINGS = {"f": cell_spec.QRNN_F, "fo": cell_spec.QRNN_FO, "ifo": cell_spec.QRNN_IFO}
 
 
 @public
@@ -51,7 +51,7 @@ def indrnn(
         recurrent_kernel = recurrent_kernel[:, tf.newaxis]
     return call_cell(
         "indrnn",
-        _cells.INDRNN,
+        cell_spec.INDRNN,
         {"wx": wx},
         initial_state,
         recurrent_kernel,
@@ -163,7 +163,7 @@ def forget_mult(f, x, h0=None, *, reverse=False, zoneout=0.0, **options):
     lanes = counts[0] if counts else 0  # call_cell refuses what it cannot count
     y, _ = call_cell(
         "forget_mult",
-        _cells.FORGET_MULT,
+        cell_spec.FORGET_MULT,
         {"f": f, "x": x},
         None if h0 is None else (h0,),
         state_label="{}0",

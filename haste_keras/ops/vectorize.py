@@ -12,18 +12,11 @@ import functools
 
 import tensorflow as tf
 
-from haste_keras import _gradients, _library, _matmul, _raw
-from haste_keras._cells import CELLS
-from haste_keras._checks import sizes
-
-try:
-    from tensorflow.python.ops.parallel_for.pfor import (
-        ConversionNotImplementedError,
-        RegisterPFor,
-        wrap,
-    )
-except ImportError:
-    RegisterPFor = None
+from haste_keras._compat import ConversionNotImplementedError, RegisterPFor, wrap
+from haste_keras.native import library, raw_ops
+from haste_keras.native.cell_spec import CELLS
+from haste_keras.ops import gradients, matmul
+from haste_keras.ops.shapes import sizes
 
 
 def _fold(tensor, axis):
@@ -80,7 +73,7 @@ def _register(spec):
     sums = any("N" not in dims for dims in spec.backward_outputs.values())
 
     def options_of(pfor_input):
-        options = _raw.attributes(spec, pfor_input.op)
+        options = raw_ops.attributes(spec, pfor_input.op)
         draws = any(options["zoneout"]) or options["recurrent_dropout"]
         if sums and options["training"] and draws:
             # What is drawn depends on the number of the row and of the lane, so that the op and
@@ -90,7 +83,7 @@ def _register(spec):
 
     def convert_forward(pfor_input, layer):
         options = {"save": pfor_input.get_attr("save"), "layer": layer, **options_of(pfor_input)}
-        function = functools.partial(_raw.forward, spec, **options)
+        function = functools.partial(raw_ops.forward, spec, **options)
         inputs = spec.layer_inputs if layer else spec.forward_inputs
         return _convert(pfor_input, function, inputs.values(), spec.forward_outputs.values(), "N")
 
@@ -106,7 +99,7 @@ def _register(spec):
             if loop is None:
                 raise ConversionNotImplementedError(f"{spec.op}Grad needs the length of the loop")
             options["reverse"] = options["reverse"] * int(loop[0])
-        function = functools.partial(_raw.backward, spec, **options)
+        function = functools.partial(raw_ops.backward, spec, **options)
         dims = spec.backward_inputs.values(), spec.backward_outputs.values()
         return _convert(pfor_input, function, *dims, "K" if sums else "N")
 
@@ -120,7 +113,7 @@ def _convert_layer_backward(spec, pfor_input):
 
     The op that has them all has no axis to fold into: x is of all lanes, dkernel of all rows.
     """
-    options = _raw.attributes(spec, pfor_input.op)
+    options = raw_ops.attributes(spec, pfor_input.op)
     flags = zip(spec.layer_gradients, pfor_input.get_attr("wanted"), strict=True)
     wanted = {name.removeprefix("d") for name, flag in flags if flag}
     given = [pfor_input.input(i) for i in range(pfor_input.num_inputs)]
@@ -129,7 +122,7 @@ def _convert_layer_backward(spec, pfor_input):
     dtype = named["x"].t.dtype
 
     def function(own):
-        found = _gradients.composed(spec, {**shared, **own}, wanted, options, layer=True)
+        found = gradients.composed(spec, {**shared, **own}, wanted, options, layer=True)
         return [
             found[name] if name in found else tf.zeros([0], dtype)
             for name in spec.layer_backward_outputs
@@ -147,7 +140,7 @@ def _register_layer_norm():
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
             pfor_input,
-            lambda inputs: [_library.load().haste_layer_norm(*inputs, epsilon=epsilon)],
+            lambda inputs: [library.load().haste_layer_norm(*inputs, epsilon=epsilon)],
             [rows, sums, sums],
             [rows],
             "R",
@@ -158,7 +151,7 @@ def _register_layer_norm():
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
             pfor_input,
-            lambda inputs: _library.load().haste_layer_norm_grad(*inputs, epsilon=epsilon),
+            lambda inputs: library.load().haste_layer_norm_grad(*inputs, epsilon=epsilon),
             [rows, sums, rows],
             [rows, sums, sums],
             "K",
@@ -174,7 +167,7 @@ def _register_matmul(name, dims_in, dims_out, transpose_a=False, transpose_b=Fal
             return wrap(tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b), True)
         differs = dims_in[0 if inputs[0].is_stacked else 1]
         letter = next(each for each in differs if each in dims_out)
-        product = _matmul.OPS[transpose_a, transpose_b]
+        product = matmul.OPS[transpose_a, transpose_b]
         return _convert(pfor_input, lambda inputs: [product(*inputs)], dims_in, [dims_out], letter)
 
 

@@ -216,7 +216,7 @@ def test_loaded_export_has_gradients(row, rng, tmp_path):
 
 @pytest.mark.spread(2)
 def test_loaded_export_of_16_bits_has_gradients_of_weights(row, rng, tmp_path):
-    """The bias's is not TensorFlow's own (haste_keras/_bias.py)."""
+    """The bias's is not TensorFlow's own (haste_keras/ops/bias.py)."""
     inputs = keras.Input((None, 3))
     model = keras.Model(inputs, row.layer(4, dtype="mixed_bfloat16")(inputs))
     loaded = _exported(model, tmp_path)
