@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras.src import backend as _backend  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.utils.naming import to_snake_case  # seen in Keras 3.6.0 and 3.15.1
+from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.ops import control_flow_util  # seen in TensorFlow 2.16.2 and 2.21.0
 
 # The converters of tf.vectorized_map; seen in TensorFlow 2.16.2 and 2.21.0. A version without them
@@ -26,6 +27,7 @@ __all__ = [
     "DropoutRNNCell",
     "RegisterPFor",
     "flattened_layers",
+    "has_tangents",
     "keras_loop",
     "skipped_inputs",
     "to_snake_case",
@@ -42,6 +44,11 @@ def keras_loop(step, inputs, states, **options):
 def flattened_layers(layer):
     """`layer` and all layers inside it (Keras 3.6.0 and 3.15.1)."""
     return list(layer._flatten_layers())
+
+
+def has_tangents(tensors):
+    """Whether a tf.autodiff.ForwardAccumulator is differentiating through one of `tensors`."""
+    return bool(forwardprop_util.pack_tangents(list(tensors)).tangents)
 
 
 def skipped_inputs(op):

@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from haste_keras._compat import DropoutRNNCell
+from haste_keras.layers.activation import get_activation, is_fused
 from haste_keras.layers.transform import check_transformed, get_transform, serialize_transform
-from haste_keras.layers.validation import check_activation, check_rate, check_seed, is_integer
+from haste_keras.layers.validation import check_dtype, check_rate, check_seed, is_integer
 
 # What an argument of a weight is named after, and what is said about it.
 ROLES = ("kernel", "recurrent", "bias")
@@ -20,11 +21,16 @@ _KINDS = {
 }
 
 
-def arguments(scope, without=()):
-    """What a constructor was called with, from its `locals()`: keyword arguments to hand on."""
-    left_out = {"self", "__class__", "kwargs", *without}
-    named = {name: value for name, value in scope.items() if name not in left_out}
-    return {**named, **scope["kwargs"]}
+def _check_sizes(units, heads):
+    if not is_integer(units) or units <= 0:
+        raise ValueError(
+            "Received an invalid value for argument `units`, "
+            f"expected a positive integer, got {units!r}."
+        )
+    if not is_integer(heads) or heads < 1 or units % heads:
+        raise ValueError(
+            f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
+        )
 
 
 class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
@@ -39,7 +45,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     """
 
     spec = None
-    stock = None  # class name of Keras's layer, if it has it
+    activations = ("activation",)  # arguments that are functions of Keras
     without = ()  # arguments of this base that mean nothing to the cell
     own_zoneout = ()  # states whose share `step` applies itself
     outputs_state = True  # the output is the first state
@@ -71,32 +77,38 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         kernel_transform=None,
         recurrent_transform=None,
         bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
-        given = arguments(locals())
-        self._check_arguments(given)
-        implementation = kwargs.pop("implementation", 2)
+        _check_sizes(units, heads)
         if implementation not in (0, 1, 2):
             raise ValueError(
                 f"`implementation` must be 0, 1 or 2. Received: implementation={implementation}"
             )
         super().__init__(**kwargs)
+        check_dtype(self)
         self.implementation = implementation
         self.units = int(units)
         self.heads = int(heads)
-        self.activation = keras.activations.get(activation)
-        check_activation(self.activation, "activation", self.stock)
+        self.activation = get_activation(activation)
         self.use_bias = use_bias
         if self.seeds_first:
             self._make_generator(seed)
-        for role in ROLES:
-            for kind, module in _KINDS.items():
-                setattr(self, f"{role}_{kind}", module.get(given[f"{role}_{kind}"]))
-            name = f"{role}_transform"
-            setattr(self, name, get_transform(given[name], name))
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.kernel_transform = get_transform(kernel_transform, "kernel_transform")
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.recurrent_regularizer = keras.regularizers.get(recurrent_regularizer)
+        self.recurrent_constraint = keras.constraints.get(recurrent_constraint)
+        self.recurrent_transform = get_transform(recurrent_transform, "recurrent_transform")
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.bias_transform = get_transform(bias_transform, "bias_transform")
         self.dropout = check_rate("dropout", dropout)
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
-        self.zoneout = check_rate("zoneout", zoneout)
+        self.zoneout = check_rate("zoneout", zoneout, one=True)
         self.dropconnect = check_rate("dropconnect", dropconnect)
         if not self.seeds_first:
             self._make_generator(seed)
@@ -114,29 +126,26 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
             self.seed_generator = keras.random.SeedGenerator(seed=seed)
         self.seed = seed
 
-    def _check_arguments(self, given):
-        units, heads = given["units"], given["heads"]
-        if not is_integer(units) or units <= 0:
-            raise ValueError(
-                "Received an invalid value for argument `units`, "
-                f"expected a positive integer, got {units!r}."
-            )
-        for name in self.without:
-            default = inspect.signature(RecurrentCell.__init__).parameters[name].default
-            if given[name] != default:
+    @classmethod
+    def _refuse(cls, given):
+        """Raises ValueError if the keyword arguments `given` have one of `without`."""
+        for name in cls.without:
+            if name in given:
                 raise ValueError(
-                    f"`{name}` must stay {default!r}: {type(self).__name__} has no recurrent "
-                    f"matrix that it could act on. Received: {name}={given[name]!r}"
+                    f"`{name}` is not an argument of {cls.__name__}, which has no recurrent matrix "
+                    f"that it could act on. Received: {name}={given[name]!r}"
                 )
-        if not is_integer(heads) or heads < 1 or units % heads:
-            raise ValueError(
-                f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
-            )
+
+    @property
+    def unfused(self):
+        """{argument: function} of the activations that the fused kernels do not have."""
+        functions = {name: getattr(self, name) for name in self.activations}
+        return {name: each for name, each in functions.items() if not is_fused(each)}
 
     @classmethod
     def argument_names(cls):
         """Names of the arguments that the constructor takes beyond those of a Keras layer."""
-        names = {"implementation"}
+        names = set()
         for base in cls.__mro__[: cls.__mro__.index(RecurrentCell) + 1]:
             names.update(inspect.signature(base.__init__).parameters)
         return sorted(names - {"self", "args", "kwargs"})

@@ -8,7 +8,7 @@ Elman, "Finding structure in time", Cognitive Science 14(2), 1990.
 import keras
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell, arguments
+from haste_keras.layers.cell import RecurrentCell
 from haste_keras.layers.layer import RecurrentLayer
 from haste_keras.native import cell_spec
 
@@ -22,8 +22,60 @@ class ElmanCell(RecurrentCell):
     """
 
     spec = cell_spec.ELMAN
-    stock = "SimpleRNN"
     seeds_first = True
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        *,
+        heads=1,
+        zoneout=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
+        **kwargs,
+    ):
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
 
     def step(self, x, states, weights, share):
         return None, [self.activation(x + self.product(states[0], weights))[:, :, 0]]
@@ -75,9 +127,55 @@ class Elman(RecurrentLayer):
         stateful=False,
         unroll=False,
         seed=None,
+        *,
+        direction="forward",
+        merge_mode="concat",
+        heads=1,
+        zoneout=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
+        engine="auto",
         **kwargs,
     ):
-        super().__init__(**arguments(locals()))
+        super().__init__(
+            units=units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            seed=seed,
+            direction=direction,
+            merge_mode=merge_mode,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
 
     def recurrence(self, wx, **arguments):
         return ops.elman(wx, activation=self.activation.__name__, zoneout=self.zoneout, **arguments)

@@ -9,9 +9,15 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras._compat import keras_loop, xla_compiles_here
+from haste_keras._compat import has_tangents, keras_loop, xla_compiles_here
 from haste_keras.layers import step_loop
-from haste_keras.layers.validation import check_choice, check_mask
+from haste_keras.layers.validation import (
+    cast_real,
+    check_choice,
+    check_dense,
+    check_dtype,
+    check_mask,
+)
 from haste_keras.native.cell_spec import ENGINES
 
 
@@ -38,10 +44,16 @@ class ForgetMult(keras.layers.Layer):
         check_choice("direction", direction, ("forward", "backward"))
         check_choice("engine", engine, ENGINES)
         super().__init__(**kwargs)
+        check_dtype(self)
         self.direction = direction
         self.engine = engine
         self.supports_masking = True
         self.supports_jit = False  # XLA has no kernel of the op
+
+    def __call__(self, inputs, *args, **kwargs):
+        for each in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
+            check_dense("inputs", self, each)
+        return super().__call__(inputs, *args, **kwargs)
 
     def _check_shapes(self, shapes):
         several = isinstance(shapes, (list, tuple)) and not any(
@@ -83,19 +95,22 @@ class ForgetMult(keras.layers.Layer):
     def call(self, inputs, mask=None):
         if not isinstance(inputs, (list, tuple)):
             self._check_shapes(inputs.shape)
-        inputs = [tf.cast(tf.convert_to_tensor(each), self.compute_dtype) for each in inputs]
+        inputs = [cast_real("inputs", self, each) for each in inputs]
         self._check_shapes([each.shape for each in inputs])
         f, x, *h0 = inputs
         mask = check_mask(self, self._mask(mask), x)
         backwards = self.direction == "backward"
-        if xla_compiles_here():
+        reason = step_loop.XLA if xla_compiles_here() else None
+        if has_tangents(inputs):
+            reason = step_loop.FORWARD_MODE
+        if reason:
+            step_loop.warn(self, reason)
             return self._loop_of_steps(f, x, h0, mask, backwards)
         return ops.forget_mult(f, x, *h0, mask=mask, reverse=backwards, engine=self.engine)
 
     def _loop_of_steps(self, f, x, h0, mask, backwards):
         if x.shape[1] == 0:  # Keras's loop reads step 0
             return x
-        step_loop.warn(type(self).__name__)
         start = h0[0] if h0 else tf.zeros_like(x[:, 0])
 
         def step(inputs, states):

@@ -12,9 +12,10 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell, arguments
-from haste_keras.layers.layer import RecurrentLayer, from_cell
-from haste_keras.layers.validation import check_activation, check_use_cudnn
+from haste_keras.layers.activation import get_activation
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.validation import check_use_cudnn
 from haste_keras.native import cell_spec
 
 
@@ -26,8 +27,7 @@ class GRUCell(RecurrentCell):
     """
 
     spec = cell_spec.GRU
-    stock = "GRU"
-    _own_arguments = ("recurrent_activation", "reset_after")
+    activations = ("activation", "recurrent_activation")
 
     def __init__(
         self,
@@ -48,11 +48,42 @@ class GRUCell(RecurrentCell):
         recurrent_dropout=0.0,
         reset_after=True,
         seed=None,
+        *,
+        heads=1,
+        zoneout=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
-        super().__init__(**arguments(locals(), without=self._own_arguments))
-        self.recurrent_activation = keras.activations.get(recurrent_activation)
-        check_activation(self.recurrent_activation, "recurrent_activation", self.stock)
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
+        self.recurrent_activation = get_activation(recurrent_activation)
         self.reset_after = bool(reset_after)
 
     def _bias_shape(self):
@@ -131,14 +162,59 @@ class GRU(RecurrentLayer):
         unroll=False,
         reset_after=True,
         use_cudnn="auto",
+        *,
+        direction="forward",
+        merge_mode="concat",
+        heads=1,
+        zoneout=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
+        engine="auto",
         **kwargs,
     ):
-        given = arguments(locals(), without=("use_cudnn",))
-        self.use_cudnn = check_use_cudnn(use_cudnn)
-        super().__init__(**given)
-
-    recurrent_activation = from_cell("recurrent_activation")
-    reset_after = from_cell("reset_after")
+        use_cudnn = check_use_cudnn(use_cudnn)
+        super().__init__(
+            units=units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            reset_after=reset_after,
+            direction=direction,
+            merge_mode=merge_mode,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
+        self.use_cudnn = use_cudnn
 
     def recurrence(self, wx, **arguments):
         return ops.gru(

@@ -11,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell, arguments
-from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer
 from haste_keras.native import cell_spec
 
 
@@ -52,11 +52,27 @@ class IndRNNCell(RecurrentCell):
         activation="relu",
         use_bias=True,
         *,
+        kernel_initializer="glorot_uniform",
         recurrent_initializer=None,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
         recurrent_constraint=None,
+        bias_constraint=None,
         recurrent_clip=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        zoneout=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
+        self._refuse(kwargs)
         bound = 1.0
         if recurrent_clip is not None:
             bound = _check_positive("recurrent_clip", recurrent_clip)
@@ -68,7 +84,29 @@ class IndRNNCell(RecurrentCell):
             recurrent_constraint = AbsoluteMax(bound)
         if recurrent_initializer is None:
             recurrent_initializer = keras.initializers.RandomUniform(0.0, bound)
-        super().__init__(**arguments(locals(), without=("recurrent_clip", "bound")))
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            zoneout=zoneout,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
         self.recurrent_clip = recurrent_clip
 
     def _recurrent_shape(self):
@@ -97,16 +135,14 @@ class IndRNN(RecurrentLayer):
 
     Args:
       units: size of the state and of the output.
-      activation: "relu", "tanh", "sigmoid", "hard_sigmoid" or "linear".
+      activation: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear"; any other runs
+        step by step.
       use_bias: whether to add b.
       recurrent_initializer: of u. None: uniform in [0, recurrent_clip], or in [0, 1], which the
         paper's range [0, 2^(1/T)] comes to for long sequences.
       recurrent_clip: keeps |u| at or below this number, by `recurrent_constraint`:
         `IndRNN.max_abs(T)` is the paper's bound for sequences of T steps. None: no bound.
-      kwargs: all else that `haste_keras.LSTM` takes, by keyword: kernel_initializer
-        ("glorot_uniform"), bias_initializer ("zeros"), regularizers, constraints, transforms,
-        dropout, recurrent_dropout, seed, return_sequences, return_state, go_backwards, stateful,
-        direction, merge_mode, zoneout, engine. There is no recurrent matrix, so no heads and no
+      Others: as of `haste_keras.LSTM`. There is no recurrent matrix, so no heads and no
         dropconnect.
 
     Weights: kernel [C, units], recurrent_kernel u [units], bias [units]; twice when bidirectional,
@@ -124,14 +160,70 @@ class IndRNN(RecurrentLayer):
         activation="relu",
         use_bias=True,
         *,
+        kernel_initializer="glorot_uniform",
         recurrent_initializer=None,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
         recurrent_constraint=None,
+        bias_constraint=None,
         recurrent_clip=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        direction="forward",
+        merge_mode="concat",
+        zoneout=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
+        engine="auto",
         **kwargs,
     ):
-        super().__init__(**arguments(locals()))
-
-    recurrent_clip = from_cell("recurrent_clip")
+        super().__init__(
+            units=units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            recurrent_clip=recurrent_clip,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            direction=direction,
+            merge_mode=merge_mode,
+            zoneout=zoneout,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
 
     @staticmethod
     def max_abs(steps, gamma=2.0):

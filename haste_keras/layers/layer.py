@@ -10,29 +10,27 @@ cell and its op and lists its arguments.
 import keras
 import tensorflow as tf
 
-from haste_keras._compat import to_snake_case, xla_compiles_here
+from haste_keras._compat import has_tangents, to_snake_case, xla_compiles_here
 from haste_keras.layers import directions, step_loop
 from haste_keras.layers.cell import ROLES
+from haste_keras.layers.projection import op_projects
 from haste_keras.layers.validation import (
+    cast_real,
     check_choice,
+    check_dense,
     check_features,
     check_mask,
     check_rank,
     check_states,
 )
-from haste_keras.native import library, raw_ops
+from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import ENGINES
 from haste_keras.ops.bias import add_bias
 from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import size
 
-# On a CPU, above this the op's product, whose panels of W then exceed the first-level cache several
-# times, is slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
-_MOST_FEATURES = 512
 
-
-def from_cell(name):
-    """A property of the layer that its cell holds."""
+def _from_cell(name):
     return property(lambda layer: getattr(layer.cell, name), doc=f"`{name}` of the cell.")
 
 
@@ -50,6 +48,14 @@ class RecurrentLayer(keras.layers.RNN):
     """
 
     cell_class = None
+
+    def __init_subclass__(cls, **kwargs):
+        """Gives the layer each argument of its cell as a property."""
+        super().__init_subclass__(**kwargs)
+        names = [] if cls.cell_class is None else cls.cell_class.argument_names()
+        for name in names:
+            if not hasattr(cls, name):
+                setattr(cls, name, _from_cell(name))
 
     def __init__(self, *, direction="forward", merge_mode="concat", engine="auto", **kwargs):
         check_choice("direction", direction, directions.DIRECTIONS)
@@ -82,27 +88,6 @@ class RecurrentLayer(keras.layers.RNN):
         self.state_size = list(cell.state_size) * len(self.cells)
         self.input_spec = keras.layers.InputSpec(ndim=3)
         self.supports_jit = False  # XLA has no kernel of the ops; Keras asks before it compiles
-
-    units = from_cell("units")
-    heads = from_cell("heads")
-    activation = from_cell("activation")
-    use_bias = from_cell("use_bias")
-    kernel_initializer = from_cell("kernel_initializer")
-    recurrent_initializer = from_cell("recurrent_initializer")
-    bias_initializer = from_cell("bias_initializer")
-    kernel_regularizer = from_cell("kernel_regularizer")
-    recurrent_regularizer = from_cell("recurrent_regularizer")
-    bias_regularizer = from_cell("bias_regularizer")
-    kernel_constraint = from_cell("kernel_constraint")
-    recurrent_constraint = from_cell("recurrent_constraint")
-    bias_constraint = from_cell("bias_constraint")
-    kernel_transform = from_cell("kernel_transform")
-    recurrent_transform = from_cell("recurrent_transform")
-    bias_transform = from_cell("bias_transform")
-    dropout = from_cell("dropout")
-    recurrent_dropout = from_cell("recurrent_dropout")
-    dropconnect = from_cell("dropconnect")
-    zoneout = from_cell("zoneout")
 
     @property
     def cells(self):
@@ -160,10 +145,11 @@ class RecurrentLayer(keras.layers.RNN):
         return states * 2 if self.backward_cell is not None else states
 
     def __call__(self, sequences, *args, **kwargs):
+        check_dense("sequences", self, sequences)
         check_rank(self, sequences)  # Keras reads the rank before `call` could
         return super().__call__(sequences, *args, **kwargs)
 
-    # The call. Keras's own `call` reads step 0, which a sequence of no steps has not, and relies
+    # The call. Keras's own `call` reads step 0, which an empty sequence does not have, and relies
     # on the casts of `__call__`, which TimeDistributed goes past.
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
@@ -178,7 +164,7 @@ class RecurrentLayer(keras.layers.RNN):
           [N, T, units] with return_sequences, else [N, units]; with return_state followed by the
           states; merged or paired directions as `merge_mode` says.
         """
-        sequences = tf.cast(tf.convert_to_tensor(sequences), self.compute_dtype)
+        sequences = cast_real("sequences", self, sequences)
         check_rank(self, sequences)
         check_features(self, sequences.shape)
         if self.unroll and sequences.shape[1] is None:
@@ -212,83 +198,117 @@ class RecurrentLayer(keras.layers.RNN):
         if mask is not None:
             # A masked NaN would reach dW as 0·NaN.
             sequences = tf.where(mask[:, :, tf.newaxis], sequences, tf.zeros([], sequences.dtype))
-        # Bidirectional's rule: directions are merged step by step, so masked steps must be 0.
-        zero_masked = self.zero_output_for_mask
-        if self.backward_cell is not None:
-            zero_masked = self.return_sequences
-        # Walking backwards is walking the reversed sequence, with outputs in its order.
-        reverse = [
-            (i == 1 or self.direction == "backward") != self.go_backwards
-            for i in range(len(self.cells))
-        ]
-        if xla_compiles_here():
-            return self._inner_loop_of_steps(
-                sequences, initial_state, mask, training, zero_masked, reverse
-            )
-
-        generator = self.cell.seed_generator
-        keep = None
-        if training and self.dropout:
-            ones = tf.ones([size(sequences, 0), sequences.shape[2]], sequences.dtype)
-            keep = keras.random.dropout(ones, self.dropout, seed=generator)
-        projections, recurrences = zip(*(cell.prepared() for cell in self.cells), strict=True)
-        weights = directions.join(recurrences, axis=0)
+        projections, weights = self._prepare_weights()
+        reason = self._why_steps([sequences, initial_state, projections, weights])
+        if reason:
+            step_loop.warn(self, reason)
+            return self._inner_loop_of_steps(sequences, initial_state, mask, training)
+        keep = self._draw_dropout(sequences) if training and self.dropout else None
         if training and self.dropconnect:
             weights["recurrent_kernel"] = keras.random.dropout(
-                weights["recurrent_kernel"], self.dropconnect, seed=generator
+                weights["recurrent_kernel"], self.dropconnect, seed=self.cell.seed_generator
             )
-        options = {"engine": self.engine, "training": training}
-        if self.cell.spec.recurrence != "none":
-            options["recurrent_dropout"] = self.recurrent_dropout
-        if training and (self.recurrent_dropout or any(self.cell.zoneout_rates)):
-            options["seed"] = tf.cast(generator.next(), tf.int64)
-
-        count, pooled = len(self.cells), len(self.cell.spec.states)
-        given = self._by_direction(initial_state)
+        states, passed_by = self._split_states(initial_state)
         wx, carried = self.project(
             sequences,
             projections,
             keep=keep,
             mask=mask,
-            reverse=reverse,
-            carried=[states[pooled:] for states in given],
+            reverse=self._reverse,
+            carried=passed_by,
             training=training,
         )
         y, states = self.recurrence(
             wx,
-            initial_state=directions.to_lanes([each[:pooled] for each in given], self.heads),
+            initial_state=directions.to_lanes(states, self.heads),
             mask=mask,
-            reverse=[lane for lane in reverse for _ in range(self.heads)],
-            zero_output_for_mask=zero_masked,
-            **options,
+            reverse=[lane for lane in self._reverse for _ in range(self.heads)],
+            zero_output_for_mask=self._zeroes_masked,
+            **self._options(training),
             **weights,
         )
-        states = directions.from_lanes(states, count)
-        if self.cell.outputs_state:
-            last = [
-                directions.last_of_state(each[0], sequences, mask, backwards, zero_masked)
-                for each, backwards in zip(states, reverse, strict=True)
-            ]
-        else:
-            parts = zip(tf.split(y, count, axis=2), reverse, strict=True)
-            last = [directions.last_of_outputs(part, backwards) for part, backwards in parts]
-        outputs = None
-        if self.return_sequences:
-            outputs = directions.merge_sequences(y, count, self.merge_mode)
-            if self.go_backwards:
-                outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
+        states = directions.from_lanes(states, len(self.cells))
+        last = self._last_outputs(y, states, sequences, mask)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
-        return directions.merge(last, self.merge_mode), outputs, flat
+        return directions.merge(last, self.merge_mode), self._all_outputs(y), flat
+
+    # The steps of `inner_loop`, in its order.
+
+    @property
+    def _reverse(self):
+        """For each cell whether it walks from the end."""
+        # Walking backwards is walking the reversed sequence, with outputs in its order.
+        return [
+            (i == 1 or self.direction == "backward") != self.go_backwards
+            for i in range(len(self.cells))
+        ]
+
+    @property
+    def _zeroes_masked(self):
+        # Bidirectional's rule: directions are merged step by step, so masked steps must be 0.
+        return self.zero_output_for_mask if self.backward_cell is None else self.return_sequences
+
+    def _prepare_weights(self):
+        """Weights of the projection of each cell, and of the recurrence of all lanes."""
+        projections, recurrences = zip(*(cell.prepared() for cell in self.cells), strict=True)
+        return projections, directions.join(recurrences, axis=0)
+
+    def _why_steps(self, tensors):
+        """Why the cell runs step by step, in place of the op on `tensors`; None: it does not."""
+        if self.cell.unfused:
+            return step_loop.ACTIVATION
+        if xla_compiles_here():
+            return step_loop.XLA
+        return step_loop.FORWARD_MODE if has_tangents(tf.nest.flatten(tensors)) else None
+
+    def _draw_dropout(self, sequences):
+        """[N, C]: what dropout multiplies the input of every step by."""
+        ones = tf.ones([size(sequences, 0), sequences.shape[2]], sequences.dtype)
+        return keras.random.dropout(ones, self.dropout, seed=self.cell.seed_generator)
+
+    def _split_states(self, initial_state):
+        """States that the recurrence takes, and the others; each a list for each direction."""
+        count = len(self.cell.spec.states)
+        given = self._by_direction(initial_state)
+        return [each[:count] for each in given], [each[count:] for each in given]
+
+    def _options(self, training):
+        """Options of the op."""
+        options = {"engine": self.engine, "training": training}
+        if self.cell.spec.recurrence != "none":
+            options["recurrent_dropout"] = self.recurrent_dropout
+        if training and (self.recurrent_dropout or any(self.cell.zoneout_rates)):
+            options["seed"] = tf.cast(self.cell.seed_generator.next(), tf.int64)
+        return options
+
+    def _last_outputs(self, y, states, sequences, mask):
+        """Output [N, units] of the last step of each direction's walk."""
+        if self.cell.outputs_state:
+            return [
+                directions.last_of_state(each[0], sequences, mask, backwards, self._zeroes_masked)
+                for each, backwards in zip(states, self._reverse, strict=True)
+            ]
+        parts = zip(tf.split(y, len(self.cells), axis=2), self._reverse, strict=True)
+        return [directions.last_of_outputs(part, backwards) for part, backwards in parts]
+
+    def _all_outputs(self, y):
+        """Outputs of all steps, merged; None unless the layer returns them."""
+        if not self.return_sequences:
+            return None
+        outputs = directions.merge_sequences(y, len(self.cells), self.merge_mode)
+        if self.go_backwards:
+            outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
+        return outputs
 
     def _by_direction(self, states):
         """The states of the layer, a list for each direction."""
         count = len(self.cell.state_size)
         return [states[i : i + count] for i in range(0, len(states), count)]
 
-    def _inner_loop_of_steps(self, sequences, states, mask, training, zero_masked, reverse):
-        """What `inner_loop` computes, by the cells and Keras's own loop, for XLA."""
+    def _inner_loop_of_steps(self, sequences, states, mask, training):
+        """What `inner_loop` computes, by the cells and Keras's own loop."""
         last, outputs, flat = [], [], []
-        walks = zip(self.cells, self._by_direction(states), reverse, strict=True)
+        walks = zip(self.cells, self._by_direction(states), self._reverse, strict=True)
         for cell, given, backwards in walks:
             last_output, output, new_states = step_loop.loop_of_steps(
                 cell,
@@ -297,7 +317,7 @@ class RecurrentLayer(keras.layers.RNN):
                 mask=mask,
                 training=training,
                 go_backwards=backwards,
-                zero_output_for_mask=zero_masked,
+                zero_output_for_mask=self._zeroes_masked,
                 return_all_outputs=self.return_sequences,
             )
             last.append(last_output)
@@ -327,27 +347,14 @@ class RecurrentLayer(keras.layers.RNN):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        if self._op_projects(features, training):
+        makes_more = type(self).shift is not RecurrentLayer.shift
+        if not makes_more and op_projects(self.cell.spec, features, sequences.dtype, training):
             shape = self._lane_shape()
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
             return raw_ops.Projection(sequences, kernel, bias), carried
         wx = matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
         return self._in_lanes(self.shift(wx, weights), sequences), carried
-
-    def _op_projects(self, features, training):
-        """Whether the op forms x·W + b; it cannot where the layer makes something else of x·W.
-
-        On a GPU it does wherever it can: the library runs products beside the recurrence there.
-        On a CPU it does so in the cache, just ahead of a step. In 16 bits the product is `matmul`'s
-        there, as it is in training: the reserve is as large as wx, so that nothing would be saved.
-        """
-        if not self.cell.spec.has_layer_op or type(self).shift is not RecurrentLayer.shift:
-            return False
-        if library.may_use_gpu():
-            return True
-        wide = tf.as_dtype(self.compute_dtype).size > 2
-        return not training and wide and features <= _MOST_FEATURES
 
     def _lane_shape(self):
         """[K, G, H]."""

@@ -13,9 +13,10 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell, arguments
-from haste_keras.layers.layer import RecurrentLayer, from_cell
-from haste_keras.layers.validation import check_activation, check_rate, check_use_cudnn
+from haste_keras.layers.activation import get_activation
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.validation import check_rate, check_use_cudnn
 from haste_keras.native import cell_spec
 
 
@@ -28,8 +29,7 @@ class LSTMCell(RecurrentCell):
     """
 
     spec = cell_spec.LSTM
-    stock = "LSTM"
-    _own_arguments = ("recurrent_activation", "unit_forget_bias", "zoneout_cell")
+    activations = ("activation", "recurrent_activation")
 
     def __init__(
         self,
@@ -51,14 +51,44 @@ class LSTMCell(RecurrentCell):
         recurrent_dropout=0.0,
         seed=None,
         *,
+        heads=1,
+        zoneout=0.0,
         zoneout_cell=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
-        super().__init__(**arguments(locals(), without=self._own_arguments))
-        self.recurrent_activation = keras.activations.get(recurrent_activation)
-        check_activation(self.recurrent_activation, "recurrent_activation", self.stock)
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
+        self.recurrent_activation = get_activation(recurrent_activation)
         self.unit_forget_bias = unit_forget_bias
-        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell)
+        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell, one=True)
 
     @property
     def zoneout_rates(self):
@@ -94,21 +124,24 @@ class LSTM(RecurrentLayer):
     """Long short-term memory over whole sequences, fused; a drop-in for `keras.layers.LSTM`.
 
     Every argument of `keras.layers.LSTM` is taken, in its order and with its default.
-    `activation` and `recurrent_activation` may be tanh, sigmoid, relu, hard_sigmoid or linear;
-    `unroll`, `use_cudnn` and `implementation` are checked and change nothing. `dropout` and
-    `recurrent_dropout` draw one mask a call, the same for all steps and gates. By keyword:
+    The kernels have the activations tanh, sigmoid, relu, hard_sigmoid and linear; with another one
+    the layer runs step by step, as Keras's does, and warns. `unroll`, `use_cudnn` and
+    `implementation` are checked and change nothing. `dropout` and `recurrent_dropout` draw one mask
+    a call, the same for all steps and gates. By keyword:
 
     Args:
       direction: "forward"; "backward": walks from the end, outputs in the order of time;
         "bidirectional": both at once, as `keras.layers.Bidirectional` of this layer.
       merge_mode: of a bidirectional layer: "concat", "sum", "mul", "ave", None.
       heads: independent recurrences of units / heads units each.
-      zoneout, zoneout_cell: chance that a unit of h, of c, keeps its last value in a step; the
-        expectation at inference.
+      zoneout, zoneout_cell: chance in [0, 1] that a unit of h, of c, keeps its last value in a
+        step; the expectation at inference.
       dropconnect: rate of dropout on the recurrent kernel, once a call.
       kernel_transform, recurrent_transform, bias_transform: callable, or name of a registered
         one, that the variable goes through before use, as spectral normalisation.
+      zero_output_for_mask: whether outputs of masked steps are 0, in place of the last output.
       engine: "auto", or the name of one engine of the op.
+      kwargs: of `keras.layers.Layer`: name, dtype, trainable.
 
     Weights as Keras's: kernel [C, 4·units], recurrent_kernel [units, 4·units] (with heads > 1:
     [heads, H, 4, H]), bias [4·units], gates i, f, c, o; twice when bidirectional, forward first.
@@ -155,16 +188,51 @@ class LSTM(RecurrentLayer):
         kernel_transform=None,
         recurrent_transform=None,
         bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
         engine="auto",
         **kwargs,
     ):
-        given = arguments(locals(), without=("use_cudnn",))
-        self.use_cudnn = check_use_cudnn(use_cudnn)
-        super().__init__(**given)
-
-    recurrent_activation = from_cell("recurrent_activation")
-    unit_forget_bias = from_cell("unit_forget_bias")
-    zoneout_cell = from_cell("zoneout_cell")
+        use_cudnn = check_use_cudnn(use_cudnn)
+        super().__init__(
+            units=units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            direction=direction,
+            merge_mode=merge_mode,
+            heads=heads,
+            zoneout=zoneout,
+            zoneout_cell=zoneout_cell,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
+        self.use_cudnn = use_cudnn
 
     def recurrence(self, wx, **arguments):
         return ops.lstm(

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.layer import RecurrentLayer
 
 
 def normalized(x, gamma, epsilon, axes):
@@ -64,8 +64,6 @@ class NormalizedCell(RecurrentCell):
 
 class NormalizedLayer(RecurrentLayer):
     """A layer of `NormalizedCell`s: normalises x·W of all steps and lanes by one op."""
-
-    epsilon = from_cell("epsilon")
 
     def shift(self, wx, weights):
         lanes = len(self.cells) * self.heads

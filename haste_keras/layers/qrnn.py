@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras.layers import directions
-from haste_keras.layers.cell import RecurrentCell, arguments
-from haste_keras.layers.layer import RecurrentLayer, from_cell
-from haste_keras.layers.validation import check_activation, check_choice, is_integer
+from haste_keras.layers.activation import get_activation
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.validation import check_choice, is_integer
 from haste_keras.native import cell_spec
 from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import size
@@ -33,6 +34,7 @@ class QRNNCell(RecurrentCell):
     window > 1, the last window - 1 inputs [N, (window - 1)·C], oldest first.
     """
 
+    activations = ("activation", "recurrent_activation")
     own_zoneout = (0,)
     without = (
         *("heads", "dropconnect", "recurrent_dropout", "recurrent_initializer"),
@@ -47,17 +49,46 @@ class QRNNCell(RecurrentCell):
         activation="tanh",
         recurrent_activation="sigmoid",
         use_bias=True,
+        *,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        seed=None,
+        zoneout=0.0,
+        kernel_transform=None,
+        bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
+        self._refuse(kwargs)
         check_choice("pooling", pooling, tuple(POOLINGS))
         if not is_integer(window) or window < 1:
             raise ValueError(f"`window` must be a positive integer. Received: window={window!r}")
         self.pooling = pooling  # before all else: `spec` tells by it
-        own = ("window", "pooling", "recurrent_activation")
-        super().__init__(**arguments(locals(), without=(*own, "own")))
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            seed=seed,
+            zoneout=zoneout,
+            kernel_transform=kernel_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
         self.window = int(window)
-        self.recurrent_activation = keras.activations.get(recurrent_activation)
-        check_activation(self.recurrent_activation, "recurrent_activation", self.stock)
+        self.recurrent_activation = get_activation(recurrent_activation)
         if self.window > 1:
             self.state_size = [self.units, None]  # until `build` knows the features
 
@@ -145,14 +176,12 @@ class QRNN(RecurrentLayer):
       units: size of the state and of the output.
       window: steps that the convolution sees: the present one and those before it in the walk.
       pooling: "f", "fo" (an output gate) or "ifo" (an input gate too).
-      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear"; any other runs
+        step by step.
       recurrent_activation: ρ of the gates: one of these.
       use_bias: whether to add b.
-      kwargs: all else that `haste_keras.LSTM` takes, by keyword: kernel_initializer
-        ("glorot_uniform"), bias_initializer ("zeros"), the regularizers, constraints and transforms
-        of these, dropout, seed, return_sequences, return_state, go_backwards, stateful, direction,
-        merge_mode, zoneout, engine. There is no recurrent matrix, so no heads, no dropconnect and
-        nothing that is named after one.
+      Others: as of `haste_keras.LSTM`. There is no recurrent matrix, so no heads, no dropconnect
+        and nothing that is named after one.
 
     Weights: kernel [window, C, G·units] (kernel[window - 1] meets the present step), bias
     [G·units]; gates z, f, o, i, as many as `pooling` has; twice when bidirectional, forward first.
@@ -174,13 +203,62 @@ class QRNN(RecurrentLayer):
         activation="tanh",
         recurrent_activation="sigmoid",
         use_bias=True,
+        *,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        direction="forward",
+        merge_mode="concat",
+        zoneout=0.0,
+        kernel_transform=None,
+        bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
+        engine="auto",
         **kwargs,
     ):
-        super().__init__(**arguments(locals()))
-
-    window = from_cell("window")
-    pooling = from_cell("pooling")
-    recurrent_activation = from_cell("recurrent_activation")
+        super().__init__(
+            units=units,
+            window=window,
+            pooling=pooling,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            direction=direction,
+            merge_mode=merge_mode,
+            zoneout=zoneout,
+            kernel_transform=kernel_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
 
     def project(self, sequences, weights, *, keep, mask, reverse, carried, training):
         if self.window == 1:

@@ -18,8 +18,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell, arguments
-from haste_keras.layers.layer import RecurrentLayer, from_cell
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.layer import RecurrentLayer
 from haste_keras.layers.validation import check_choice, check_rate
 from haste_keras.native import cell_spec
 
@@ -35,7 +35,6 @@ class SLSTMCell(RecurrentCell):
 
     spec = cell_spec.SLSTM
     own_zoneout = (1, 2, 3)
-    _own_arguments = ("forget_activation", "forget_bias", "zoneout_cell")
 
     def __init__(
         self,
@@ -45,7 +44,26 @@ class SLSTMCell(RecurrentCell):
         use_bias=True,
         *,
         forget_bias=None,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        heads=1,
+        zoneout=0.0,
         zoneout_cell=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
         **kwargs,
     ):
         check_choice("forget_activation", forget_activation, FORGET_ACTIVATIONS)
@@ -53,10 +71,34 @@ class SLSTMCell(RecurrentCell):
             raise ValueError(
                 f"`forget_bias` must be None or a number. Received: forget_bias={forget_bias!r}"
             )
-        super().__init__(**arguments(locals(), without=self._own_arguments))
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            heads=heads,
+            zoneout=zoneout,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            implementation=implementation,
+            **kwargs,
+        )
         self.forget_activation = forget_activation
         self.forget_bias = forget_bias
-        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell)
+        self.zoneout_cell = check_rate("zoneout_cell", zoneout_cell, one=True)
 
     @property
     def zoneout_rates(self):
@@ -118,18 +160,15 @@ class SLSTM(RecurrentLayer):
 
     Args:
       units: size of each state and of the output.
-      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      activation: a: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear"; any other runs
+        step by step.
       forget_activation: "exponential" or "sigmoid", of the forget gate.
       use_bias: whether to add b.
       forget_bias: what the forget gate's bias begins with. None: what `bias_initializer` gives to
         the others if the gate is exponential (f = 1 at 0, all is kept), 1 if it is a sigmoid.
       zoneout_cell: chance that a unit of c, with n and m, keeps its last value in a step; the
         expectation (of c·exp(m) and n·exp(m)) at inference.
-      kwargs: all else that `haste_keras.LSTM` takes, by keyword: initializers (kernel_initializer
-        "glorot_uniform", recurrent_initializer "orthogonal", bias_initializer "zeros"),
-        regularizers, constraints, transforms, dropout, recurrent_dropout, seed, return_sequences,
-        return_state, go_backwards, stateful, direction, merge_mode, heads, zoneout, dropconnect,
-        engine.
+      Others: as of `haste_keras.LSTM`.
 
     Weights: kernel [C, 4·units], recurrent_kernel [units, 4·units] (with heads > 1:
     [heads, H, 4, H]), bias [4·units]; gates i, f, z, o; twice when bidirectional, forward first.
@@ -149,14 +188,76 @@ class SLSTM(RecurrentLayer):
         use_bias=True,
         *,
         forget_bias=None,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        direction="forward",
+        merge_mode="concat",
+        heads=1,
+        zoneout=0.0,
         zoneout_cell=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        zero_output_for_mask=False,
+        implementation=2,
+        engine="auto",
         **kwargs,
     ):
-        super().__init__(**arguments(locals()))
-
-    forget_activation = from_cell("forget_activation")
-    forget_bias = from_cell("forget_bias")
-    zoneout_cell = from_cell("zoneout_cell")
+        super().__init__(
+            units=units,
+            activation=activation,
+            forget_activation=forget_activation,
+            use_bias=use_bias,
+            forget_bias=forget_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            direction=direction,
+            merge_mode=merge_mode,
+            heads=heads,
+            zoneout=zoneout,
+            zoneout_cell=zoneout_cell,
+            dropconnect=dropconnect,
+            kernel_transform=kernel_transform,
+            recurrent_transform=recurrent_transform,
+            bias_transform=bias_transform,
+            zero_output_for_mask=zero_output_for_mask,
+            implementation=implementation,
+            engine=engine,
+            **kwargs,
+        )
 
     def recurrence(self, wx, **arguments):
         return ops.slstm(

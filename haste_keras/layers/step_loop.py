@@ -1,8 +1,7 @@
-"""What a layer does where XLA compiles: the fused ops have no XLA kernel.
+"""Keras's own loop over the cell, where a layer cannot run its fused op.
 
-Keras asks `supports_jit` and leaves such a model uncompiled. This is for the functions that a
-user marks `tf.function(jit_compile=True)` by hand: they get the same layer as Keras's own loop of
-steps over the same weights, and a warning.
+The result is the same; the warning says what it costs. What is drawn (dropout, DropConnect,
+Zoneout) are other numbers than the op's.
 """
 
 import warnings
@@ -10,15 +9,35 @@ import warnings
 import tensorflow as tf
 
 from haste_keras._compat import keras_loop
+from haste_keras.layers.activation import name_of
+from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.shapes import size
 
+# Reasons to run the loop. Keras asks `supports_jit` and leaves a model uncompiled: XLA is met in
+# functions that a user marks `tf.function(jit_compile=True)`.
+XLA = "XLA compiles this function, and the fused ops have no kernel for XLA"
+FORWARD_MODE = "the fused ops have no derivative for tf.autodiff.ForwardAccumulator"
+ACTIVATION = f"the fused kernels have no activations but {', '.join(ACTIVATIONS)}"
 
-def warn(name):
-    """Says that steps of `name` run in place of its op."""
+_ADVICE = {
+    XLA: "For speed leave jit_compile unset.",
+    FORWARD_MODE: "For speed use a tf.GradientTape.",
+    ACTIVATION: "For speed use one of these.",
+}
+
+
+def warn(layer, reason):
+    """Says that Keras's loop runs in place of the op of `layer`, why, and what it costs."""
+    unfused = getattr(layer, "cell", layer)
+    chosen = ", ".join(
+        f"{argument}={name_of(function)}"
+        for argument, function in getattr(unfused, "unfused", {}).items()
+    )
+    name = f"{type(layer).__name__} layer {layer.name}" + (f" ({chosen})" if chosen else "")
     warnings.warn(
-        "XLA compiles this function, and the fused ops have no kernel for XLA: Keras's loop over "
-        f"{name} runs in their place. The result is the same, but dropout, DropConnect and Zoneout "
-        "draw other numbers. For speed leave jit_compile unset.",
+        f"{name} runs Keras's loop over its cell, several times slower than its op: {reason}. The "
+        "result is the same, but dropout, DropConnect and Zoneout draw other numbers. "
+        f"{_ADVICE[reason]}",
         stacklevel=3,
     )
 
@@ -28,7 +47,6 @@ def loop_of_steps(cell, sequences, states, *, training, **options):
 
     Returns last output [N, units], outputs in walking order, states. `options` go to Keras's loop.
     """
-    warn(type(cell).__name__)
     if sequences.shape[1] == 0:  # Keras's loop reads step 0
         outputs = tf.zeros([size(sequences, 0), 0, cell.units], sequences.dtype)
         return tf.zeros_like(states[0]), outputs, states

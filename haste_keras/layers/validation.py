@@ -2,10 +2,9 @@
 
 import numbers
 
-import keras
 import tensorflow as tf
 
-from haste_keras.native.cell_spec import ACTIVATIONS
+from haste_keras.native.cell_spec import DTYPES
 
 
 def check_choice(argument, value, choices):
@@ -20,35 +19,55 @@ def is_integer(value):
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def check_rate(argument, rate):
-    """Returns `rate` as a float. Raises ValueError unless it is a number in [0, 1)."""
-    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
-        raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={rate!r}")
+def check_rate(argument, rate, *, one=False):
+    """Returns `rate` as a float.
+
+    Raises ValueError unless it is a number in [0, 1) or, with `one`, in [0, 1].
+    """
+    if not isinstance(rate, numbers.Real) or not (0 <= rate <= 1 and (one or rate < 1)):
+        allowed = "[0, 1]" if one else "[0, 1)"
+        raise ValueError(f"`{argument}` must be in {allowed}. Received: {argument}={rate!r}")
     return float(rate)
+
+
+def check_dtype(layer):
+    """Raises ValueError unless `layer` computes in a dtype that the kernels have."""
+    if layer.compute_dtype not in DTYPES:
+        raise ValueError(
+            f"`dtype` of layer {layer.name} must compute in one of {', '.join(DTYPES)}. "
+            f"Received: {layer.compute_dtype}"
+        )
+
+
+def check_dense(argument, layer, value):
+    """Raises ValueError if `value` is a tensor of TensorFlow that is ragged or sparse."""
+    if isinstance(value, tf.RaggedTensor):
+        raise ValueError(
+            f"`{argument}` of layer {layer.name} must be a dense tensor. Received: a RaggedTensor; "
+            "give `x.to_tensor()`, and `mask=tf.sequence_mask(x.row_lengths())`"
+        )
+    if isinstance(value, tf.SparseTensor):
+        raise ValueError(
+            f"`{argument}` of layer {layer.name} must be a dense tensor. Received: a SparseTensor; "
+            "give `tf.sparse.to_dense(x)`"
+        )
+
+
+def cast_real(argument, layer, value):
+    """`value` as a tensor of the compute dtype. Raises ValueError if it is complex."""
+    tensor = tf.convert_to_tensor(value)
+    if tensor.dtype.is_complex:
+        raise ValueError(
+            f"`{argument}` of layer {layer.name} must be real. Received: {tensor.dtype.name}; its "
+            "parts can be features: tf.concat([tf.math.real(x), tf.math.imag(x)], -1)"
+        )
+    return tf.cast(tensor, layer.compute_dtype)
 
 
 def check_seed(seed):
     """Raises ValueError if `seed` is an integer beyond the 64 bits that a generator holds."""
     if is_integer(seed) and not -(2**63) <= seed < 2**63:
         raise ValueError(f"`seed` must be in [-2**63, 2**63). Received: seed={seed}")
-
-
-def check_activation(function, argument, stock):
-    """Raises ValueError unless the kernels have `function`.
-
-    Args:
-      function: what `keras.activations.get` returned.
-      argument: name of the argument that it came in.
-      stock: class name of the Keras layer to point to, or None.
-    """
-    if any(function is getattr(keras.activations, name) for name in ACTIVATIONS):
-        return
-    received = getattr(function, "__name__", repr(function))
-    raise ValueError(
-        f"`{argument}` must be one of {', '.join(ACTIVATIONS)}: the fused kernels have no other. "
-        f"Received: {argument}={received}."
-        + (f" Use keras.layers.{stock} for it." if stock else "")
-    )
 
 
 def check_use_cudnn(use_cudnn):
@@ -133,7 +152,7 @@ def check_states(layer, states, sequences):
             f"`initial_state` of layer {layer.name} must hold {len(layer.state_size)} states. "
             f"Received: {len(states)}"
         )
-    states = [keras.ops.convert_to_tensor(state, dtype=layer.compute_dtype) for state in states]
+    states = [cast_real("initial_state", layer, state) for state in states]
     for state, units in zip(states, layer.state_size, strict=True):
         if not state.shape.is_compatible_with([batch, units]):
             raise ValueError(

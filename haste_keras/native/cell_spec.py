@@ -5,6 +5,7 @@ import functools
 
 # What the kernels have; the exponential, of the sLSTM's forget gate alone, is not among them.
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "hard_sigmoid", "linear")
+DTYPES = ("float16", "bfloat16", "float32", "float64")
 ENGINES = ("auto", "cpu", "stepwise", "blas", "tiled", "block", "cluster", "grid", "scan")
 
 

@@ -5,7 +5,7 @@ import inspect
 
 import tensorflow as tf
 
-from haste_keras._compat import xla_compiles_here
+from haste_keras._compat import has_tangents, xla_compiles_here
 from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.arguments import Arguments
@@ -29,8 +29,8 @@ mask: [N, T], cast to bool, in any pattern. A step that is not True carries the 
 
 RAISES = """\
 TypeError, ValueError: an argument is not as above; the message names it.
-      NotImplementedError: XLA compiles the function that calls this, or a gradient of a gradient
-        is asked for.
+      NotImplementedError: XLA compiles the function that calls this, or a gradient of a gradient or
+        a derivative in forward mode (tf.autodiff.ForwardAccumulator) is asked for.
       tf.errors.InvalidArgumentError, FailedPreconditionError, InternalError: found by the op."""
 
 
@@ -103,11 +103,12 @@ def call_cell(
       y, tuple of final states.
     """
     arguments = Arguments(function, len(spec.gates))
+    stepwise = f"haste_keras.{spec.layer}, which then runs step by step"
     if xla_compiles_here():
         raise arguments.error(
             NotImplementedError,
             "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
-            f"jit_compile unset, or use haste_keras.{spec.layer}, which falls back",
+            f"jit_compile unset, or use {stepwise}",
         )
     dims = spec.forward_inputs
     projection = next(iter(inputs.values()))
@@ -129,6 +130,12 @@ def call_cell(
             arguments.zeros(dims) if left_out else arguments.tensor(name, extras[name], dims)
         )
     tensors += arguments.initial_state(spec.states, initial_state, state_label)
+    if has_tangents(tensors):
+        raise arguments.error(
+            NotImplementedError,
+            "tf.autodiff.ForwardAccumulator has no derivative of the op; use a tf.GradientTape, or "
+            f"{stepwise}",
+        )
     training = arguments.flag("training", training)
     rates = [arguments.rate(name, rate, one=True) for name, rate in zoneout.items()]
     rates += [0.0] * (len(spec.states) - len(rates))

@@ -150,7 +150,8 @@ def _refuse_second_order(name, instead):
     @tf.RegisterGradient(name + "Grad")
     def second_gradient(op, *gradients):
         raise NotImplementedError(
-            f"{name} has no second-order gradient; where a gradient of a gradient is needed, "
+            f"{name} has no second-order gradient, and within a tf.function none in forward mode "
+            "(tf.autodiff.ForwardAccumulator); where a gradient of a gradient is needed, "
             f"{instead}."
         )
 

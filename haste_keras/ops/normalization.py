@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from haste_keras._compat import xla_compiles_here
+from haste_keras._compat import has_tangents, xla_compiles_here
 from haste_keras.native import cell_spec, library
 from haste_keras.ops.arguments import Arguments
 from haste_keras.ops.call import call_cell, public
@@ -47,6 +47,12 @@ def layer_norm(x, gamma, beta=None, epsilon=1e-5):
     lanes, features = (
         tf.shape(gamma)[i] if gamma.shape[i] is None else gamma.shape[i] for i in (0, 1)
     )
+    if has_tangents([x, gamma, beta]):
+        raise arguments.error(
+            NotImplementedError,
+            "tf.autodiff.ForwardAccumulator has no derivative of the op; use a tf.GradientTape, or "
+            "keras.layers.LayerNormalization",
+        )
     y = library.load().haste_layer_norm(
         x if x.shape.rank == 3 else tf.reshape(x, [-1, lanes, features]),
         gamma,
