@@ -9,6 +9,7 @@ import tensorflow as tf
 from haste_keras._compat import flattened_layers
 from haste_keras.layers.forget_mult import ForgetMult
 from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.step_loop import ACTIVATION
 from haste_keras.layers.validation import check_choice
 from haste_keras.native import binding, cell_spec, library, raw_ops
 
@@ -34,7 +35,16 @@ GPUS = {
 _ABSENT_GPU = "H200"  # what "GPU" means where there is none
 
 
-def explain(layer, input_shape, dtype=None, device=None, training=False, print_fn=print):
+class Explanation(tuple):
+    """Lines of text; what a prompt or `print` shows of it is the text."""
+
+    def __str__(self):
+        return "\n".join(self)
+
+    __repr__ = __str__
+
+
+def explain(layer, input_shape, dtype=None, device=None, training=False):
     """Says for each fused layer which engine would run it, how it is cut, and why.
 
     Nothing is computed: `layer` is traced for inputs of this shape, and the library is asked what
@@ -53,9 +63,10 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
         H200; "T4", "A100" or "H200": that GPU, with cuBLAS, whatever is here. None: where
         TensorFlow would put the op.
       training: ask about a training step (forward with what its gradient reads).
-      print_fn: takes each line; `print`, or another function.
     Returns:
-      list of str: the lines, one for each size that a fused layer is called with.
+      Explanation: a tuple of lines, one for each size that a fused layer is called with. Shown or
+      printed it is the text. A layer that runs step by step, for an activation that the kernels do
+      not have, has a line that says so.
 
     Raises:
       ValueError: an argument is not as above, there is no fused layer in `layer`, or its `engine`
@@ -68,6 +79,9 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
     ask = _planner(device)
     lines = []
     for name, op in _trace(layer, input_shape, training):
+        if op is None:
+            lines.append(f"{name}: step by step, by Keras's loop over its cell: {ACTIVATION}")
+            continue
         config = _config(op, dtype)
         try:
             lines.append(f"{name}: {ask(config)}")
@@ -75,14 +89,11 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
             raise ValueError(f"layer {name}: {error.message}") from None
     if not lines:
         raise ValueError(f"`layer` must be a fused layer, or hold one. Received: {layer!r}")
-    lines = list(dict.fromkeys(lines))
-    for line in lines:
-        print_fn(line)
-    return lines
+    return Explanation(dict.fromkeys(lines))
 
 
 def _trace(layer, input_shape, training):
-    """(name of the fused layer, op of its recurrence) for each call, in order."""
+    """(name of the fused layer, op of its recurrence, or None without) for each call, in order."""
     fused = [
         each for each in flattened_layers(layer) if isinstance(each, (RecurrentLayer, ForgetMult))
     ]
@@ -111,9 +122,9 @@ def _recorded(layer, found):
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
         outputs = call(*args, **kwargs)
-        for op in graph.get_operations()[before:]:
-            if op.type in _SPECS:
-                found.append((layer.name, op))
+        ops = [op for op in graph.get_operations()[before:] if op.type in _SPECS]
+        stepwise = isinstance(layer, RecurrentLayer) and layer.cell.unfused
+        found.extend((layer.name, op) for op in ([None] if stepwise else ops))
         return outputs
 
     vars(layer)["call"] = recorded
