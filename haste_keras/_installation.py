@@ -1,8 +1,8 @@
 """What is installed and what can run here, for `python -m haste_keras.check`.
 
 Each fact comes from one function; `collect` asks them all, `report` puts them in words, and
-`problems` says what to do about those that stand in the way. The last two know nothing but what
-they are given, so that a machine without a GPU can test what one with a GPU is told.
+`problems` says what to do about those that stand in the way. The last two read only what
+they are given, so that a machine without a GPU can test the report of one that has a GPU.
 """
 
 import ctypes

@@ -351,8 +351,8 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         rate = float(np.float32(rate))  # the rate that the kernels hold
         return tf.fill(tf.shape(state), tf.cast(rate, state.dtype))
 
-    # The masks of dropout are drawn before the loop of keras.layers.RNN and dropped after it;
-    # DropConnect's rides along with the one on h.
+    # keras.layers.RNN draws the masks of dropout before its loop and drops them after it.
+    # DropConnect's mask comes and goes with the one on h.
     def _get_dropconnect_mask(self):
         if self._dropconnect_mask is None and self.dropconnect:
             self._dropconnect_mask = keras.random.dropout(

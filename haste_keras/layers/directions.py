@@ -10,7 +10,7 @@ MERGE_MODES = ("concat", "sum", "mul", "ave", None)
 
 
 def clone_initializer(initializer):
-    """An initializer that draws anew: the second direction begins apart from the first."""
+    """A copy that draws other values: the second direction must not start like the first."""
     if isinstance(initializer, keras.initializers.Initializer):
         return initializer.clone()
     return initializer

@@ -150,7 +150,7 @@ class RecurrentLayer(keras.layers.RNN):
         return super().__call__(sequences, *args, **kwargs)
 
     # The call. Keras's own `call` reads step 0, which an empty sequence does not have, and relies
-    # on the casts of `__call__`, which TimeDistributed goes past.
+    # on the casts of `__call__`, which TimeDistributed does not call.
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
         """Runs the layer.

@@ -20,8 +20,10 @@ from haste_keras.layers.layer import RecurrentLayer
 def normalized(x, gamma, epsilon, axes):
     """γ ∘ (x - mean) / sqrt(variance + ε) over `axes`; in float32 at least."""
     wide = tf.cast(x, tf.float32) if x.dtype.size < 4 else x
-    mean, variance = tf.nn.moments(wide, axes, keepdims=True)
-    return tf.cast((wide - mean) * tf.math.rsqrt(variance + epsilon), x.dtype) * gamma
+    # tf.nn.moments stops the gradient of the mean, which makes second derivatives wrong.
+    centred = wide - tf.reduce_mean(wide, axes, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), axes, keepdims=True)
+    return tf.cast(centred * tf.math.rsqrt(variance + epsilon), x.dtype) * gamma
 
 
 class NormalizedCell(RecurrentCell):

@@ -10,9 +10,10 @@ _MOST_FEATURES = 512
 def op_projects(spec, features, dtype, training):
     """Whether the op of the cell `spec` forms x·W + b, for inputs of `features` and `dtype`.
 
-    On a GPU it does wherever it can: the library runs products beside the recurrence there.
-    On a CPU it does so in the cache, just ahead of a step. In 16 bits the product is `matmul`'s
-    there, as it is in training: the reserve is as large as wx, so that nothing would be saved.
+    On a GPU it does wherever it can: there the library overlaps products with the recurrence. On a
+    CPU it does so in inference, in the cache, just before the steps that read the result. In
+    training the reserve is as large as wx, so that nothing would be saved; 16-bit inputs would have
+    to be converted first.
     """
     if not spec.has_layer_op:
         return False

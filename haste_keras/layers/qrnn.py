@@ -134,10 +134,10 @@ class QRNNCell(RecurrentCell):
         }
 
 
-def windows(x, previous, keep, mask, window):
-    """What the convolution sees at each step, and what the next sequence's sees of this one.
+def causal_windows(x, previous, keep, mask, window):
+    """The input of the convolution at each step (im2col), and what the next sequence needs of it.
 
-    A step with a false mask is not there: the window of a live step holds the live ones before it.
+    Masked steps are skipped: a window holds the latest unmasked inputs.
 
     Args:
       x: [N, T, C].
@@ -153,8 +153,8 @@ def windows(x, previous, keep, mask, window):
     steps = tf.concat([tf.reshape(previous, [batch, known, features]), x], axis=1)
     source = steps if keep is None else steps * keep[:, tf.newaxis]
     if mask is None:
-        seen = tf.concat([source[:, k : k + time] for k in range(window)], axis=2)
-        return seen, tf.reshape(steps[:, time:], [batch, known * features])
+        columns = tf.concat([source[:, k : k + time] for k in range(window)], axis=2)
+        return columns, tf.reshape(steps[:, time:], [batch, known * features])
     # Live steps in order, then the others; before them what was known.
     position = tf.broadcast_to(tf.range(time), [batch, time])
     order = known + tf.argsort(tf.where(mask, position, position + time), axis=1)
@@ -164,8 +164,8 @@ def windows(x, previous, keep, mask, window):
     index = tf.gather(order, before[:, :, tf.newaxis] + tf.range(window), batch_dims=1)
     last = tf.reduce_sum(live, axis=1)[:, tf.newaxis] + tf.range(known)
     last = tf.gather(steps, tf.gather(order, last, batch_dims=1), batch_dims=1)
-    seen = tf.reshape(tf.gather(source, index, batch_dims=1), [batch, time, window * features])
-    return seen, tf.reshape(last, [batch, known * features])
+    columns = tf.reshape(tf.gather(source, index, batch_dims=1), [batch, time, window * features])
+    return columns, tf.reshape(last, [batch, known * features])
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -277,9 +277,9 @@ class QRNN(RecurrentLayer):
         for each, states, backwards in zip(weights, carried, reverse, strict=True):
             x = tf.reverse(sequences, [1]) if backwards else sequences
             live = tf.reverse(mask, [1]) if backwards and mask is not None else mask
-            seen, final = windows(x, states[0], keep, live, self.window)
-            seen = tf.reverse(seen, [1]) if backwards else seen
-            rows = tf.reshape(seen, [-1, self.window * features])
+            columns, final = causal_windows(x, states[0], keep, live, self.window)
+            columns = tf.reverse(columns, [1]) if backwards else columns
+            rows = tf.reshape(columns, [-1, self.window * features])
             products.append(matmul(rows, each["kernel"]))
             last.append([final])
         wx = products[0] if len(products) == 1 else tf.concat(products, axis=1)

@@ -18,7 +18,7 @@ class CellSpec:
     gates: names in the order of axis G of wx and recurrent_kernel.
     states: names in the order of initial_state; the first enters h·R.
     saved: tensors [N, T, K, H] that the gradient reads; the first is what R multiplies.
-    extras: {parameter beside recurrent_kernel: its axes, "KGH" or "KH"}.
+    extras: {parameter other than recurrent_kernel: its axes, "KGH" or "KH"}.
     recurrence: "dense" (h·R, R [K, H, G, H]), "diagonal" (u ∘ h, [K, G, H]) or "none" (no R).
     separate_gates: each gate is an input [N, T, K, H] of its own; there is no wx.
     normalizes: h·R goes through layer normalisation.
@@ -86,19 +86,19 @@ class CellSpec:
         }
 
     @functools.cached_property
-    def _beside_input(self):
+    def _other_inputs(self):
         initial = {f"{state}0": "NKH" for state in self.states}
         return {**self._parameters, **initial, "mask": "NT", "seed": "2"}
 
     @functools.cached_property
     def forward_inputs(self):
         """Inputs of the op, in its order: {name: axes}."""
-        return {**self._projected, **self._beside_input}
+        return {**self._projected, **self._other_inputs}
 
     @functools.cached_property
     def layer_inputs(self):
         """Inputs of the op that forms x·W + b; an empty bias stands for none."""
-        return {"x": "NTC", "kernel": "CKGH", "bias": "KGH", **self._beside_input}
+        return {"x": "NTC", "kernel": "CKGH", "bias": "KGH", **self._other_inputs}
 
     @functools.cached_property
     def forward_outputs(self):
@@ -134,7 +134,7 @@ class CellSpec:
 
     @functools.cached_property
     def layer_gradients(self):
-        """What that op gives beside `backward_outputs`; each is empty where it is not wanted."""
+        """Further outputs of that op, after `backward_outputs`; those not wanted are empty."""
         of = {"x": "NTC", "kernel": "CKGH", "bias": "KGH"}
         if self.recurrence == "dense":
             of["recurrent_kernel"] = self.kernel_dims

@@ -1,4 +1,4 @@
-"""Finds and loads the op library, and says what of it cannot run here."""
+"""Finds and loads the op library, and says what cannot run here."""
 
 import ctypes
 import functools
@@ -36,10 +36,10 @@ def check_keras():
 
 
 def _offer_cuda_half():
-    """Names the CUDA half to libhaste.so where it would not look: on another path of Python's.
+    """Gives libhaste.so the path of the CUDA half, if that is on another path of Python's.
 
-    Beside the package, and where the environment says, it looks itself. What is wrong with one
-    that it refuses, gpu_kernels() says.
+    libhaste.so itself looks next to the package and where the environment says. If it refuses a
+    half, gpu_kernels() says why.
     """
     if "HASTE_CUDA_LIBRARY" in os.environ or (PACKAGE / "libhaste_cuda.so").exists():
         return

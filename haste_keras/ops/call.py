@@ -10,7 +10,7 @@ from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.arguments import Arguments
 
-_OPTIONAL = {"recurrent_bias"}  # of the parameters beside recurrent_kernel: None is zeros
+_OPTIONAL = {"recurrent_bias"}  # parameters that may be None, which is zeros
 
 OPTIONS = """\
 mask: [N, T], cast to bool, in any pattern. A step that is not True carries the states

@@ -1,8 +1,8 @@
 """Gradients of the ops: the reserve through the gradient's op, and a dense R's by products.
 
 They are registered by op name, so that they serve eager code, graphs and loaded SavedModels. Of the
-op that forms x·W + b there is a gradient's op with all the products too. A GPU runs them beside the
-recurrence; on a CPU TensorFlow's are faster.
+op that forms x·W + b there is a gradient's op with all the products too. A GPU overlaps them with
+the recurrence; on a CPU TensorFlow's are faster.
 """
 
 import tensorflow as tf

@@ -1,9 +1,9 @@
-"""The large products around a recurrence: TensorFlow's, but for exact floats on a GPU.
+"""The large products around a recurrence: TensorFlow's, except for exact float32 on a GPU.
 
-There float32 units are a dozen times slower than tensor cores, which libhaste multiplies two
-float16 parts of each float with (compute capability 9.0): about as exact, two to four times as
-fast, but for an infinity, which becomes NaN. Where TensorFloat-32 is allowed, TensorFlow uses
-tensor cores itself.
+TensorFlow's float32 units are a dozen times slower than tensor cores. On a GPU of compute
+capability 9.0 libhaste multiplies each float as two split terms of float16 on tensor cores: about
+as exact, and two to four times as fast, but an infinity becomes NaN. Where TensorFloat-32 is
+allowed, TensorFlow uses tensor cores itself.
 """
 
 import tensorflow as tf
@@ -14,13 +14,13 @@ from haste_keras.native import library
 
 def matmul(a, b, transpose_a=False, transpose_b=False):
     """tf.matmul of two matrices of one dtype, of which at most one is transposed."""
-    if not _in_parts(a.dtype):
+    if not _splits(a.dtype):
         return tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return OPS[transpose_a, transpose_b](a, b)
 
 
-def _in_parts(dtype):
-    """Whether a GPU may have the product, and float32 is to be exact."""
+def _splits(dtype):
+    """Whether the product may run on a GPU, in float32 that must be exact."""
     if dtype != tf.float32 or tf.config.experimental.tensor_float_32_execution_enabled():
         return False
     return library.may_use_gpu()

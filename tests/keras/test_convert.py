@@ -133,14 +133,14 @@ def test_what_is_not_converted_is_named_or_kept(row, rng):
 def test_rnn_of_a_stock_cell(row, wrapped, rng):
     cell_class = getattr(keras.layers, f"{row.stock_class.__name__}Cell")
     cell = cell_class(4, dropout=0.1, seed=3, use_bias=False)
-    stock = keras.layers.RNN(cell, return_sequences=True, go_backwards=True, name="it")
+    stock = keras.layers.RNN(cell, return_sequences=True, go_backwards=not wrapped, name="it")
     if wrapped:
         stock = keras.layers.Bidirectional(stock, name="it")
     x = rng.normal(size=(2, 5, 3)).astype("float32")
     expected = stock(x)
     fused = haste_keras.from_keras(stock)
     assert (type(fused), fused.name) == (row.layer_class, "it")
-    assert (fused.dropout, fused.use_bias, fused.go_backwards) == (0.1, False, True)
+    assert (fused.dropout, fused.use_bias, fused.go_backwards) == (0.1, False, not wrapped)
     np.testing.assert_allclose(fused(x), expected, atol=1e-6)
 
 

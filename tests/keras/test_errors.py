@@ -83,11 +83,11 @@ def test_complex_inputs(row):
 
 
 def test_forget_mult_refuses_the_same():
-    layer = haste_keras.ForgetMult()
+    layer = haste_keras.ForgetMult(name="it")
     ragged = tf.RaggedTensor.from_row_lengths(np.ones((5, 3), "float32"), [2, 3])
-    with pytest.raises(ValueError, match=r"`inputs` of layer forget_mult .*RaggedTensor"):
+    with pytest.raises(ValueError, match=r"`inputs` of layer it .*RaggedTensor"):
         layer((ragged, ragged))
-    with pytest.raises(ValueError, match=r"`inputs` of layer forget_mult .* real"):
+    with pytest.raises(ValueError, match=r"`inputs` of layer it .* real"):
         layer([tf.cast(ONES, tf.complex64)] * 2)
     with pytest.raises(ValueError, match=r"`dtype` of layer .*int32"):
         haste_keras.ForgetMult(dtype="int32")

@@ -135,8 +135,8 @@ def test_one_line_for_each_size():
 
 
 def test_layers_of_several_inputs():
-    (line,) = explain(haste_keras.ForgetMult(), [(2, 3, 4), (2, 3, 4)], device="CPU")
-    assert line.startswith("forget_mult: forget_mult on scan")
+    (line,) = explain(haste_keras.ForgetMult(name="its"), [(2, 3, 4), (2, 3, 4)], device="CPU")
+    assert line.startswith("its: forget_mult on scan")
     assert "N=2 T=3 K=1 H=4" in line
 
 
