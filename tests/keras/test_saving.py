@@ -44,6 +44,14 @@ def _python(code, *arguments):
     return done.stdout
 
 
+def test_registered_names_are_of_the_package(row):
+    """A file loads by these, whatever module a class lives in."""
+    config = keras.saving.serialize_keras_object(row.layer(4, name="it"))
+    assert config["registered_name"] == f"haste_keras>{row.layer_class.__name__}"
+    config["module"] = "haste_keras.where_it_was"
+    assert type(keras.saving.deserialize_keras_object(config)) is row.layer_class
+
+
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
