@@ -21,6 +21,9 @@ def get_activation(identifier):
     It is Keras's own function wherever it computes one of ACTIVATIONS, so that these are known by
     identity and are saved by name.
     """
+    if isinstance(identifier, dict) and identifier.get("class_name") != "function":
+        # A layer's configuration, which `get` of Keras 3.6 does not read.
+        identifier = keras.saving.deserialize_keras_object(identifier)
     function = keras.activations.get(identifier)
     while type(function) is keras.layers.Activation:
         function = function.activation

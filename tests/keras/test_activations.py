@@ -78,6 +78,13 @@ def test_every_layer_with_another_one_is_its_cell(row, rng):
     np.testing.assert_allclose(outputs, expected, atol=1e-6)
 
 
+def test_a_layer_as_activation_comes_back(row):
+    config = row.layer(4, activation=keras.layers.ReLU(max_value=1.0)).get_config()
+    again = row.layer_class.from_config(config)
+    assert type(again.activation) is keras.layers.ReLU
+    assert again.activation.max_value == 1.0
+
+
 def test_it_trains_and_comes_back_from_a_file(row, rng, tmp_path):
     x, y = rng.normal(size=(8, 5, 3)).astype("float32"), rng.normal(size=(8, 4)).astype("float32")
     model = keras.Sequential([keras.Input((None, 3)), row.layer(4, activation="silu")])

@@ -133,10 +133,3 @@ def test_what_a_cell_has_no_use_for_is_refused(name):
     ):
         with pytest.raises(ValueError, match=f"`{name}` is not an argument of .*{name}=1"):
             each(4, **{name: 1})
-
-
-def test_private_names_are_imported_in_one_file():
-    package = pathlib.Path(haste_keras.__file__).parent
-    private = re.compile(r"^\s*(from|import) (keras\.src|tensorflow\.python)", re.M)
-    with_some = [each.name for each in package.rglob("*.py") if private.search(each.read_text())]
-    assert with_some == ["_compat.py"]
