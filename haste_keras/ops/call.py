@@ -35,16 +35,12 @@ TypeError, ValueError: an argument is not as above; the message names it.
 
 
 def public(function):
-    """Makes a function of `haste_keras.ops` of one that hands its **options to `call_cell`.
+    """Makes `function` one of `haste_keras.ops`.
 
-    Its signature then shows them, and `{options}` and `{raises}` in its docstring become theirs.
+    `{options}` and `{raises}` in its docstring become the shared text, and an unknown argument is
+    an error that lists those there are.
     """
-    own = list(inspect.signature(function).parameters.values())
-    if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
-        names = {parameter.name for parameter in own}
-        options = inspect.signature(call_cell).parameters.values()
-        own[-1:] = [o for o in options if o.kind is o.KEYWORD_ONLY and o.name not in names]
-    parameters = [parameter.name for parameter in own]
+    parameters = list(inspect.signature(function).parameters)
 
     @tf.autograph.experimental.do_not_convert
     @functools.wraps(function)
@@ -57,7 +53,6 @@ def public(function):
                 )
         return function(*args, **kwargs)
 
-    op.__signature__ = inspect.Signature(own)
     op.__doc__ = function.__doc__.replace("{options}", OPTIONS).replace("{raises}", RAISES)
     return op
 

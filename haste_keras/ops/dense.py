@@ -16,7 +16,13 @@ def lstm(
     zoneout=0.0,
     zoneout_cell=0.0,
     recurrent_dropout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """Long short-term memory over whole sequences.
 
@@ -61,7 +67,13 @@ def lstm(
         activations={"activation": activation, "recurrent_activation": recurrent_activation},
         zoneout={"zoneout": zoneout, "zoneout_cell": zoneout_cell},
         recurrent_dropout=recurrent_dropout,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
@@ -77,7 +89,13 @@ def gru(
     recurrent_activation="sigmoid",
     zoneout=0.0,
     recurrent_dropout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """Gated recurrent units over whole sequences.
 
@@ -131,7 +149,13 @@ def gru(
         activations={"activation": activation, "recurrent_activation": recurrent_activation},
         zoneout={"zoneout": zoneout},
         recurrent_dropout=recurrent_dropout,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
@@ -144,7 +168,13 @@ def elman(
     activation="tanh",
     zoneout=0.0,
     recurrent_dropout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """Elman's simple recurrent network over whole sequences.
 
@@ -180,7 +210,13 @@ def elman(
         activations={"activation": activation},
         zoneout={"zoneout": zoneout},
         recurrent_dropout=recurrent_dropout,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
@@ -195,7 +231,13 @@ def slstm(
     zoneout=0.0,
     zoneout_cell=0.0,
     recurrent_dropout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """The sLSTM of xLSTM, with exponential gates, over whole sequences.
 
@@ -249,5 +291,11 @@ def slstm(
         attributes={"recurrent_activation": forget_activation},
         zoneout={"zoneout": zoneout, "zoneout_cell": zoneout_cell},
         recurrent_dropout=recurrent_dropout,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )

@@ -79,7 +79,13 @@ def layer_norm_lstm(
     zoneout_cell=0.0,
     recurrent_dropout=0.0,
     epsilon=1e-5,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """The layer-normalised LSTM over whole sequences; wx comes normalised, by `layer_norm` say.
 
@@ -133,7 +139,13 @@ def layer_norm_lstm(
         zoneout={"zoneout": zoneout, "zoneout_cell": zoneout_cell},
         recurrent_dropout=recurrent_dropout,
         epsilon=epsilon,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
@@ -150,7 +162,13 @@ def layer_norm_gru(
     zoneout=0.0,
     recurrent_dropout=0.0,
     epsilon=1e-5,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """The layer-normalised GRU over whole sequences; wx comes normalised, by `layer_norm` say.
 
@@ -198,5 +216,11 @@ def layer_norm_gru(
         zoneout={"zoneout": zoneout},
         recurrent_dropout=recurrent_dropout,
         epsilon=epsilon,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )

@@ -18,7 +18,13 @@ def indrnn(
     activation="tanh",
     zoneout=0.0,
     recurrent_dropout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """The independently recurrent network over whole sequences.
 
@@ -58,7 +64,13 @@ def indrnn(
         activations={"activation": activation},
         zoneout={"zoneout": zoneout},
         recurrent_dropout=recurrent_dropout,
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
@@ -71,7 +83,13 @@ def qrnn(
     activation="tanh",
     recurrent_activation="sigmoid",
     zoneout=0.0,
-    **options,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
 ):
     """The pooling of quasi-recurrent networks over whole sequences; wx is their convolution.
 
@@ -111,12 +129,31 @@ def qrnn(
         initial_state,
         activations={"activation": activation, "recurrent_activation": recurrent_activation},
         zoneout={"zoneout": zoneout},
-        **options,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
 
 
 @public
-def forget_mult(f, x, h0=None, *, reverse=False, zoneout=0.0, **options):
+def forget_mult(
+    f,
+    x,
+    h0=None,
+    *,
+    reverse=False,
+    zoneout=0.0,
+    mask=None,
+    seed=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
+):
     """pytorch-qrnn's ForgetMult: a moving average whose rate the data says.
 
         h[t] = f[t] ∘ x[t] + (1 - f[t]) ∘ h[t-1]
@@ -169,6 +206,11 @@ def forget_mult(f, x, h0=None, *, reverse=False, zoneout=0.0, **options):
         state_label="{}0",
         zoneout={"zoneout": zoneout},
         reverse=[reverse] * lanes if isinstance(reverse, bool) else reverse,
-        **options,
+        mask=mask,
+        seed=seed,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
     )
     return y[:, :, 0] if one_lane else y

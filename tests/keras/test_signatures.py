@@ -133,3 +133,10 @@ def test_what_a_cell_has_no_use_for_is_refused(name):
     ):
         with pytest.raises(ValueError, match=f"`{name}` is not an argument of .*{name}=1"):
             each(4, **{name: 1})
+
+
+@pytest.mark.parametrize("name", sorted({*haste_keras.ops.__all__} - {"recurrence"}))
+def test_ops_hide_nothing(name):
+    """But for `recurrence`, whose options are those of the function that it is given."""
+    kinds = {p.kind for p in inspect.signature(getattr(haste_keras.ops, name)).parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
