@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from haste_keras import _cells
+from haste_keras.native import cell_spec
 
 BATCH, TIME, HIDDEN = 2, 7, 9
 
@@ -58,18 +58,18 @@ def _of_cell(name, spec, *rates, **options):
 
 _RATES = ("zoneout", "recurrent_dropout")
 CASES = [
-    *_of_cell("lstm", _cells.LSTM, *_RATES, "zoneout_cell"),
-    *_of_cell("gru", _cells.GRU, *_RATES),
-    *_of_cell("gru", _cells.GRU_RESET_BEFORE, *_RATES, reset_after=False),
-    *_of_cell("elman", _cells.ELMAN, *_RATES),
-    *_of_cell("indrnn", _cells.INDRNN, *_RATES),
-    *_of_cell("slstm", _cells.SLSTM, *_RATES, "zoneout_cell"),
-    *_of_cell("slstm", _cells.SLSTM, *_RATES, "zoneout_cell", forget_activation="sigmoid"),
-    *_of_cell("qrnn", _cells.QRNN_F, "zoneout", pooling="f"),
-    *_of_cell("qrnn", _cells.QRNN_FO, "zoneout", pooling="fo"),
-    *_of_cell("qrnn", _cells.QRNN_IFO, "zoneout", pooling="ifo"),
-    *_of_cell("layer_norm_lstm", _cells.LAYER_NORM_LSTM, *_RATES, "zoneout_cell"),
-    *_of_cell("layer_norm_gru", _cells.LAYER_NORM_GRU, *_RATES),
+    *_of_cell("lstm", cell_spec.LSTM, *_RATES, "zoneout_cell"),
+    *_of_cell("gru", cell_spec.GRU, *_RATES),
+    *_of_cell("gru", cell_spec.GRU_RESET_BEFORE, *_RATES, reset_after=False),
+    *_of_cell("elman", cell_spec.ELMAN, *_RATES),
+    *_of_cell("indrnn", cell_spec.INDRNN, *_RATES),
+    *_of_cell("slstm", cell_spec.SLSTM, *_RATES, "zoneout_cell"),
+    *_of_cell("slstm", cell_spec.SLSTM, *_RATES, "zoneout_cell", forget_activation="sigmoid"),
+    *_of_cell("qrnn", cell_spec.QRNN_F, "zoneout", pooling="f"),
+    *_of_cell("qrnn", cell_spec.QRNN_FO, "zoneout", pooling="fo"),
+    *_of_cell("qrnn", cell_spec.QRNN_IFO, "zoneout", pooling="ifo"),
+    *_of_cell("layer_norm_lstm", cell_spec.LAYER_NORM_LSTM, *_RATES, "zoneout_cell"),
+    *_of_cell("layer_norm_gru", cell_spec.LAYER_NORM_GRU, *_RATES),
     *_cases("forget_mult", {"f": "NTKH", "x": "NTKH", "h0": "NKH"}, 1, None),
     Case("layer_norm", PLAIN, {"x": "TKH", "gamma": "KH", "beta": "KH"}, 1, {}),
 ]

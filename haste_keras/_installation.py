@@ -1,8 +1,8 @@
 """What is installed and what can run here, for `python -m haste_keras.check`.
 
 Each fact comes from one function; `collect` asks them all, `report` puts them in words, and
-`problems` says what to do about those that stand in the way. The last two know nothing but what
-they are given, so that a machine without a GPU can test what one with a GPU is told.
+`problems` says what to do about those that stand in the way. The last two read only what
+they are given, so that a machine without a GPU can test the report of one that has a GPU.
 """
 
 import ctypes
@@ -16,16 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from haste_keras import _library
-from haste_keras.explain import (
-    _ACTIVATIONS,
-    _CUDA,
-    _clusters,
-    _Config,
-    _plan,
-    _Status,
-)
-from haste_keras.explain import _Gpu as _Properties
+from haste_keras.explain import clusters
+from haste_keras.native import binding, library
 
 OLDEST_GPU = (7, 5)
 # The first driver that runs CUDA of a major version.
@@ -98,29 +90,16 @@ class Facts:
     gpu_kernels: tuple[bool, str]
 
 
-class _CudaInfo(ctypes.Structure):
-    """HasteCudaInfo of lib/haste/c_api.h."""
-
-    _fields_ = [
-        ("path", ctypes.c_char * 4096),
-        ("architectures", ctypes.c_char * 256),
-        ("toolkit_version", ctypes.c_int32),
-        ("driver_version", ctypes.c_int32),
-    ]
-
-
 def tensorflow_build():
     """The TensorFlow that runs."""
     build = tf.sysconfig.get_build_info()
     cuda = build.get("cuda_version") if build.get("is_cuda_build") else None
-    return TensorFlow(tf.__version__, cuda, _library.abi()[0])
+    return TensorFlow(tf.__version__, cuda, library.abi()[0])
 
 
 def cpu_target():
     """The SIMD instructions that CPU kernels use here."""
-    function = _library.c_library().haste_cpu_target
-    function.restype = ctypes.c_char_p
-    return function().decode()
+    return library.c_api().cpu_target()
 
 
 def cpu_threads():
@@ -131,14 +110,14 @@ def cpu_threads():
 
 def cuda_half():
     """(the CUDA half or None, why there is none)."""
-    library, status = _library.c_library(), _Status()
-    if not _library.has_cuda():
-        library.haste_cuda_status(ctypes.byref(status))
-        return None, status.message.decode()
-    info = _CudaInfo()
-    if library.haste_cuda_info(ctypes.byref(info), ctypes.byref(status)) != 0:
-        return None, status.message.decode()
-    path = info.path.decode() or str(_library.LIBRARY)
+    api = library.c_api()
+    try:
+        if not api.has_cuda():
+            api.cuda_status()
+        info = api.cuda_info()
+    except binding.Error as error:
+        return None, error.message
+    path = info.path.decode() or str(library.LIBRARY)
     return Half(path, info.toolkit_version, info.architectures.decode()), ""
 
 
@@ -172,20 +151,44 @@ def driver(libcuda=None, libnvml=None):
     return Driver(version.value.decode() if said else None, cuda.value)
 
 
-def gpus(libcuda=None):
-    """The GPUs that the driver shows to this process, whatever TensorFlow sees."""
+def current_device():
+    """What plans count on for the first GPU; None where the CUDA half does not run on it."""
+    api = library.c_api()
+    if not api.has_cuda():
+        return None
+    try:
+        return api.cuda_device()
+    except binding.Error:  # `gpu_kernels` says why
+        return None
+
+
+def gpus(libcuda=None, first=None):
+    """The GPUs that the driver shows to this process, whatever TensorFlow sees.
+
+    first: DeviceProperties of the first, as `current_device` gives them. Of the others, and of the
+    first where they are None, the clusters that fit are estimated.
+    """
     libcuda = libcuda or _load("libcuda.so.1")
     count = ctypes.c_int()
     if libcuda is None or libcuda.cuInit(0) != 0:
         return ()
     libcuda.cuDeviceGetCount(ctypes.byref(count))
-    return tuple(_gpu(libcuda, ordinal) for ordinal in range(count.value))
+    known = [first] + [None] * count.value
+    return tuple(_gpu(libcuda, ordinal, known[ordinal]) for ordinal in range(count.value))
 
 
-def _gpu(libcuda, ordinal):
+def _gpu(libcuda, ordinal, properties):
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     libcuda.cuDeviceGet(ctypes.byref(device), ordinal)
     libcuda.cuDeviceGetName(name, len(name), device)
+    properties = properties or _estimated(libcuda, device)
+    capability = properties.sm_major, properties.sm_minor
+    engines = engines_on(properties)
+    return Gpu(name.value.decode(), capability, properties.multiprocessors, engines)
+
+
+def _estimated(libcuda, device):
+    """DeviceProperties from what the driver says, which does not know clusters."""
 
     def attribute(number):
         value = ctypes.c_int()
@@ -193,12 +196,10 @@ def _gpu(libcuda, ordinal):
         return value.value
 
     major, minor, multiprocessors = map(attribute, (_SM_MAJOR, _SM_MINOR, _MULTIPROCESSORS))
-    clusters = _clusters([multiprocessors] if major >= 9 else [])
-    properties = _Properties(
-        *(major, minor, multiprocessors, attribute(_SHARED_BYTES), attribute(_L2_BYTES), clusters)
+    fitting = clusters([multiprocessors] if major >= 9 else [])
+    return binding.DeviceProperties(
+        *(major, minor, multiprocessors, attribute(_SHARED_BYTES), attribute(_L2_BYTES), fitting)
     )
-    engines = engines_on(properties)
-    return Gpu(name.value.decode(), (major, minor), multiprocessors, engines)
 
 
 def engines_on(properties):
@@ -206,12 +207,13 @@ def engines_on(properties):
     found = []
     for engine in _ENGINES:
         cell = b"qrnn_fo" if engine == "scan" else b"lstm"
-        config = _Config(cell=cell, engine=engine.encode(), device=_CUDA)
+        config = binding.RnnConfig(cell=cell, engine=engine.encode())
+        config.device = binding.DEVICES["cuda"]
         config.batch, config.time, config.lanes, config.hidden = 16, 16, 1, 64
-        config.recurrent_activation = _ACTIVATIONS["sigmoid"]
+        config.recurrent_activation = binding.ACTIVATIONS["sigmoid"]
         try:
-            _plan(_library.c_library().haste_plan_for, config, properties)
-        except ValueError:
+            library.c_api().plan_for(config, properties)
+        except binding.Error:
             continue
         found.append(engine)
     return tuple(found)
@@ -224,7 +226,7 @@ def visible_gpus():
 
 def gpu_kernels():
     """(whether TensorFlow runs our kernels on its GPUs, why not)."""
-    registered, why = _library.gpu_kernels()
+    registered, why = library.gpu_kernels()
     if registered and not visible_gpus():
         return False, "TensorFlow sees no GPU"
     return registered, why
@@ -234,8 +236,8 @@ def collect():
     """Asks for every fact."""
     half, no_half = cuda_half()
     return Facts(
-        haste=_library.version(),
-        package=_library.PACKAGE,
+        haste=library.version(),
+        package=library.PACKAGE,
         tensorflow=tensorflow_build(),
         keras=keras.__version__,
         numpy=np.__version__,
@@ -246,7 +248,7 @@ def collect():
         no_half=no_half,
         installed_half=installed_half(),
         driver=driver(),
-        gpus=gpus(),
+        gpus=gpus(first=current_device()),
         visible_gpus=visible_gpus(),
         gpu_kernels=gpu_kernels(),
     )

@@ -9,9 +9,13 @@ import copy
 
 import keras
 
-from haste_keras.elman import Elman, SimpleRNN
-from haste_keras.gru import GRU
-from haste_keras.lstm import LSTM
+from haste_keras.layers.activation import get_activation, is_fused, name_of
+from haste_keras.layers.elman import Elman, SimpleRNN
+from haste_keras.layers.forget_mult import ForgetMult
+from haste_keras.layers.gru import GRU
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.lstm import LSTM
+from haste_keras.layers.validation import check_choice
 
 _FUSED = {"LSTM": LSTM, "GRU": GRU, "SimpleRNN": SimpleRNN}  # stock class name → ours
 _STOCK = {LSTM: "LSTM", GRU: "GRU", SimpleRNN: "SimpleRNN", Elman: "SimpleRNN"}
@@ -29,42 +33,61 @@ _NEW_ARGUMENTS = {
 }
 
 
-def from_keras(source):
+class _UnsupportedError(Exception):
+    """A layer that a conversion finds no counterpart of; the message names it and says why."""
+
+
+def from_keras(source, on_unsupported="raise"):
     """A fused copy of a Keras layer or model, with the same weights.
 
     Args:
-      source: `keras.layers.LSTM`, `GRU` or `SimpleRNN`; `Bidirectional` of one, which becomes one
-        bidirectional layer (stays a `Bidirectional`, of fused layers, if its two layers differ);
-        another wrapper, or a Sequential or functional model, with such layers anywhere in it.
+      source: `keras.layers.LSTM`, `GRU` or `SimpleRNN`, or `RNN` of one of their cells;
+        `Bidirectional` of one, which becomes one bidirectional layer (stays a `Bidirectional`, of
+        fused layers, if its two layers differ); another wrapper, or a Sequential or functional
+        model, with such layers anywhere in it.
+      on_unsupported: what becomes of a recurrent layer of Keras that has no fused counterpart: an
+        activation that the kernels do not have, or stacked cells. "raise": a ValueError names all
+        of them; "keep": they stay Keras's.
     Returns:
       a new layer or model of the same name; uncompiled. Layers of other kinds are cloned.
     Raises:
-      ValueError: a layer has an activation that the kernels have not.
+      ValueError: an argument is not as above, or there is such a layer.
     """
-    return _convert(source, _to_fused)
+    return _convert("from_keras", source, _to_fused, on_unsupported)
 
 
-def to_keras(source):
+def to_keras(source, on_unsupported="raise"):
     """A stock copy of a fused layer, or of a model with such layers, with the same weights.
 
     Args:
       source: what `from_keras` returns; `haste_keras.LSTM`, `GRU`, `Elman` or `SimpleRNN` of any
-        direction.
+        direction; a wrapper or model with such layers.
+      on_unsupported: what becomes of a layer of this package that Keras has no counterpart of:
+        another cell, or heads, Zoneout, DropConnect or a transform in use. "raise": a ValueError
+        names all of them; "keep": they stay as they are.
     Returns:
       a new layer or model of the same name; a bidirectional layer becomes `Bidirectional`.
     Raises:
-      ValueError: a layer uses what Keras has not (heads, Zoneout, DropConnect, a transform).
+      ValueError: an argument is not as above, or there is such a layer.
     """
-    return _convert(source, _to_stock)
+    return _convert("to_keras", source, _to_stock, on_unsupported)
 
 
-def _convert(source, rewrite):
+def _convert(function, source, rewrite, on_unsupported):
+    check_choice("on_unsupported", on_unsupported, ("raise", "keep"))
     if not isinstance(source, keras.layers.Layer):
         raise ValueError(f"`source` must be a Keras layer or model. Received: {source!r}")
     config = keras.saving.serialize_keras_object(source)
     config.pop("compile_config", None)
+    unsupported = []
+    config = _rewritten(config, rewrite, unsupported)
+    if unsupported and on_unsupported == "raise":
+        raise ValueError(
+            f"{function} cannot convert {'; '.join(dict.fromkeys(unsupported))}. "
+            'on_unsupported="keep" leaves such layers as they are.'
+        )
     # The configuration comes from an object of this very process: nothing foreign to guard from.
-    result = keras.saving.deserialize_keras_object(_rewritten(config, rewrite), safe_mode=False)
+    result = keras.saving.deserialize_keras_object(config, safe_mode=False)
     if source.built:
         if not result.built:
             result.build_from_config(source.get_build_config())
@@ -72,14 +95,21 @@ def _convert(source, rewrite):
     return result
 
 
-def _rewritten(value, rewrite):
-    """`value` with every serialized object in it passed through `rewrite`, inner ones last."""
+def _rewritten(value, rewrite, unsupported):
+    """`value` with every serialized object in it passed through `rewrite`, inner ones last.
+
+    What `rewrite` raises of a layer, which then stays as it is, goes to the list `unsupported`.
+    """
     if isinstance(value, dict):
         if "class_name" in value and isinstance(value.get("config"), dict):
-            value = rewrite(value)
-        return {key: _rewritten(item, rewrite) for key, item in value.items()}
+            try:
+                value = rewrite(value)
+            except _UnsupportedError as error:
+                unsupported.append(str(error))
+                return value
+        return {key: _rewritten(item, rewrite, unsupported) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_rewritten(item, rewrite) for item in value)
+        return type(value)(_rewritten(item, rewrite, unsupported) for item in value)
     return value
 
 
@@ -111,14 +141,53 @@ def _serialized_stock(name, config, value):
 
 
 def _to_fused(value):
+    if _is_stock(value, "Bidirectional"):
+        config = value["config"]
+        config = {**config, **{k: _as_layer(config.get(k)) for k in ("layer", "backward_layer")}}
+        for name in _FUSED:
+            merged = _merged_directions(config, name)
+            if merged is not None and not _unfused(merged):
+                return _serialized_fused(name, merged, value)
+        return value
+    layer = _as_layer(value)
     for name in _FUSED:
-        if _is_stock(value, name):
-            return _serialized_fused(name, value["config"], value)
-        if _is_stock(value, "Bidirectional"):
-            config = _merged_directions(value["config"], name)
-            if config is not None:
-                return _serialized_fused(name, config, value)
+        if _is_stock(layer, name):
+            config = layer["config"]
+            if unfused := _unfused(config):
+                raise _UnsupportedError(
+                    f"layer {config['name']}, whose {' and '.join(unfused)} the fused kernels do "
+                    "not have"
+                )
+            return _serialized_fused(name, config, value)
     return value
+
+
+def _unfused(config):
+    """["activation=gelu"]: the activations of a configuration that the kernels do not have."""
+    given = {key: config[key] for key in ("activation", "recurrent_activation") if key in config}
+    functions = {key: get_activation(identifier) for key, identifier in given.items()}
+    return [f"{key}={name_of(each)}" for key, each in functions.items() if not is_fused(each)]
+
+
+def _as_layer(value):
+    """keras.layers.RNN of a stock cell as the stock layer of that cell; all else as it is."""
+    if not value or not _is_stock(value, "RNN"):
+        return value
+    config = dict(value["config"])
+    cell = config.pop("cell")
+    name = next((each for each in _FUSED if _is_stock(cell, f"{each}Cell")), None)
+    if name is None:
+        if _is_stock(cell, "StackedRNNCells"):
+            raise _UnsupportedError(f"layer {config['name']}, an RNN of several cells")
+        return value  # of a cell that is not Keras's
+    own = dict(cell["config"])
+    trainable = own.pop("trainable", True) and config.get("trainable", True)
+    own.pop("name")
+    if own.pop("dtype") != config["dtype"] or "activity_regularizer" in own:
+        raise _UnsupportedError(
+            f"layer {config['name']}, whose cell has a dtype or an activity_regularizer of its own"
+        )
+    return _serialized_stock(name, {**own, **config, "trainable": trainable}, value)
 
 
 def _merged_directions(config, name):
@@ -145,6 +214,11 @@ def _merged_directions(config, name):
 def _to_stock(value):
     name = _stock_name(value)
     if name is None:
+        kind = keras.saving.get_registered_object(value.get("registered_name"))
+        if isinstance(kind, type) and issubclass(kind, (RecurrentLayer, ForgetMult)):
+            raise _UnsupportedError(
+                f"layer {value['config']['name']}, a {kind.__name__}, which Keras does not have"
+            )
         return value
     config = dict(value["config"])
     new = {key: config.pop(key) for key in _NEW_ARGUMENTS if key in config}
@@ -154,9 +228,8 @@ def _to_stock(value):
     if direction == "backward" and config["return_sequences"]:
         used.append("direction='backward' with return_sequences")
     if used:
-        raise ValueError(
-            f"Layer {config['name']} cannot become keras.layers.{name}, which has no "
-            f"{', '.join(used)}."
+        raise _UnsupportedError(
+            f"layer {config['name']}: keras.layers.{name} has no {', '.join(used)}"
         )
     if direction == "backward":
         config["go_backwards"] = not config["go_backwards"]

@@ -6,85 +6,45 @@ import ctypes
 import keras
 import tensorflow as tf
 
-from haste_keras import _cells, _library, _raw
-from haste_keras._base import RecurrentLayer
-from haste_keras._checks import ACTIVATIONS, check_choice
-from haste_keras.forget_mult import ForgetMult
+from haste_keras._compat import flattened_layers
+from haste_keras.layers.forget_mult import ForgetMult
+from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.step_loop import ACTIVATION
+from haste_keras.layers.validation import check_choice
+from haste_keras.native import binding, cell_spec, library, raw_ops
 
-_SPECS = {spec.op: spec for spec in _cells.CELLS}
-_SPECS |= {spec.op + "Layer": spec for spec in _cells.CELLS if spec.has_layer_op}
-_CUDA = 1
-_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
-_ACTIVATIONS = {name: i for i, name in enumerate((*ACTIVATIONS, "exponential"))}
+_SPECS = {spec.op: spec for spec in cell_spec.CELLS}
+_SPECS |= {spec.op + "Layer": spec for spec in cell_spec.CELLS if spec.has_layer_op}
 _ALIASES = {"CUDA": "GPU"}
 
 
-class _Status(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("message", ctypes.c_char * 508)]
-
-
-class _Config(ctypes.Structure):
-    """HasteRnnConfig of lib/haste/c_api.h."""
-
-    _fields_ = [
-        ("cell", ctypes.c_char_p),
-        ("engine", ctypes.c_char_p),
-        ("dtype", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("batch", ctypes.c_int64),
-        ("time", ctypes.c_int64),
-        ("lanes", ctypes.c_int64),
-        ("hidden", ctypes.c_int64),
-        ("reverse", ctypes.c_void_p),
-        ("activation", ctypes.c_int32),
-        ("recurrent_activation", ctypes.c_int32),
-        ("training", ctypes.c_int32),
-        ("zero_output_for_mask", ctypes.c_int32),
-        ("zoneout", ctypes.c_float * 4),
-        ("recurrent_dropout", ctypes.c_float),
-        ("epsilon", ctypes.c_float),
-        ("allow_tf32", ctypes.c_int32),
-    ]
-
-
-class _Executor(ctypes.Structure):
-    _fields_ = [
-        ("stream", ctypes.c_void_p),
-        ("threads", ctypes.c_int32),
-        ("schedule", ctypes.c_void_p),
-        ("pool", ctypes.c_void_p),
-    ]
-
-
-class _Gpu(ctypes.Structure):
-    """HasteDeviceProperties."""
-
-    _fields_ = [
-        ("sm_major", ctypes.c_int32),
-        ("sm_minor", ctypes.c_int32),
-        ("multiprocessors", ctypes.c_int32),
-        ("shared_bytes_per_block", ctypes.c_int32),
-        ("l2_bytes", ctypes.c_int64),
-        ("clusters", ctypes.c_int32 * 17),
-    ]
-
-
-def _clusters(parts):
+def clusters(parts):
     """Clusters of 0 … 16 blocks that fit, in parts of a GPU of so many multiprocessors each."""
-    return (ctypes.c_int32 * 17)(0, 0, *(sum(n // size for n in parts) for size in range(2, 17)))
+    sizes = range(2, binding.MAX_CLUSTER + 1)
+    counts = (0, 0, *(sum(n // size for n in parts) for size in sizes))
+    return (ctypes.c_int32 * len(counts))(*counts)
 
 
 # GPUs that may be asked about where they are not. The parts of the H200 explain the clusters of 2,
 # 4, 8 and 16 blocks that one was measured to hold at once: 66, 30, 15 and 7.
 GPUS = {
-    "T4": _Gpu(7, 5, 40, 64 << 10, 4 << 20),
-    "A100": _Gpu(8, 0, 108, 163 << 10, 40 << 20),
-    "H200": _Gpu(9, 0, 132, 227 << 10, 60 << 20, _clusters([18] * 6 + [16, 8])),
+    "T4": binding.DeviceProperties(7, 5, 40, 64 << 10, 4 << 20),
+    "A100": binding.DeviceProperties(8, 0, 108, 163 << 10, 40 << 20),
+    "H200": binding.DeviceProperties(9, 0, 132, 227 << 10, 60 << 20, clusters([18] * 6 + [16, 8])),
 }
 _ABSENT_GPU = "H200"  # what "GPU" means where there is none
 
 
-def explain(layer, input_shape, dtype=None, device=None, training=False, print_fn=print):
+class Explanation(tuple):
+    """Lines of text; what a prompt or `print` shows of it is the text."""
+
+    def __str__(self):
+        return "\n".join(self)
+
+    __repr__ = __str__
+
+
+def explain(layer, input_shape, dtype=None, device=None, training=False):
     """Says for each fused layer which engine would run it, how it is cut, and why.
 
     Nothing is computed: `layer` is traced for inputs of this shape, and the library is asked what
@@ -103,9 +63,10 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
         H200; "T4", "A100" or "H200": that GPU, with cuBLAS, whatever is here. None: where
         TensorFlow would put the op.
       training: ask about a training step (forward with what its gradient reads).
-      print_fn: takes each line; `print`, or another function.
     Returns:
-      list of str: the lines, one for each size that a fused layer is called with.
+      Explanation: a tuple of lines, one for each size that a fused layer is called with. Shown or
+      printed it is the text. A layer that runs step by step, for an activation that the kernels do
+      not have, has a line that says so.
 
     Raises:
       ValueError: an argument is not as above, there is no fused layer in `layer`, or its `engine`
@@ -114,27 +75,27 @@ def explain(layer, input_shape, dtype=None, device=None, training=False, print_f
     if not isinstance(layer, keras.layers.Layer):
         raise ValueError(f"`layer` must be a layer or a model of Keras. Received: {layer!r}")
     if dtype is not None:
-        check_choice("dtype", dtype, tuple(_DTYPES))
+        check_choice("dtype", dtype, tuple(binding.DTYPES))
     ask = _planner(device)
     lines = []
     for name, op in _trace(layer, input_shape, training):
+        if op is None:
+            lines.append(f"{name}: step by step, by Keras's loop over its cell: {ACTIVATION}")
+            continue
         config = _config(op, dtype)
         try:
             lines.append(f"{name}: {ask(config)}")
-        except ValueError as error:
-            raise ValueError(f"layer {name}: {error}") from None
+        except binding.Error as error:
+            raise ValueError(f"layer {name}: {error.message}") from None
     if not lines:
         raise ValueError(f"`layer` must be a fused layer, or hold one. Received: {layer!r}")
-    lines = list(dict.fromkeys(lines))
-    for line in lines:
-        print_fn(line)
-    return lines
+    return Explanation(dict.fromkeys(lines))
 
 
 def _trace(layer, input_shape, training):
-    """(name of the fused layer, op of its recurrence) for each call, in order."""
+    """(name of the fused layer, op of its recurrence, or None without) for each call, in order."""
     fused = [
-        each for each in layer._flatten_layers() if isinstance(each, (RecurrentLayer, ForgetMult))
+        each for each in flattened_layers(layer) if isinstance(each, (RecurrentLayer, ForgetMult))
     ]
     specs = _input_specs(layer, input_shape)
     found = []
@@ -161,9 +122,9 @@ def _recorded(layer, found):
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
         outputs = call(*args, **kwargs)
-        for op in graph.get_operations()[before:]:
-            if op.type in _SPECS:
-                found.append((layer.name, op))
+        ops = [op for op in graph.get_operations()[before:] if op.type in _SPECS]
+        stepwise = isinstance(layer, RecurrentLayer) and layer.cell.unfused
+        found.extend((layer.name, op) for op in ([None] if stepwise else ops))
         return outputs
 
     vars(layer)["call"] = recorded
@@ -191,9 +152,9 @@ def _input_specs(layer, input_shape):
 def _config(op, dtype):
     """The HasteRnnConfig that the op of a graph would hand to the library."""
     spec = _SPECS[op.type]
-    given = _raw.attributes(spec, op)
-    config = _Config(cell=spec.name.encode(), engine=given["engine"].encode())
-    config.dtype = _DTYPES[dtype or op.get_attr("T").name]
+    given = raw_ops.attributes(spec, op)
+    config = binding.RnnConfig(cell=spec.name.encode(), engine=given["engine"].encode())
+    config.dtype = binding.DTYPES[dtype or op.get_attr("T").name]
     shape = op.outputs[0].shape
     if not shape.is_fully_defined():
         raise ValueError(
@@ -201,10 +162,9 @@ def _config(op, dtype):
         )
     config.batch, config.time, config.lanes, config.hidden = shape
     reverse = bytes(given["reverse"])
-    config._reverse = ctypes.create_string_buffer(reverse, len(reverse))
-    config.reverse = ctypes.addressof(config._reverse)
-    config.activation = _ACTIVATIONS[given["activation"]]
-    config.recurrent_activation = _ACTIVATIONS[given["recurrent_activation"]]
+    config.reverse = (ctypes.c_uint8 * len(reverse))(*reverse)
+    config.activation = binding.ACTIVATIONS[given["activation"]]
+    config.recurrent_activation = binding.ACTIVATIONS[given["recurrent_activation"]]
     config.training = given["training"]
     config.zero_output_for_mask = given["zero_output_for_mask"]
     config.zoneout[: len(given["zoneout"])] = given["zoneout"]
@@ -216,34 +176,26 @@ def _config(op, dtype):
 
 def _planner(device):
     """A function config → line that asks the library about `device`; ValueError if it is none."""
-    here = _library.gpu_kernels()[0] and bool(tf.config.list_physical_devices("GPU"))
+    here = library.gpu_kernels()[0] and bool(tf.config.list_physical_devices("GPU"))
     if device is None:
         device = "GPU" if here else "CPU"
     check_choice("device", device, ("CPU", "GPU", "CUDA", *GPUS))
     device = _ALIASES.get(device, device)
-    library = _library.c_library()
+    api = library.c_api()
     if device == "CPU" or (device == "GPU" and here):
         threads = tf.config.threading.get_intra_op_parallelism_threads()
-        executor = _Executor(threads=threads)  # 0: one a core, as TensorFlow
+        executor = binding.Executor(threads=threads)  # 0: one a core, as TensorFlow
 
         def ask(config):
-            config.device = _CUDA if device == "GPU" else 0
-            return _plan(library.haste_plan, config, executor)
+            config.device = binding.DEVICES["cuda" if device == "GPU" else "cpu"]
+            return api.plan(config, executor)
 
         return ask
 
     name = device if device in GPUS else _ABSENT_GPU
 
     def ask_for(config):
-        config.device = _CUDA
-        return f"{_plan(library.haste_plan_for, config, GPUS[name])} ({name})"
+        config.device = binding.DEVICES["cuda"]
+        return f"{api.plan_for(config, GPUS[name])} ({name})"
 
     return ask_for
-
-
-def _plan(function, config, where):
-    text, status = ctypes.create_string_buffer(1024), _Status()
-    arguments = (ctypes.byref(config), ctypes.byref(where), text, ctypes.c_size_t(len(text)))
-    if function(*arguments, ctypes.byref(status)) != 0:
-        raise ValueError(status.message.decode())
-    return text.value.decode()

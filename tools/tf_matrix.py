@@ -22,7 +22,11 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ["tests/tf", "tests/keras"]
 # What the suites read of the source tree.
-COPIED = ["tests", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py", "pyproject.toml"]
+COPIED = [
+    *("tests", "docs", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py"),
+    *(str(header.relative_to(ROOT)) for header in (ROOT / "lib").rglob("c_api.h")),
+    "pyproject.toml",
+]
 # The newest Python that a TensorFlow has wheels for; newer TensorFlows are taken to have one.
 NEWEST_PYTHON = {
     "2.16": (3, 12),

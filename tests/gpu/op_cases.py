@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from haste_keras import ops, reference
-from haste_keras._cells import CELLS, SLSTM, CellSpec
+from haste_keras.native.cell_spec import CELLS, SLSTM, CellSpec
 
 # Largest error allowed, of the largest value in the oracle's result: rounding of the storage
 # type, carried through a few steps.

@@ -16,7 +16,9 @@ import peak_memory  # noqa: E402
 from op_cases import OPS, TOLERANCE, compare, feature_options, problems  # noqa: E402
 
 import haste_keras  # noqa: E402
-from haste_keras import _matmul, _raw, ops, reference  # noqa: E402
+from haste_keras import ops, reference  # noqa: E402
+from haste_keras.native import raw_ops  # noqa: E402
+from haste_keras.ops import matmul  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("true_float32")  # as the oracle's products are
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
@@ -58,13 +60,13 @@ def test_large_exact_products(transpose):
         b = tf.transpose(b) if "transpose_b" in transpose else b
         d = tf.random.stateless_normal([rows, columns], [5, 6])
         found = []
-        for multiply, dtype in ((_matmul.matmul, tf.float32), (tf.matmul, tf.float64)):
+        for multiply, dtype in ((matmul.matmul, tf.float32), (tf.matmul, tf.float64)):
             inputs = [tf.cast(a, dtype), tf.cast(b, dtype)]
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 product = multiply(*inputs, **transpose)
             found.append([product, *tape.gradient(product, inputs, tf.cast(d, dtype))])
-    graph = tf.function(lambda: _matmul.matmul(a, b, **transpose)).get_concrete_function().graph
+    graph = tf.function(lambda: matmul.matmul(a, b, **transpose)).get_concrete_function().graph
     assert any(op.type.startswith("HasteMatMul") for op in graph.get_operations())
     for ours, exact in zip(*found, strict=True):
         off = tf.norm(tf.cast(ours, tf.float64) - exact) / tf.norm(exact)
@@ -158,7 +160,7 @@ def test_op_forms_the_projection(case, dtype):
     named = {k: each for k, each in inputs.items() if k != "wx" and not k.endswith("0")}
     rng = np.random.default_rng(7)
     gates = [2, len(case.spec.gates), 12]
-    projection = _raw.Projection(
+    projection = raw_ops.Projection(
         *(tf.constant(rng.normal(size=s), dtype) for s in ([3, 5, 4], [4, *gates], gates))
     )
     with tf.device(DEVICE):

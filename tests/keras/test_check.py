@@ -1,6 +1,5 @@
 """`python -m haste_keras.check`: passes here, and fails when a number is wrong."""
 
-import ctypes
 import dataclasses
 import pathlib
 
@@ -10,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
-from haste_keras import _installation, _library, check, ops
+from haste_keras import _installation, check, ops
 from haste_keras._installation import Driver, Facts, Gpu, Half, TensorFlow
 from haste_keras.explain import GPUS
+from haste_keras.native import binding, library
 
 
 @pytest.fixture(autouse=True)
@@ -240,6 +240,35 @@ def test_driver_and_gpus_are_asked_for():
     assert _installation.driver(silent, silent) == Driver(None, 12020)
 
 
+def test_the_first_gpu_is_what_plans_count_on():
+    """Its clusters are those that the device says; of a GPU of no clusters, no engine needs one."""
+    no_clusters = binding.DeviceProperties(9, 0, 120, 227 << 10, 60 << 20)
+    [estimated], [known] = (
+        _installation.gpus(FakeDriver(), first) for first in (None, no_clusters)
+    )
+    assert (known.name, known.capability, known.multiprocessors) == ("NVIDIA H200", (9, 0), 120)
+    assert "cluster" in estimated.engines
+    assert "cluster" not in known.engines
+
+
+@pytest.mark.parametrize(
+    ("has_cuda", "device"), [(False, None), (True, None), (True, GPUS["H200"])]
+)
+def test_current_device(monkeypatch, has_cuda, device):
+    class Api:
+        def has_cuda(self):
+            return has_cuda
+
+        def cuda_device(self):
+            assert has_cuda
+            if device is None:
+                raise binding.Error("haste_cuda_device", "no GPU")
+            return device
+
+    monkeypatch.setattr(library, "c_api", Api)
+    assert _installation.current_device() is device
+
+
 @pytest.mark.parametrize(
     ("gpu", "runs", "does_not_run"),
     [
@@ -258,7 +287,7 @@ def test_engines_of_a_gpu(gpu, runs, does_not_run):
 def test_facts_of_this_machine(monkeypatch):
     facts = _installation.collect()
     assert facts.tensorflow == TensorFlow(tf.__version__, facts.tensorflow.cuda)
-    assert facts.package == _library.PACKAGE
+    assert facts.package == library.PACKAGE
     assert facts.cpu_target in ("AVX-512", "AVX2", "NEON", "baseline")
     assert facts.threads > 0
     assert (facts.half is None) == bool(facts.no_half)
@@ -268,14 +297,10 @@ def test_facts_of_this_machine(monkeypatch):
 
 
 def test_kernels_run_where_tensorflow_sees_a_gpu(monkeypatch):
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (True, ""))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (True, ""))
     monkeypatch.setattr(_installation, "visible_gpus", lambda: 1)
     assert _installation.gpu_kernels() == (True, "")
     monkeypatch.setattr(_installation, "visible_gpus", lambda: 0)
     assert _installation.gpu_kernels() == (False, "TensorFlow sees no GPU")
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (False, "no CUDA half"))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (False, "no CUDA half"))
     assert _installation.gpu_kernels() == (False, "no CUDA half")
-
-
-def test_info_is_laid_out_as_in_c():
-    assert ctypes.sizeof(_installation._CudaInfo) == 4096 + 256 + 2 * 4

@@ -93,8 +93,99 @@ def test_what_keras_has_not_is_named(row, options, named):
 
 @pytest.mark.stock
 def test_unknown_activation_is_named(row):
-    with pytest.raises(ValueError, match="activation=gelu"):
-        haste_keras.from_keras(row.stock(4, activation="gelu"))
+    match = "from_keras cannot convert layer it, whose activation=gelu the fused kernels"
+    with pytest.raises(ValueError, match=match):
+        haste_keras.from_keras(row.stock(4, activation="gelu", name="it"))
+
+
+@pytest.mark.stock
+def test_other_names_of_an_activation_are_converted(row):
+    fused = haste_keras.from_keras(row.stock(4, activation=keras.layers.ReLU()))
+    assert fused.activation is keras.activations.relu
+
+
+@pytest.mark.stock
+def test_what_is_not_converted_is_named_or_kept(row, rng):
+    """All of it at once, in a wrapper too; the rest of the model is converted."""
+    stock = keras.Sequential(
+        [
+            keras.Input((None, 3)),
+            row.stock(4, return_sequences=True, name="first"),
+            row.stock(4, return_sequences=True, activation="gelu", name="second"),
+            keras.layers.Bidirectional(row.stock(4, activation="silu", name="third")),
+        ]
+    )
+    match = "second, whose activation=gelu .* forward_third, .* backward_third, .*=silu .*keep"
+    with pytest.raises(ValueError, match=match):
+        haste_keras.from_keras(stock)
+    fused = haste_keras.from_keras(stock, on_unsupported="keep")
+    assert [type(layer) for layer in fused.layers] == [
+        row.layer_class,
+        row.stock_class,
+        keras.layers.Bidirectional,
+    ]
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    np.testing.assert_allclose(fused(x), stock(x), atol=1e-6)
+
+
+@pytest.mark.stock
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_rnn_of_a_stock_cell(row, wrapped, rng):
+    cell_class = getattr(keras.layers, f"{row.stock_class.__name__}Cell")
+    cell = cell_class(4, dropout=0.1, seed=3, use_bias=False)
+    stock = keras.layers.RNN(cell, return_sequences=True, go_backwards=not wrapped, name="it")
+    if wrapped:
+        stock = keras.layers.Bidirectional(stock, name="it")
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    expected = stock(x)
+    fused = haste_keras.from_keras(stock)
+    assert (type(fused), fused.name) == (row.layer_class, "it")
+    assert (fused.dropout, fused.use_bias, fused.go_backwards) == (0.1, False, not wrapped)
+    np.testing.assert_allclose(fused(x), expected, atol=1e-6)
+
+
+def test_rnn_of_other_cells(rng):
+    stacked = keras.layers.RNN([keras.layers.LSTMCell(4), keras.layers.LSTMCell(4)], name="it")
+    with pytest.raises(ValueError, match="layer it, an RNN of several cells"):
+        haste_keras.from_keras(stacked)
+    assert type(haste_keras.from_keras(stacked, on_unsupported="keep")) is keras.layers.RNN
+    own = keras.layers.RNN(keras.layers.LSTMCell(4, dtype="float64"), name="it")
+    with pytest.raises(ValueError, match="layer it, whose cell has a dtype"):
+        haste_keras.from_keras(own)
+    fused_cell = keras.layers.RNN(haste_keras.LSTMCell(4))
+    assert type(haste_keras.from_keras(fused_cell)) is keras.layers.RNN
+
+
+def test_what_keras_does_not_have_is_named_or_kept(row, rng):
+    if row.stock_class is not None:
+        return
+    model = keras.Sequential(
+        [
+            keras.Input((None, 3)),
+            haste_keras.GRU(4, return_sequences=True, name="first"),
+            row.layer(4, return_sequences=True, name="second"),
+            haste_keras.LSTM(4, heads=2, name="third"),
+        ]
+    )
+    kind = row.layer_class.__name__
+    match = f"layer second, a {kind}, which Keras does not have; layer third: .*LSTM has no heads"
+    with pytest.raises(ValueError, match=match):
+        haste_keras.to_keras(model)
+    stock = haste_keras.to_keras(model, on_unsupported="keep")
+    kinds = [keras.layers.GRU, row.layer_class, haste_keras.LSTM]
+    assert [type(layer) for layer in stock.layers] == kinds
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    np.testing.assert_allclose(stock(x), model(x), atol=1e-6)
+
+
+def test_forget_mult_is_named():
+    with pytest.raises(ValueError, match="a ForgetMult, which Keras does not have"):
+        haste_keras.to_keras(haste_keras.ForgetMult())
+
+
+def test_unknown_choice():
+    with pytest.raises(ValueError, match="`on_unsupported` must be one of 'raise', 'keep'"):
+        haste_keras.from_keras(keras.layers.LSTM(4), on_unsupported="ignore")
 
 
 def test_not_a_layer():

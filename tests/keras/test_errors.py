@@ -7,6 +7,8 @@ import tensorflow as tf
 from compare import make_states
 from rows import OF_SOME
 
+import haste_keras
+
 ONES = np.ones((2, 4, 3), "float32")
 
 
@@ -19,7 +21,7 @@ ONES = np.ones((2, 4, 3), "float32")
         ({"units": "4"}, "`units`.*positive integer, got '4'"),
         ({"units": 4.0}, r"`units`.*positive integer, got 4\.0"),
         ({"dropout": None}, r"`dropout` must be in \[0, 1\).*dropout=None"),
-        ({"zoneout": "a"}, r"`zoneout` must be in \[0, 1\).*zoneout='a'"),
+        ({"zoneout": "a"}, r"`zoneout` must be in \[0, 1\]\. .*zoneout='a'"),
         ({"heads": 2.0}, r"`heads` must be a positive divisor of units=4.*heads=2\.0"),
         ({"heads": True}, "`heads` must be a positive divisor of units=4.*heads=True"),
         ({"seed": 2**63}, r"`seed` must be in \[-2\*\*63, 2\*\*63\).*seed=9223372036854775808"),
@@ -30,7 +32,7 @@ ONES = np.ones((2, 4, 3), "float32")
         ),
         ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\).*dropout=1.0"),
         ({"recurrent_dropout": -0.1}, r"`recurrent_dropout` must be in \[0, 1\).*-0.1"),
-        ({"zoneout": 1.5}, r"`zoneout` must be in \[0, 1\).*1.5"),
+        ({"zoneout": 1.5}, r"`zoneout` must be in \[0, 1\]\. .*1.5"),
         ({"dropconnect": 1}, r"`dropconnect` must be in \[0, 1\).*=1"),
         ({"heads": 3}, "`heads` must be a positive divisor of units=4.*heads=3"),
         ({"heads": 0}, "`heads`.*heads=0"),
@@ -39,8 +41,9 @@ ONES = np.ones((2, 4, 3), "float32")
         ({"use_cudnn": "yes"}, "`use_cudnn`.*yes"),
         ({"implementation": 7}, "`implementation`.*7"),
         ({"engine": 3}, "`engine`.*3"),
-        ({"activation": "gelu"}, "`activation`.*tanh.*linear.*gelu"),
-        ({"recurrent_activation": "softmax"}, "`recurrent_activation`.*softmax"),
+        ({"activation": "no such"}, "activation.*no such"),
+        ({"recurrent_activation": "no such"}, "activation.*no such"),
+        ({"dtype": "int32"}, "`dtype`.*one of float16, bfloat16, float32, float64.*: int32"),
         ({"recurrent_transform": "nothing"}, "`recurrent_transform`.*'nothing'"),
         ({"kernel_transform": 5}, "`kernel_transform`.*5"),
         ({"no_such_argument": 1}, "no_such_argument"),
@@ -55,10 +58,39 @@ def test_constructor(row, options, message):
         row.layer(**{"units": 4, **options})
 
 
-@pytest.mark.stock
-def test_other_activations_are_referred_to_keras(row):
-    with pytest.raises(ValueError, match=f"gelu.*keras.layers.{row.stock_class.__name__}"):
-        row.layer(4, activation="gelu")
+def test_ragged_and_sparse_inputs(row):
+    ragged = tf.RaggedTensor.from_row_lengths(np.ones((5, 3), "float32"), [2, 3])
+    message = r"`sequences` of layer .* dense.*RaggedTensor; give `x\.to_tensor\(\)`, and `mask="
+    with pytest.raises(ValueError, match=message):
+        row.layer(4)(ragged)
+    mask = tf.sequence_mask(ragged.row_lengths())  # what the message says works
+    assert row.layer(4)(ragged.to_tensor(), mask=mask).shape == (2, 4)
+    with pytest.raises(ValueError, match=r"SparseTensor; give `tf\.sparse\.to_dense\(x\)`"):
+        row.layer(4)(tf.sparse.from_dense(ONES))
+
+
+def test_complex_inputs(row):
+    message = r"`sequences` of layer .* must be real\. Received: complex64"
+    with pytest.raises(ValueError, match=message):
+        row.layer(4).call(tf.cast(ONES, tf.complex64))
+    with pytest.raises(ValueError, match=message):
+        row.layer(4)(tf.cast(ONES, tf.complex64))
+    layer = row.layer(4)
+    layer.build(ONES.shape)
+    states = [tf.cast(state, tf.complex64) for state in layer.get_initial_state(2)]
+    with pytest.raises(ValueError, match=r"`initial_state` of layer .* must be real"):
+        layer(ONES, initial_state=states)
+
+
+def test_forget_mult_refuses_the_same():
+    layer = haste_keras.ForgetMult(name="it")
+    ragged = tf.RaggedTensor.from_row_lengths(np.ones((5, 3), "float32"), [2, 3])
+    with pytest.raises(ValueError, match=r"`inputs` of layer it .*RaggedTensor"):
+        layer((ragged, ragged))
+    with pytest.raises(ValueError, match=r"`inputs` of layer it .* real"):
+        layer([tf.cast(ONES, tf.complex64)] * 2)
+    with pytest.raises(ValueError, match=r"`dtype` of layer .*int32"):
+        haste_keras.ForgetMult(dtype="int32")
 
 
 def test_wrong_rank(row):

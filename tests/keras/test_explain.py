@@ -7,14 +7,24 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
+from haste_keras import explain
 
 
-def explain(layer, input_shape, **options):
-    """The lines, which must have been printed too."""
-    printed = []
-    lines = haste_keras.explain(layer, input_shape, print_fn=printed.append, **options)
-    assert printed == lines
-    return lines
+def test_what_a_prompt_shows_is_the_text(capsys):
+    layer = haste_keras.LSTM(24, name="shared", return_sequences=True)
+    inputs = keras.Input((None, 3))
+    model = keras.Model(inputs, [layer(inputs), layer(inputs[:, ::2])])
+    lines = explain(model, (8, 50, 3), device="CPU")
+    assert capsys.readouterr().out == ""
+    assert len(lines) == 2
+    assert repr(lines) == str(lines) == "\n".join(lines)
+    assert repr(lines).startswith("shared: lstm on cpu: ")
+
+
+def test_a_layer_that_runs_step_by_step(row):
+    layer = row.layer(24, activation="gelu", name="mine")
+    (line,) = explain(layer, (8, 50, 12), device="H200")
+    assert re.match("mine: step by step, by Keras's loop over its cell: .* tanh, sigmoid", line)
 
 
 def test_every_layer_on_every_device(row):
@@ -125,8 +135,8 @@ def test_one_line_for_each_size():
 
 
 def test_layers_of_several_inputs():
-    (line,) = explain(haste_keras.ForgetMult(), [(2, 3, 4), (2, 3, 4)], device="CPU")
-    assert line.startswith("forget_mult: forget_mult on scan")
+    (line,) = explain(haste_keras.ForgetMult(name="its"), [(2, 3, 4), (2, 3, 4)], device="CPU")
+    assert line.startswith("its: forget_mult on scan")
     assert "N=2 T=3 K=1 H=4" in line
 
 

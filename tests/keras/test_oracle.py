@@ -139,6 +139,22 @@ def test_zoneout_keeps_about_its_rate_of_the_units(row):
     assert abs(kept - 0.25) < 0.02
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("by_steps", [False, True])
+def test_zoneout_of_one_keeps_the_states(row, training, by_steps, rng):
+    """The layer and its cell: with a rate of 1 no state ever changes."""
+    if row.options.get("pooling") == "ifo":
+        pytest.skip("its input gate adds to what is kept")
+    layer = row.layer(UNITS, return_state=True, **dict.fromkeys(row.zoneout, 1.0))
+    layer.build((BATCH, TIME, FEATURES))
+    states = [tf.constant(s, tf.float32) for s in make_states(row, layer, BATCH, rng)]
+    run = keras.layers.RNN(layer.cell, return_state=True) if by_steps else layer
+    x = rng.normal(size=(BATCH, TIME, FEATURES)).astype("float32")
+    _, *final = run(x, initial_state=states, training=training)
+    for got, want in zip(final[: row.states], states, strict=False):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "backward", "bidirectional"])

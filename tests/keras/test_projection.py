@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
-from haste_keras import _library
+from haste_keras.native import library
 
 PLAIN = {
     "LSTM": haste_keras.LSTM,
@@ -69,7 +69,7 @@ def test_not_in_16_bits(make, dtype):
 
 @pytest.fixture
 def beside_a_gpu(monkeypatch):
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (True, ""))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (True, ""))
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
 
 
@@ -86,7 +86,7 @@ def test_always_beside_a_gpu(make, training, dtype, features):
 @pytest.mark.usefixtures("beside_a_gpu")
 def test_not_without_gpu_kernels(make, monkeypatch):
     """The op is then where it is on a machine without a GPU."""
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (False, "none"))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (False, "none"))
     (op,), multiplies = ops_of(make(4), training=True)
     assert not op.endswith("Layer")
     assert multiplies
@@ -145,7 +145,7 @@ def test_trains_the_same_beside_a_gpu(make, options, monkeypatch):
     x[::2, 4:] = 0.0  # masked
 
     def trained(beside_a_gpu):
-        monkeypatch.setattr(_library, "may_use_gpu", lambda: beside_a_gpu)
+        monkeypatch.setattr(library, "may_use_gpu", lambda: beside_a_gpu)
         keras.utils.set_random_seed(3)
         model = keras.Sequential(
             [

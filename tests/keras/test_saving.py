@@ -44,6 +44,14 @@ def _python(code, *arguments):
     return done.stdout
 
 
+def test_registered_names_are_of_the_package(row):
+    """A file loads by these, whatever module a class lives in."""
+    config = keras.saving.serialize_keras_object(row.layer(4, name="it"))
+    assert config["registered_name"] == f"haste_keras>{row.layer_class.__name__}"
+    config["module"] = "haste_keras.where_it_was"
+    assert type(keras.saving.deserialize_keras_object(config)) is row.layer_class
+
+
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
@@ -216,7 +224,7 @@ def test_loaded_export_has_gradients(row, rng, tmp_path):
 
 @pytest.mark.spread(2)
 def test_loaded_export_of_16_bits_has_gradients_of_weights(row, rng, tmp_path):
-    """The bias's is not TensorFlow's own (haste_keras/_bias.py)."""
+    """The bias's is not TensorFlow's own (haste_keras/ops/bias.py)."""
     inputs = keras.Input((None, 3))
     model = keras.Model(inputs, row.layer(4, dtype="mixed_bfloat16")(inputs))
     loaded = _exported(model, tmp_path)

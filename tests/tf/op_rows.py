@@ -6,7 +6,8 @@ import inspect
 import numpy as np
 import tensorflow as tf
 
-from haste_keras import _cells, _library, ops
+from haste_keras import ops
+from haste_keras.native import cell_spec, library
 
 SEED = tf.constant([11, 12], tf.int64)
 
@@ -16,7 +17,7 @@ class Row:
     """An op: its public function with the options that make it the op of `spec`."""
 
     name: str
-    spec: _cells.CellSpec
+    spec: cell_spec.CellSpec
     function: str
     options: dict = dataclasses.field(default_factory=dict)
 
@@ -84,7 +85,7 @@ class Row:
 
     def raw(self, arguments, backward=False, **attrs):
         """The op itself, or its gradient's, on all of its inputs."""
-        op = getattr(_library.load(), self.spec.python_op + ("_grad" if backward else ""))
+        op = getattr(library.load(), self.spec.python_op + ("_grad" if backward else ""))
         lanes = attrs.pop("lanes", 2)
         defaults = {"reverse": [False] * lanes, "zoneout": [0.0] * len(self.spec.states)}
         return op(*arguments, **{**defaults, **attrs})
@@ -101,19 +102,19 @@ class Row:
 
 
 ROWS = [
-    Row("lstm", _cells.LSTM, "lstm"),
-    Row("gru", _cells.GRU, "gru"),
-    Row("gru_reset_before", _cells.GRU_RESET_BEFORE, "gru", {"reset_after": False}),
-    Row("elman", _cells.ELMAN, "elman"),
-    Row("slstm", _cells.SLSTM, "slstm"),
-    Row("slstm_sigmoid", _cells.SLSTM, "slstm", {"forget_activation": "sigmoid"}),
-    Row("layer_norm_lstm", _cells.LAYER_NORM_LSTM, "layer_norm_lstm"),
-    Row("layer_norm_gru", _cells.LAYER_NORM_GRU, "layer_norm_gru"),
-    Row("indrnn", _cells.INDRNN, "indrnn"),
-    Row("qrnn_f", _cells.QRNN_F, "qrnn", {"pooling": "f"}),
-    Row("qrnn_fo", _cells.QRNN_FO, "qrnn", {"pooling": "fo"}),
-    Row("qrnn_ifo", _cells.QRNN_IFO, "qrnn", {"pooling": "ifo"}),
-    Row("forget_mult", _cells.FORGET_MULT, "forget_mult"),
+    Row("lstm", cell_spec.LSTM, "lstm"),
+    Row("gru", cell_spec.GRU, "gru"),
+    Row("gru_reset_before", cell_spec.GRU_RESET_BEFORE, "gru", {"reset_after": False}),
+    Row("elman", cell_spec.ELMAN, "elman"),
+    Row("slstm", cell_spec.SLSTM, "slstm"),
+    Row("slstm_sigmoid", cell_spec.SLSTM, "slstm", {"forget_activation": "sigmoid"}),
+    Row("layer_norm_lstm", cell_spec.LAYER_NORM_LSTM, "layer_norm_lstm"),
+    Row("layer_norm_gru", cell_spec.LAYER_NORM_GRU, "layer_norm_gru"),
+    Row("indrnn", cell_spec.INDRNN, "indrnn"),
+    Row("qrnn_f", cell_spec.QRNN_F, "qrnn", {"pooling": "f"}),
+    Row("qrnn_fo", cell_spec.QRNN_FO, "qrnn", {"pooling": "fo"}),
+    Row("qrnn_ifo", cell_spec.QRNN_IFO, "qrnn", {"pooling": "ifo"}),
+    Row("forget_mult", cell_spec.FORGET_MULT, "forget_mult"),
 ]
 LSTM = ROWS[0]
 

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
-from haste_keras import _library, ops
+from haste_keras import ops
+from haste_keras.native import library
 
 TOOLS = pathlib.Path(__file__).parents[2] / "tools"
 MINOR = ".".join(tf.__version__.split(".")[:2])
@@ -30,7 +31,7 @@ def run(monkeypatch):
     def run(program, *arguments, abi=""):
         monkeypatch.setenv("HASTE_TF_ABI", abi)
         command = [sys.executable, "-c", program, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=_library.PACKAGE.parent)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=library.PACKAGE.parent)
         assert done.returncode == 0, done.stderr
         return done.stdout, done.stderr
 
@@ -77,12 +78,12 @@ def test_numbers_are_the_same_on_every_target(table, base, one):
 
 
 def test_running_tensorflow_has_a_row():
-    assert _library.abi() == (True, MINOR)
+    assert library.abi() == (True, MINOR)
 
 
 def test_asks_tensorflow_for_its_c_api_only():
     symbols = subprocess.run(
-        ["nm", "-DC", "--undefined-only", _library.LIBRARY],
+        ["nm", "-DC", "--undefined-only", library.LIBRARY],
         check=True,
         capture_output=True,
         text=True,
@@ -93,17 +94,17 @@ def test_asks_tensorflow_for_its_c_api_only():
 
 
 def test_missing_library(monkeypatch, tmp_path):
-    monkeypatch.setattr(_library, "LIBRARY", tmp_path / "libhaste_ops.so")
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "libhaste_ops.so")
     with pytest.raises(ImportError, match=r"not built: .*libhaste_ops.so is missing; run `make b"):
-        _library._op_module.__wrapped__()
+        library._op_module.__wrapped__()
 
 
 def test_broken_library(monkeypatch, tmp_path):
     broken = tmp_path / "libhaste_ops.so"
     broken.write_text("not a library")
-    monkeypatch.setattr(_library, "LIBRARY", broken)
+    monkeypatch.setattr(library, "LIBRARY", broken)
     with pytest.raises(ImportError, match=r"cannot load .*libhaste_ops.so .* `make build`"):
-        _library._op_module.__wrapped__()
+        library._op_module.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -116,18 +117,19 @@ def test_broken_library(monkeypatch, tmp_path):
 def test_other_keras(monkeypatch, variable, value, message):
     monkeypatch.setenv(variable, value)
     with pytest.raises(ImportError, match=message):
-        _library.check_keras()
+        library.check_keras()
 
 
 COMPUTE = """
 import sys
 import numpy as np
 import tensorflow as tf
-from haste_keras import _library, ops
+from haste_keras import ops
+from haste_keras.native import library
 
 wx, recurrent_kernel = (tf.constant(v) for v in np.load(sys.argv[1]).values())
 np.save(sys.argv[2], ops.lstm(wx, recurrent_kernel)[0])
-print(*_library.abi())
+print(*library.abi())
 """
 
 
@@ -175,13 +177,13 @@ print(ctypes.CDLL(sys.argv[1]).haste_tf_abi(text, ctypes.c_size_t(len(text))), t
 
 @pytest.mark.parametrize(("abi", "row"), [("", MINOR), (MINOR, MINOR), (f"{MINOR}.3", MINOR)])
 def test_library_finds_its_row_without_python(run, abi, row):
-    out, err = run(WITHOUT_PYTHON, _library.LIBRARY, abi=abi)
+    out, err = run(WITHOUT_PYTHON, library.LIBRARY, abi=abi)
     assert out.split() == ["1", row]
     assert "haste_keras" not in err
 
 
 def test_library_says_what_it_does_not_know_without_python(run):
-    out, err = run(WITHOUT_PYTHON, _library.LIBRARY, abi="9.9")
+    out, err = run(WITHOUT_PYTHON, library.LIBRARY, abi="9.9")
     assert out.startswith("0 HASTE_TF_ABI must be")
     assert err.count("Until then CPU ops run on threads of haste_keras's own.") == 1
 
@@ -221,7 +223,7 @@ def test_cpu_ops_run_on_their_own_threads_otherwise(run):
 
 
 def test_gpu_kernels_are_registered_if_they_can_run():
-    registered, why = _library.gpu_kernels()
+    registered, why = library.gpu_kernels()
     assert registered == (why == "")
     for op in ("HasteLstm", "HasteLstmGrad", "HasteLstmLayer", "HasteMatMul", "HasteLayerNormGrad"):
         devices = {kernel.device_type for kernel in get_registered_kernels_for_op(op).kernel}
@@ -248,20 +250,20 @@ NO_GPU = (False, "haste_keras has no CUDA kernels here; `pip install …` adds t
 )
 def test_import_says_what_cannot_run(monkeypatch, recwarn, abi, gpu_kernels, gpus, message):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
-    monkeypatch.setattr(_library, "abi", lambda: abi)
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: gpu_kernels)
-    _library._warn_of_what_cannot_run()
+    monkeypatch.setattr(library, "abi", lambda: abi)
+    monkeypatch.setattr(library, "gpu_kernels", lambda: gpu_kernels)
+    library._warn_of_what_cannot_run()
     assert len(recwarn) == (message is not None)
     if message:
         with pytest.warns(RuntimeWarning, match=message):
-            _library._warn_of_what_cannot_run()
+            library._warn_of_what_cannot_run()
 
 
 @pytest.mark.parametrize("gpu_kernels", [(True, ""), (False, "…")])
 def test_a_gpu_is_used_only_with_kernels_for_it(monkeypatch, gpu_kernels):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: gpu_kernels)
-    assert _library.may_use_gpu() == gpu_kernels[0]
+    monkeypatch.setattr(library, "gpu_kernels", lambda: gpu_kernels)
+    assert library.may_use_gpu() == gpu_kernels[0]
 
 
 ELSEWHERE = """

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 from op_rows import ROWS, SEED
 
-from haste_keras import _library, ops
+from haste_keras import ops
+from haste_keras.native import library
 
 SIDES = pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 
@@ -252,7 +253,7 @@ def test_layer_norm_shapes(shapes, message):
     ],
 )
 def test_layer_norm_op_shapes(op, shapes, message):
-    function = getattr(_library.load(), "haste_layer_norm" + op)
+    function = getattr(library.load(), "haste_layer_norm" + op)
     values = [tf.zeros(shape) for shape in shapes]
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         function(*values)
@@ -273,7 +274,7 @@ def test_layer_norm_second_order_and_epsilon(rng):
     with pytest.raises(ValueError, match=r"ops\.layer_norm: epsilon must be a positive number"):
         ops.layer_norm(x, gamma, epsilon=-1.0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="epsilon must be a positive number"):
-        _library.load().haste_layer_norm(x, gamma, gamma, epsilon=0.0)
+        library.load().haste_layer_norm(x, gamma, gamma, epsilon=0.0)
 
 
 def test_seed_is_taken_from_a_tensor(row, rng):

@@ -1,48 +1,17 @@
-"""`haste_keras._cells` says of every cell what the library says of it."""
-
-import ctypes
+"""`haste_keras.native.cell_spec` says of every cell what the library says of it."""
 
 import pytest
 from tensorflow.python.framework import op_def_registry
 
 import haste_keras
-from haste_keras import _library
-from haste_keras._cells import CELLS
-
-MAX_GATES, MAX_STATES, MAX_EXTRAS, MAX_SAVED = 4, 4, 3, 6
-
-
-class CellInfo(ctypes.Structure):
-    """HasteCellInfo of lib/haste/c_api.h."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("gates", ctypes.c_int32),
-        ("states", ctypes.c_int32),
-        ("gate_names", ctypes.c_char_p * MAX_GATES),
-        ("state_names", ctypes.c_char_p * MAX_STATES),
-        ("recurrence", ctypes.c_int32),
-        ("separate_gates", ctypes.c_int32),
-        ("normalizes", ctypes.c_int32),
-        ("splits_gradient", ctypes.c_int32),
-        ("reset_gates", ctypes.c_int32),
-        ("exponential", ctypes.c_int32),
-        ("tied_zoneout", ctypes.c_int32),
-        ("extras", ctypes.c_int32),
-        ("extra_names", ctypes.c_char_p * MAX_EXTRAS),
-        ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
-        ("saved", ctypes.c_int32),
-        ("saved_names", ctypes.c_char_p * MAX_SAVED),
-    )
+from haste_keras.native import library
+from haste_keras.native.cell_spec import CELLS
 
 
 @pytest.fixture(scope="module")
 def infos():
     """{name: CellInfo} of the library."""
-    library = _library.c_library()
-    library.haste_cell.restype = ctypes.POINTER(CellInfo)
-    found = [library.haste_cell(i).contents for i in range(library.haste_cell_count())]
-    return {info.name.decode(): info for info in found}
+    return library.c_api().cells()
 
 
 def names(array, count):
@@ -73,7 +42,7 @@ def test_cell(infos, spec):
 
 @pytest.mark.parametrize("spec", CELLS, ids=lambda spec: spec.name)
 def test_arguments_of_the_ops(spec):
-    _library.load()
+    library.load()
     ops = [
         (spec.op, spec.forward_inputs, spec.forward_outputs),
         (spec.op + "Grad", spec.backward_inputs, spec.backward_outputs),

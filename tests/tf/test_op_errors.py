@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from haste_keras import _library, ops
+from haste_keras import ops
+from haste_keras.native import library
 
 N, T, K, H = 2, 3, 2, 4
 
@@ -258,7 +259,7 @@ TYPES = {"mask": tf.bool, "seed": tf.int64}
 
 
 def call(arguments, shapes, **attrs):
-    module = _library.load()
+    module = library.load()
     op = module.haste_lstm if shapes is FORWARD else module.haste_lstm_grad
     return op(*arguments, **{"reverse": [False] * K, "zoneout": [0.0, 0.0], **attrs})
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from op_rows import ROWS, SEED
 
-from haste_keras import _library, _raw
+from haste_keras.native import library, raw_ops
 
 N, T, C, K, H = 3, 7, 5, 2, 6
 OPTIONS = {
@@ -26,13 +26,13 @@ def row(request):
 @pytest.fixture(params=[False, True], ids=["products apart", "all in one"])
 def in_one(request, monkeypatch):
     """Whether gradients are those of a machine with a GPU: all of them by one op."""
-    monkeypatch.setattr(_library, "may_use_gpu", lambda: request.param)
+    monkeypatch.setattr(library, "may_use_gpu", lambda: request.param)
     return request.param
 
 
 @pytest.fixture
 def beside_a_gpu(monkeypatch):
-    monkeypatch.setattr(_library, "may_use_gpu", lambda: True)
+    monkeypatch.setattr(library, "may_use_gpu", lambda: True)
 
 
 def problem(row, rng, dtype=tf.float64):
@@ -49,7 +49,7 @@ def problem(row, rng, dtype=tf.float64):
 def call(row, tensors, in_op, mask=False, bias=True, **options):
     """[y, *states] from x, kernel and bias: by the op, or from wx that TensorFlow makes."""
     x, kernel, others = tensors["x"], tensors["kernel"], dict(tensors)
-    wx = _raw.Projection(x, kernel, tensors["bias"] if bias else None)
+    wx = raw_ops.Projection(x, kernel, tensors["bias"] if bias else None)
     if not in_op:
         wx = tf.einsum("ntc,ckgh->ntkgh", x, kernel)
         wx = wx + tensors["bias"] if bias else wx
@@ -224,14 +224,14 @@ def test_what_is_not_wanted_is_empty(row, rng):
     tensors |= {"mask": tf.zeros([0], tf.bool), "seed": tf.zeros([0], tf.int64)}
     attributes = {"reverse": [False, True], "zoneout": [0.0] * len(spec.states)}
     inputs = [tensors[name] for name in spec.layer_inputs]
-    outputs = _raw.forward(spec, inputs, save=True, layer=True, **attributes)
+    outputs = raw_ops.forward(spec, inputs, save=True, layer=True, **attributes)
     outputs = dict(zip(spec.forward_outputs, outputs, strict=True))
     tensors |= {name: outputs[name] for name in spec.reserve}
     tensors |= {f"d{name}": tf.cos(outputs[name]) for name in ("y", *spec.states)}
     arguments = [tensors[name] for name in spec.layer_backward_inputs]
 
     def run(wanted):
-        found = _raw.layer_backward(spec, arguments, wanted=wanted, **attributes)
+        found = raw_ops.layer_backward(spec, arguments, wanted=wanted, **attributes)
         return dict(zip(spec.layer_backward_outputs, found, strict=True))
 
     own = list(spec.layer_gradients)
@@ -278,7 +278,7 @@ def test_errors_name_the_argument(row, rng, name, shape):
     tensors[name] = tf.zeros(
         [len(spec.gates) if size is None else size for size in shape], "double"
     )
-    op = getattr(_library.load(), spec.python_op + "_layer")
+    op = getattr(library.load(), spec.python_op + "_layer")
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{spec.op}Layer: .*{name} must be"):
         op(
             *(tensors[each] for each in spec.layer_inputs),

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
-from haste_keras import _library, _matmul
+from haste_keras.native import library
+from haste_keras.ops import matmul
 
 # a, b and their product, of sizes by letter; how tf.matmul says it.
 FORMS = {
@@ -20,7 +21,7 @@ def form(request):
     """The op, the letters of its inputs, and the arguments of tf.matmul."""
     a, b, transpose = FORMS[request.param]
     key = (transpose.get("transpose_a", False), transpose.get("transpose_b", False))
-    return _matmul.OPS[key], (a, b), transpose
+    return matmul.OPS[key], (a, b), transpose
 
 
 def matrices(rng, letters, sizes, dtype="float32"):
@@ -110,7 +111,7 @@ def test_vectorized(rng, form, stacked):
 def exact_on_a_gpu(monkeypatch, true_float32):
     """As if there were a GPU and float32 were to be exact."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (True, ""))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (True, ""))
 
 
 LAYERS = [
@@ -157,7 +158,7 @@ def test_layers_use_them(rng, exact_on_a_gpu, make, options):
 
 
 def test_not_where_there_are_no_gpu_kernels(rng, exact_on_a_gpu, monkeypatch):
-    monkeypatch.setattr(_library, "gpu_kernels", lambda: (False, "none"))
+    monkeypatch.setattr(library, "gpu_kernels", lambda: (False, "none"))
     _, types = run(haste_keras.LSTM(5), tf.constant(rng.standard_normal([2, 3, 4]), tf.float32))
     assert "MatMul" in types
 
@@ -168,8 +169,8 @@ def test_gradients_that_nobody_wants_are_left_out(rng, form, wanted, monkeypatch
     inputs = matrices(rng, letters, {"R": 3, "C": 4, "W": 5})
     calls = []
     for name in ("_plain", "_transpose_a", "_transpose_b"):
-        function = getattr(_matmul, name)
-        monkeypatch.setattr(_matmul, name, lambda *a, f=function: calls.append(1) or f(*a))
+        function = getattr(matmul, name)
+        monkeypatch.setattr(matmul, name, lambda *a, f=function: calls.append(1) or f(*a))
     with tf.GradientTape() as tape:
         tape.watch(inputs[wanted])
         y = product(*inputs)

@@ -86,17 +86,43 @@ def test_layer_norm(rng, shape, with_beta, epsilon):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("function", ["lstm", "gru", "elman", "slstm"])
+# Every function but forget_mult, which takes two tensors in place of wx: {name: gates}.
+BY_NAME = {
+    "lstm": 4,
+    "gru": 3,
+    "elman": 1,
+    "slstm": 4,
+    "layer_norm_lstm": 4,
+    "layer_norm_gru": 3,
+    "indrnn": 1,
+    "qrnn": 3,
+}
+
+
+def test_every_function_has_its_name():
+    assert BY_NAME.keys() == set(ops.__all__) - {"recurrence", "forget_mult", "layer_norm"}
+
+
+@pytest.mark.parametrize("function", BY_NAME)
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float16], ids=lambda d: d.name)
 def test_recurrence_by_name(rng, function, dtype):
-    gates = {"lstm": 4, "gru": 3, "elman": 1, "slstm": 4}[function]
+    gates = BY_NAME[function]
     wx = tf.constant(rng.normal(size=[3, 5, 2, gates, 4]), dtype)
-    kernel = tf.constant(rng.normal(size=[2, 4, gates, 4]), dtype)
+    kernel = [tf.constant(rng.normal(size=[2, 4, gates, 4]), dtype)]
+    options = {"reverse": [False, True]}
+    if function == "qrnn":
+        kernel = []
+    if function == "indrnn":
+        kernel = [tf.constant(rng.normal(size=[2, 1, 4]), dtype)]
+    if function.startswith("layer_norm"):
+        options["recurrent_gamma"] = tf.ones([2, gates, 4], dtype)
+    if function == "layer_norm_lstm":
+        options |= {"state_gamma": tf.ones([2, 4], dtype), "state_beta": tf.zeros([2, 4], dtype)}
     bias = tf.constant(rng.normal(size=[2, gates, 4]), dtype)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(bias)
-        y, states = ops.recurrence(function, wx, kernel, bias, reverse=[False, True])
-        expected, expected_states = getattr(ops, function)(wx + bias, kernel, reverse=[False, True])
+        y, states = ops.recurrence(function, wx, *(kernel or [None]), bias, **options)
+        expected, expected_states = getattr(ops, function)(wx + bias, *kernel, **options)
     tolerance = 1e-12 if dtype == tf.float64 else 2e-2
     np.testing.assert_allclose(y, expected, atol=tolerance)
     assert len(states) == len(expected_states)
@@ -108,6 +134,14 @@ def test_recurrence_by_name(rng, function, dtype):
 
 
 def test_recurrence_of_no_such_name():
-    message = "ops.recurrence: function must be one of lstm, gru, elman, slstm, but is 'mlp'"
+    message = "ops.recurrence: function must be one of lstm, gru, .*, qrnn, but is 'mlp'"
     with pytest.raises(ValueError, match=message):
         ops.recurrence("mlp", None, None)
+
+
+def test_recurrence_with_a_kernel_too_many_or_too_few():
+    wx = tf.zeros([2, 3, 1, 3, 4])
+    with pytest.raises(ValueError, match=r"recurrent_kernel must be a tensor for 'gru'"):
+        ops.recurrence("gru", wx)
+    with pytest.raises(ValueError, match="recurrent_kernel must be None for 'qrnn', but is Eager"):
+        ops.recurrence("qrnn", wx, tf.zeros([1, 4, 3, 4]))

@@ -1,0 +1,66 @@
+"""Every private name of Keras and TensorFlow that the package uses: nothing else imports one.
+
+A name that moves in a later version is adapted here alone. "Seen in" are the versions whose
+sources or tests showed it: the oldest and the newest, with none between known to differ.
+"""
+
+import tensorflow as tf
+from keras.src import backend as _backend  # seen in Keras 3.6.0 and 3.15.1
+from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell  # seen in Keras 3.6.0 and 3.15.1
+from keras.src.utils.naming import to_snake_case  # seen in Keras 3.6.0 and 3.15.1
+from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
+from tensorflow.python.ops import control_flow_util  # seen in TensorFlow 2.16.2 and 2.21.0
+
+# The converters of tf.vectorized_map; seen in TensorFlow 2.16.2 and 2.21.0. A version without them
+# loops over the ops instead, which is slower and right.
+try:
+    from tensorflow.python.ops.parallel_for.pfor import (
+        ConversionNotImplementedError,
+        RegisterPFor,
+        wrap,
+    )
+except ImportError:
+    ConversionNotImplementedError = RegisterPFor = wrap = None
+
+__all__ = [
+    "ConversionNotImplementedError",
+    "DropoutRNNCell",
+    "RegisterPFor",
+    "flattened_layers",
+    "has_tangents",
+    "keras_loop",
+    "skipped_inputs",
+    "to_snake_case",
+    "wrap",
+    "xla_compiles_here",
+]
+
+
+def keras_loop(step, inputs, states, **options):
+    """The time loop of `keras.layers.RNN`: last output, outputs, states."""
+    return _backend.rnn(step, inputs, states, **options)
+
+
+def flattened_layers(layer):
+    """`layer` and all layers inside it (Keras 3.6.0 and 3.15.1)."""
+    return list(layer._flatten_layers())
+
+
+def has_tangents(tensors):
+    """Whether a tf.autodiff.ForwardAccumulator is differentiating through one of `tensors`."""
+    return bool(forwardprop_util.pack_tangents(list(tensors)).tangents)
+
+
+def skipped_inputs(op):
+    """Indices of the inputs that a tape wants no gradient of; an op of a graph has no such field.
+
+    Seen in TensorFlow 2.16.2 and 2.21.0.
+    """
+    return getattr(op, "skip_input_indices", None) or ()
+
+
+def xla_compiles_here():
+    """Whether the function that is being traced is one that XLA compiles."""
+    if tf.executing_eagerly():
+        return False
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())

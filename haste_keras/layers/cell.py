@@ -1,0 +1,398 @@
+"""What every step-wise cell shares: weights, dropout, heads, Zoneout. A cell adds its equations."""
+
+import copy
+import inspect
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from haste_keras._compat import DropoutRNNCell
+from haste_keras.layers.activation import get_activation, is_fused
+from haste_keras.layers.transform import check_transformed, get_transform, serialize_transform
+from haste_keras.layers.validation import check_dtype, check_rate, check_seed, is_integer
+
+# What an argument of a weight is named after, and what is said about it.
+ROLES = ("kernel", "recurrent", "bias")
+_KINDS = {
+    "initializer": keras.initializers,
+    "regularizer": keras.regularizers,
+    "constraint": keras.constraints,
+}
+
+
+def _check_sizes(units, heads):
+    if not is_integer(units) or units <= 0:
+        raise ValueError(
+            "Received an invalid value for argument `units`, "
+            f"expected a positive integer, got {units!r}."
+        )
+    if not is_integer(heads) or heads < 1 or units % heads:
+        raise ValueError(
+            f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
+        )
+
+
+class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
+    """One time step of a recurrent layer, with that layer's weights.
+
+    A subclass sets `spec` (a CellSpec) and writes `step`. Weights, for C input features, G gates,
+    `heads` heads of H = units / heads units each:
+
+      kernel            [C, G·units]; columns run over head, gate, unit
+      recurrent_kernel  [units, G·units]; with heads > 1: [heads, H, G, H]
+      bias              [G·units]; as the columns of `kernel`
+    """
+
+    spec = None
+    activations = ("activation",)  # arguments that are functions of Keras
+    without = ()  # arguments of this base that mean nothing to the cell
+    own_zoneout = ()  # states whose share `step` applies itself
+    outputs_state = True  # the output is the first state
+    # Whether the generator takes its seed from Keras's global one before the initializers do: it is
+    # so in one of Keras's layers, and decides on what a global seed makes the weights begin with.
+    seeds_first = False
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        *,
+        heads=1,
+        zoneout=0.0,
+        dropconnect=0.0,
+        kernel_transform=None,
+        recurrent_transform=None,
+        bias_transform=None,
+        implementation=2,
+        **kwargs,
+    ):
+        _check_sizes(units, heads)
+        if implementation not in (0, 1, 2):
+            raise ValueError(
+                f"`implementation` must be 0, 1 or 2. Received: implementation={implementation}"
+            )
+        super().__init__(**kwargs)
+        check_dtype(self)
+        self.implementation = implementation
+        self.units = int(units)
+        self.heads = int(heads)
+        self.activation = get_activation(activation)
+        self.use_bias = use_bias
+        if self.seeds_first:
+            self._make_generator(seed)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.kernel_transform = get_transform(kernel_transform, "kernel_transform")
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.recurrent_regularizer = keras.regularizers.get(recurrent_regularizer)
+        self.recurrent_constraint = keras.constraints.get(recurrent_constraint)
+        self.recurrent_transform = get_transform(recurrent_transform, "recurrent_transform")
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.bias_transform = get_transform(bias_transform, "bias_transform")
+        self.dropout = check_rate("dropout", dropout)
+        self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        self.zoneout = check_rate("zoneout", zoneout, one=True)
+        self.dropconnect = check_rate("dropconnect", dropconnect)
+        if not self.seeds_first:
+            self._make_generator(seed)
+        self._dropconnect_mask = None
+
+        self.state_size = [units] * len(self.spec.states)
+        self.output_size = units
+
+    def _make_generator(self, seed):
+        check_seed(seed)
+        # A generator in place of a number is shared: the two directions of a layer have one.
+        if isinstance(seed, keras.random.SeedGenerator):
+            self.seed_generator, seed = seed, seed.get_config()["seed"]
+        else:
+            self.seed_generator = keras.random.SeedGenerator(seed=seed)
+        self.seed = seed
+
+    @classmethod
+    def _refuse(cls, given):
+        """Raises ValueError if the keyword arguments `given` have one of `without`."""
+        for name in cls.without:
+            if name in given:
+                raise ValueError(
+                    f"`{name}` is not an argument of {cls.__name__}, which has no recurrent matrix "
+                    f"that it could act on. Received: {name}={given[name]!r}"
+                )
+
+    @property
+    def unfused(self):
+        """{argument: function} of the activations that the fused kernels do not have."""
+        functions = {name: getattr(self, name) for name in self.activations}
+        return {name: each for name, each in functions.items() if not is_fused(each)}
+
+    @classmethod
+    def argument_names(cls):
+        """Names of the arguments that the constructor takes beyond those of a Keras layer."""
+        names = set()
+        for base in cls.__mro__[: cls.__mro__.index(RecurrentCell) + 1]:
+            names.update(inspect.signature(base.__init__).parameters)
+        return sorted(names - {"self", "args", "kwargs"})
+
+    @property
+    def zoneout_rates(self):
+        """Zoneout rate of each state, in the order of the states."""
+        return (self.zoneout,) + (0.0,) * (len(self.spec.states) - 1)
+
+    @property
+    def gate_shape(self):
+        """[heads, G, H]: of all that is added to the gates of a step."""
+        return [self.heads, len(self.spec.gates), self.units // self.heads]
+
+    # Weights. A cell with others adds them in `_build_more`, and hands them out in `prepared`.
+
+    def build(self, input_shape):
+        features = input_shape[-1]
+        self.kernel = self._add("kernel", "kernel", self._kernel_shape(features))
+        self.recurrent_kernel = None
+        if self.spec.recurrence != "none":
+            self.recurrent_kernel = self._add(
+                "recurrent_kernel", "recurrent", self._recurrent_shape(), self._initialize_recurrent
+            )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self._add("bias", "bias", self._bias_shape(), self._initialize_bias)
+        self._build_more(features)
+        for transform, weight in (
+            (self.kernel_transform, self.kernel),
+            (self.recurrent_transform, self.recurrent_kernel),
+            (self.bias_transform, self.bias),
+        ):
+            if isinstance(transform, keras.layers.Layer) and weight is not None:
+                transform.build(weight.shape)
+        super().build(input_shape)
+
+    def _add(self, name, role, shape, initializer=None):
+        # autocast=False: a transform sees the variable in its own dtype.
+        return self.add_weight(
+            shape=shape,
+            name=name,
+            initializer=initializer or getattr(self, f"{role}_initializer"),
+            regularizer=getattr(self, f"{role}_regularizer"),
+            constraint=getattr(self, f"{role}_constraint"),
+            autocast=False,
+        )
+
+    def _build_more(self, features):
+        """Adds the weights that only this cell has."""
+
+    def _kernel_shape(self, features):
+        return (features, len(self.spec.gates) * self.units)
+
+    def _recurrent_shape(self):
+        hidden = self.units // self.heads
+        if self.heads == 1:
+            return (hidden, len(self.spec.gates) * hidden)
+        return (self.heads, hidden, len(self.spec.gates), hidden)
+
+    def _bias_shape(self):
+        return (len(self.spec.gates) * self.units,)
+
+    def _initialize_recurrent(self, shape, dtype=None):
+        """Each head as a layer of its own would be: an initializer sees [H, G·H]."""
+        if self.heads == 1:
+            return self.recurrent_initializer(shape, dtype=dtype)
+        _, hidden, gates, _ = shape
+        parts = []
+        for head in range(self.heads):
+            initializer = copy.copy(self.recurrent_initializer)
+            if isinstance(getattr(initializer, "seed", None), int):
+                initializer.seed += head  # else every head would begin the same
+            parts.append(initializer((hidden, gates * hidden), dtype=dtype))
+        return keras.ops.reshape(keras.ops.stack(parts), shape)
+
+    def _initialize_bias(self, shape, dtype=None):
+        return self.bias_initializer(shape, dtype=dtype)
+
+    def _bias_with(self, value, gate, dtype):
+        """A bias as `bias_initializer` makes it, but `value` for all units of one gate."""
+        hidden = self.units // self.heads
+        after = len(self.spec.gates) - gate - 1
+        head = [self.bias_initializer((gate * hidden,), dtype=dtype)] if gate else []
+        head.append(keras.ops.full((hidden,), value, dtype=dtype))
+        if after:
+            head.append(self.bias_initializer((after * hidden,), dtype=dtype))
+        return keras.ops.concatenate(head * self.heads)
+
+    def _transformed(self, name):
+        """The weight `name`, through its transform if it has one, in the compute dtype."""
+        variable = getattr(self, name)
+        argument = f"{name.removesuffix('_kernel')}_transform"
+        transform = getattr(self, argument, None)
+        value = tf.convert_to_tensor(variable.value)
+        if transform is not None:
+            value = tf.convert_to_tensor(transform(value))
+            check_transformed(argument, value, variable)
+        return tf.cast(value, self.compute_dtype)
+
+    def prepared(self):
+        """The weights as a call uses them: transformed, in the compute dtype.
+
+        Returns:
+          those of the projection: "kernel" [C, G·units] and, with a bias, "bias" [G·units];
+          those of the recurrence, by the names that the op has for them, each [heads, ...]:
+          "recurrent_kernel" [heads, H, G, H].
+        """
+        projection, recurrence = {"kernel": self._transformed("kernel")}, {}
+        if self.bias is not None:
+            projection["bias"] = self._transformed("bias")
+        if self.recurrent_kernel is not None:
+            recurrence["recurrent_kernel"] = tf.reshape(
+                self._transformed("recurrent_kernel"), self._lane_shape()
+            )
+        return projection, recurrence
+
+    def _lane_shape(self):
+        heads, gates, hidden = self.gate_shape
+        return [heads, hidden, gates, hidden]
+
+    # One step.
+
+    def step(self, x, states, weights, share):
+        """The equations.
+
+        Args:
+          x: [N, heads, G, H] projected input.
+          states: list of [N, heads, H]; the first with recurrent dropout.
+          weights: those of the recurrence, of `prepared`.
+          share: for each state how much of it Zoneout keeps, in [0, 1], or None: nothing. It is
+            applied to what is returned, but for the states of `own_zoneout`.
+        Returns:
+          the output [N, heads, H], or None if it is the first state; list of the new states.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no equations: write `step`.")
+
+    def product(self, h, weights):
+        """h·R: [N, heads, H] → [N, heads, G, H]."""
+        lanes = weights["recurrent_kernel"]
+        heads, hidden, gates, _ = lanes.shape
+        if heads > 1:
+            return tf.einsum("nkh,khgj->nkgj", h, lanes)
+        q = tf.matmul(tf.reshape(h, [-1, hidden]), tf.reshape(lanes, [hidden, gates * hidden]))
+        return tf.reshape(q, [-1, 1, gates, hidden])
+
+    def project(self, inputs, states, keep, weights):
+        """x·W + b.
+
+        Args:
+          inputs: [N, C].
+          states: those that do not enter `step`: what the projection carries itself.
+          keep: what dropout multiplies inputs by, or None.
+          weights: those of the projection, of `prepared`.
+        Returns:
+          [N, G·units], list of the new states.
+        """
+        return tf.matmul(inputs if keep is None else inputs * keep, weights["kernel"]), states
+
+    def shift(self, wx, weights):
+        """x·W [N, G·units] → the projected input: with its bias."""
+        return tf.nn.bias_add(wx, weights["bias"]) if "bias" in weights else wx
+
+    def call(self, inputs, states, training=False):
+        """One step: inputs [N, C], states [N, units] each → output [N, units], states."""
+        bare = not isinstance(states, (list, tuple))
+        inputs = tf.cast(inputs, self.compute_dtype)
+        states = [tf.cast(s, self.compute_dtype) for s in ([states] if bare else states)]
+        projection, recurrence = self.prepared()
+        if training and self.dropconnect:
+            mask = self._get_dropconnect_mask()
+            recurrence["recurrent_kernel"] = recurrence["recurrent_kernel"] * mask
+        keep = self.get_dropout_mask(inputs) if training and self.dropout else None
+        count = len(self.spec.states)
+        wx, carried = self.project(inputs, states[count:], keep, projection)
+        x = tf.reshape(self.shift(wx, projection), [-1, *self.gate_shape])
+
+        entering = list(states[:count])
+        if training and self.recurrent_dropout:
+            entering[0] = entering[0] * self.get_recurrent_dropout_mask(entering[0])
+        heads, _, hidden = self.gate_shape
+        rates = zip(self.zoneout_rates, states[:count], strict=True)
+        share = [self._share(rate, state, training) for rate, state in rates]
+        lanes = [None if s is None else tf.reshape(s, [-1, heads, hidden]) for s in share]
+        output, new = self.step(
+            x, [tf.reshape(s, [-1, heads, hidden]) for s in entering], recurrence, lanes
+        )
+        new = [tf.reshape(state, [-1, self.units]) for state in new]
+        for state, (s, old) in enumerate(zip(share, states[:count], strict=True)):
+            if s is not None and state not in self.own_zoneout:
+                new[state] = s * old + (1 - s) * new[state]
+        output = new[0] if output is None else tf.reshape(output, [-1, self.units])
+        states = [*new, *carried]
+        return output, states[0] if bare else states
+
+    def _share(self, rate, state, training):
+        """How much Zoneout keeps of a state [N, units]: 0 or 1 in training, else its rate."""
+        if not rate:
+            return None
+        if training:
+            draw = keras.random.uniform(tf.shape(state), dtype="float32", seed=self.seed_generator)
+            return tf.cast(draw < rate, state.dtype)
+        rate = float(np.float32(rate))  # the rate that the kernels hold
+        return tf.fill(tf.shape(state), tf.cast(rate, state.dtype))
+
+    # keras.layers.RNN draws the masks of dropout before its loop and drops them after it.
+    # DropConnect's mask comes and goes with the one on h.
+    def _get_dropconnect_mask(self):
+        if self._dropconnect_mask is None and self.dropconnect:
+            self._dropconnect_mask = keras.random.dropout(
+                tf.ones(self._lane_shape(), self.compute_dtype),
+                self.dropconnect,
+                seed=self.seed_generator,
+            )
+        return self._dropconnect_mask
+
+    def get_recurrent_dropout_mask(self, step_input):
+        self._get_dropconnect_mask()
+        return super().get_recurrent_dropout_mask(step_input)
+
+    def reset_recurrent_dropout_mask(self):
+        self._dropconnect_mask = None
+        super().reset_recurrent_dropout_mask()
+
+    def get_initial_state(self, batch_size=None):
+        return [
+            keras.ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in self.state_size
+        ]
+
+    def get_config(self):
+        config = {
+            "units": self.units,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "dropout": self.dropout,
+            "recurrent_dropout": self.recurrent_dropout,
+            "seed": self.seed,
+            "heads": self.heads,
+            "zoneout": self.zoneout,
+            "dropconnect": self.dropconnect,
+        }
+        for role in ROLES:
+            for kind, module in _KINDS.items():
+                name = f"{role}_{kind}"
+                config[name] = module.serialize(getattr(self, name))
+            name = f"{role}_transform"
+            config[name] = serialize_transform(getattr(self, name))
+        config = {name: value for name, value in config.items() if name not in self.without}
+        return {**super().get_config(), **config}

@@ -1,0 +1,64 @@
+"""Keras's own loop over the cell, where a layer cannot run its fused op.
+
+The result is the same; the warning says what it costs. What is drawn (dropout, DropConnect,
+Zoneout) are other numbers than the op's.
+"""
+
+import warnings
+
+import tensorflow as tf
+
+from haste_keras._compat import keras_loop
+from haste_keras.layers.activation import name_of
+from haste_keras.native.cell_spec import ACTIVATIONS
+from haste_keras.ops.shapes import size
+
+# Reasons to run the loop. Keras asks `supports_jit` and leaves a model uncompiled: XLA is met in
+# functions that a user marks `tf.function(jit_compile=True)`.
+XLA = "XLA compiles this function, and the fused ops have no kernel for XLA"
+FORWARD_MODE = "the fused ops have no derivative for tf.autodiff.ForwardAccumulator"
+ACTIVATION = f"the fused kernels have no activations but {', '.join(ACTIVATIONS)}"
+
+_ADVICE = {
+    XLA: "For speed leave jit_compile unset.",
+    FORWARD_MODE: "For speed use a tf.GradientTape.",
+    ACTIVATION: "For speed use one of these.",
+}
+
+
+def warn(layer, reason):
+    """Says that Keras's loop runs in place of the op of `layer`, why, and what it costs."""
+    unfused = getattr(layer, "cell", layer)
+    chosen = ", ".join(
+        f"{argument}={name_of(function)}"
+        for argument, function in getattr(unfused, "unfused", {}).items()
+    )
+    name = f"{type(layer).__name__} layer {layer.name}" + (f" ({chosen})" if chosen else "")
+    warnings.warn(
+        f"{name} runs Keras's loop over its cell, at the speed of Keras's layers (on a CPU its op "
+        f"is up to ten times as fast): {reason}. The result is the same, but dropout, DropConnect "
+        f"and Zoneout draw other numbers. {_ADVICE[reason]}",
+        stacklevel=3,
+    )
+
+
+def loop_of_steps(cell, sequences, states, *, training, **options):
+    """`keras.layers.RNN`'s loop over `cell`: sequences [N, T, C], states a list of [N, units].
+
+    Returns last output [N, units], outputs in walking order, states. `options` go to Keras's loop.
+    """
+    if sequences.shape[1] == 0:  # Keras's loop reads step 0
+        outputs = tf.zeros([size(sequences, 0), 0, cell.units], sequences.dtype)
+        return tf.zeros_like(states[0]), outputs, states
+    cell.get_dropout_mask(sequences[:, 0, :])
+    cell.get_recurrent_dropout_mask(states[0])
+    result = keras_loop(
+        lambda inputs, states: cell(inputs, states, training=training),
+        sequences,
+        states,
+        input_length=sequences.shape[1],
+        **options,
+    )
+    cell.reset_dropout_mask()
+    cell.reset_recurrent_dropout_mask()
+    return result

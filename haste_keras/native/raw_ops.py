@@ -1,0 +1,84 @@
+"""Calls of the op library's wrappers: no checks, all outputs."""
+
+import collections
+
+from haste_keras.native import library
+
+# What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
+Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
+
+# Attributes that all ops of a cell have; those of forward have `save` too.
+ATTRIBUTES = (
+    "reverse",
+    "activation",
+    "recurrent_activation",
+    "zoneout",
+    "recurrent_dropout",
+    "training",
+    "zero_output_for_mask",
+    "engine",
+    "allow_tf32",
+)
+
+
+def attributes(spec, op):
+    """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them."""
+    names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES
+    values = {name: op.get_attr(name) for name in names}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
+
+
+def forward(spec, inputs, *, save, layer=False, **attrs):
+    """The forward op of `spec`.
+
+    Args:
+      inputs: sequence of tensors, as `spec.forward_inputs` lists them.
+      save, attrs: the op's attributes.
+      layer: the op that forms x·W + b; inputs then as `spec.layer_inputs` lists them.
+    Returns:
+      list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
+      [0] unless `save`.
+    """
+    op = getattr(library.load(), spec.python_op + ("_layer" if layer else ""))
+    outputs = list(op(*inputs, save=save, **attrs))
+    # The C API does not let the op's shape function read `save`.
+    gates = inputs[0].shape
+    if layer:
+        gates = gates[:2].concatenate(inputs[1].shape[1:])
+    shapes = {"NTKGH": gates, "NTKH": outputs[0].shape}
+    for output, dims in zip(outputs[-len(spec.reserve) :], spec.reserve.values(), strict=True):
+        output.set_shape(shapes[dims] if save else [0])
+    return outputs
+
+
+def backward(spec, inputs, **attrs):
+    """The gradient's op of `spec`.
+
+    Args:
+      inputs: sequence of tensors, as `spec.backward_inputs` lists them; dy and the gradients of
+        the states may be of shape [0], for zero.
+      attrs: the op's attributes.
+    Returns:
+      list of tensors, as `spec.backward_outputs` lists them.
+    """
+    return list(getattr(library.load(), spec.python_op + "_grad")(*inputs, **attrs))
+
+
+def layer_backward(spec, inputs, *, wanted, **attrs):
+    """The gradient's op of the op of `spec` that forms x·W + b.
+
+    Args:
+      inputs: sequence of tensors, as `spec.layer_backward_inputs` lists them; as `backward` says.
+      wanted: a bool for each of `spec.layer_gradients`.
+      attrs: the op's attributes.
+    Returns:
+      list of tensors, as `spec.layer_backward_outputs` lists them; of shape [0] if not wanted.
+    """
+    op = getattr(library.load(), spec.python_op + "_layer_grad")
+    outputs = list(op(*inputs, wanted=wanted, **attrs))
+    # The C API does not let the op's shape function read `wanted`.
+    sizes = {"C": inputs[1].shape[0], **dict(zip("NTKGH", outputs[0].shape, strict=True))}
+    own = outputs[-len(wanted) :]
+    for output, dims, want in zip(own, spec.layer_gradients.values(), wanted, strict=True):
+        output.set_shape([sizes[letter] for letter in dims] if want else [0])
+    return outputs

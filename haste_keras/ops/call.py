@@ -1,0 +1,158 @@
+"""What the functions of `haste_keras.ops` share: their options, and the call of a cell's op."""
+
+import functools
+import inspect
+
+import tensorflow as tf
+
+from haste_keras._compat import has_tangents, xla_compiles_here
+from haste_keras.native import raw_ops
+from haste_keras.native.cell_spec import ACTIVATIONS
+from haste_keras.ops.arguments import Arguments
+
+_OPTIONAL = {"recurrent_bias"}  # parameters that may be None, which is zeros
+
+OPTIONS = """\
+mask: [N, T], cast to bool, in any pattern. A step that is not True carries the states
+        through, and nothing there matters, not even NaN. None: all steps are live.
+      seed: an int, or two integers (a tensor, say from `keras.random.SeedGenerator.next()`), for
+        what is drawn in training. The same seed draws the same.
+      reverse: K bools; True: the lane walks from step T - 1 to 0. None: no lane does.
+      training: bool.
+      zero_output_for_mask: bool; y at a masked step is 0, else what y was one step of the walk
+        before (0 before the first live one).
+      engine: "auto", or the name of an engine of the device: "cpu" or "scan", on a GPU "stepwise",
+        "blas", "tiled", "block", "cluster", "grid" or "scan"; "scan" is that of cells without a
+        dense recurrent kernel. `haste_keras.explain` says which one runs and why.
+      save: bool; keep what the gradient needs. Without it a gradient runs the op once more. None:
+        as `training`."""
+
+RAISES = """\
+TypeError, ValueError: an argument is not as above; the message names it.
+      NotImplementedError: XLA compiles the function that calls this, or a gradient of a gradient or
+        a derivative in forward mode (tf.autodiff.ForwardAccumulator) is asked for.
+      tf.errors.InvalidArgumentError, FailedPreconditionError, InternalError: found by the op."""
+
+
+def public(function):
+    """Makes `function` one of `haste_keras.ops`.
+
+    `{options}` and `{raises}` in its docstring become the shared text, and an unknown argument is
+    an error that lists those there are.
+    """
+    parameters = list(inspect.signature(function).parameters)
+
+    @tf.autograph.experimental.do_not_convert
+    @functools.wraps(function)
+    def op(*args, **kwargs):
+        for name in kwargs:
+            if name not in parameters:
+                raise TypeError(
+                    f"ops.{function.__name__}: no argument is named {name!r}; by keyword it takes "
+                    f"{', '.join(parameters)}"
+                )
+        return function(*args, **kwargs)
+
+    op.__doc__ = function.__doc__.replace("{options}", OPTIONS).replace("{raises}", RAISES)
+    return op
+
+
+def call_cell(
+    function,
+    spec,
+    inputs,
+    initial_state,
+    kernel=None,
+    extras=None,
+    activations=None,
+    attributes=None,
+    zoneout=None,
+    recurrent_dropout=0.0,
+    epsilon=None,
+    state_label="initial_state {}",
+    *,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
+):
+    """Checks arguments, fills in what was left out and runs the op of `spec`.
+
+    Args:
+      function: name of the public function, for errors.
+      inputs: {name: value} of wx, which may be a `raw_ops.Projection`, or of the separate gates.
+      initial_state: list or tuple of the cell's states, or None.
+      kernel: recurrent_kernel; None for a cell that has none.
+      extras: {name: value}, as of spec.extras; None, for those that may be: zeros.
+      activations: {attribute: name}, to be checked.
+      attributes: {attribute: value} that need no check.
+      zoneout: {argument: rate}, of the first of spec.states; the others have none.
+      recurrent_dropout: rate.
+      epsilon: of cells that normalise.
+      state_label: what a state, whose name goes into it, is called in errors.
+      Others: as `OPTIONS` says.
+    Returns:
+      y, tuple of final states.
+    """
+    arguments = Arguments(function, len(spec.gates))
+    stepwise = f"haste_keras.{spec.layer}, which then runs step by step"
+    if xla_compiles_here():
+        raise arguments.error(
+            NotImplementedError,
+            "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
+            f"jit_compile unset, or use {stepwise}",
+        )
+    dims = spec.forward_inputs
+    projection = next(iter(inputs.values()))
+    layer = isinstance(projection, raw_ops.Projection)
+    if layer:
+        dims = spec.layer_inputs
+        inputs = {k: v for k, v in projection._asdict().items() if v is not None}
+    tensors = [arguments.tensor(name, value, dims[name]) for name, value in inputs.items()]
+    if layer and projection.bias is None:
+        tensors.append(tf.zeros([0], tensors[0].dtype))
+    if spec.kernel_dims:
+        tensors.append(arguments.tensor("recurrent_kernel", kernel, spec.kernel_dims))
+        lanes = arguments.lanes("recurrent_kernel", tensors[-1])
+    else:
+        lanes = arguments.lanes(next(iter(inputs)), tensors[0])
+    for name, dims in spec.extras.items():
+        left_out = extras[name] is None and name in _OPTIONAL
+        tensors.append(
+            arguments.zeros(dims) if left_out else arguments.tensor(name, extras[name], dims)
+        )
+    tensors += arguments.initial_state(spec.states, initial_state, state_label)
+    if has_tangents(tensors):
+        raise arguments.error(
+            NotImplementedError,
+            "tf.autodiff.ForwardAccumulator has no derivative of the op; use a tf.GradientTape, or "
+            f"{stepwise}",
+        )
+    training = arguments.flag("training", training)
+    rates = [arguments.rate(name, rate, one=True) for name, rate in zoneout.items()]
+    rates += [0.0] * (len(spec.states) - len(rates))
+    recurrent_dropout = arguments.rate("recurrent_dropout", recurrent_dropout, one=False)
+    attributes = dict(attributes or {})
+    for name, value in (activations or {}).items():
+        attributes[name] = arguments.choice(name, value, ACTIVATIONS)
+    if spec.normalizes:
+        attributes["epsilon"] = arguments.epsilon(epsilon)
+    draws = training and (any(rates) or recurrent_dropout > 0)
+    y, *rest = raw_ops.forward(
+        spec,
+        [*tensors, arguments.mask(mask), arguments.seed(seed, draws)],
+        reverse=arguments.reverse(reverse, lanes),
+        zoneout=rates,
+        recurrent_dropout=recurrent_dropout,
+        training=training,
+        zero_output_for_mask=arguments.flag("zero_output_for_mask", zero_output_for_mask),
+        engine=engine,
+        allow_tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        save=training if save is None else arguments.flag("save", save),
+        layer=layer,
+        **attributes,
+    )
+    return y, tuple(rest[: len(spec.states)])

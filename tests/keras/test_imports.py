@@ -1,0 +1,34 @@
+"""How the package is cut: who imports whom (haste_keras/README.md)."""
+
+import pathlib
+import re
+
+import pytest
+
+import haste_keras
+
+PACKAGE = pathlib.Path(haste_keras.__file__).parent
+# {folder: what of the package its files may import}; a folder imports itself, too.
+BELOW = {
+    "native": set(),
+    "ops": {"native", "_compat"},
+    "layers": {"ops", "native", "_compat"},
+    "reference": set(),
+}
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_imports_from_those_below(folder):
+    pattern = re.compile(r"^\s*from haste_keras(?:\.(\w+)\S*)? import (.+)$", re.M)
+    files = list((PACKAGE / folder).glob("*.py"))
+    assert files
+    for file in files:
+        for package, names in pattern.findall(file.read_text()):
+            imported = {package} if package else set(re.findall(r"\w+", names))
+            assert imported <= BELOW[folder] | {folder}, (file.name, imported)
+
+
+def test_private_names_are_imported_in_one_file():
+    private = re.compile(r"^\s*(from|import) (keras\.src|tensorflow\.python)", re.M)
+    with_some = [each.name for each in PACKAGE.rglob("*.py") if private.search(each.read_text())]
+    assert with_some == ["_compat.py"]
