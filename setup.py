@@ -1,6 +1,7 @@
 """Packs haste_keras with its libraries into a wheel; run by tools/build_wheel.sh (`make wheel`)."""
 
 import pathlib
+import shutil
 import sys
 
 from setuptools import find_packages, setup
@@ -25,9 +26,8 @@ class BuildWithLibraries(build_py):
         super().run()
         include = pathlib.Path(self.build_lib, "haste_keras/include/haste")
         include.mkdir(parents=True, exist_ok=True)
-        for header in (ROOT / "lib/haste").glob("*.h"):
-            text = header.read_text().replace('#include "lib/haste/', '#include "haste/')
-            (include / header.name).write_text(text)
+        for header in (ROOT / "lib/include/haste").glob("*.h"):
+            shutil.copyfile(header, include / header.name)
 
 
 setup(

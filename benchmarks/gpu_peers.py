@@ -1,6 +1,6 @@
 """What `benchmarks.gpu` compares: a layer around libhaste's recurrence, and cuDNN's by torch.
 
-Shapes are those of lib/haste/c_api.h; weights of both are in our order of gates and lanes:
+Shapes are those of lib/include/haste/c_api.h; weights of both are in our order of gates and lanes:
 kernel [C, K·G·H], recurrent kernel [K, H, G, H], bias [K·G·H], and of h·R [K, G, H] where a cell
 has one.
 """

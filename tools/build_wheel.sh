@@ -21,8 +21,8 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 stage() {
   local folder=build/wheel/$1
   rm -rf "$folder"
-  mkdir -p "$folder/lib"
-  cp -r lib/haste "$folder/lib"
+  mkdir -p "$folder/lib/include"
+  cp -r lib/include/haste "$folder/lib/include"
   cp LICENSE tools/wheel/platform_wheel.py "$folder"
   echo "$folder"
 }

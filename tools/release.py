@@ -58,7 +58,7 @@ def check_clean(root: pathlib.Path) -> None:
 
 def version() -> str:
     """Of the source tree: HASTE_VERSION."""
-    header = (ROOT / "lib/haste/c_api.h").read_text()
+    header = (ROOT / "lib/include/haste/c_api.h").read_text()
     return re.search(r'define HASTE_VERSION "(.+?)"', header)[1]
 
 

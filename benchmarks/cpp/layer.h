@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/haste/rnn.h"
+#include "haste/rnn.h"
 
 namespace benchmark {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/haste/rnn.h"
+#include "haste/rnn.h"
 #ifdef HASTE_HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif

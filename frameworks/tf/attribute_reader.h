@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "frameworks/tf/tf_status.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 
 namespace haste {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 
 namespace haste {

@@ -9,7 +9,7 @@
 #include "frameworks/tf/op_call.h"
 #include "frameworks/tf/op_registry.h"
 #include "frameworks/tf/tf_status.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 
 namespace haste {
 namespace tf {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "frameworks/tf/signature.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
 

@@ -9,7 +9,7 @@
 
 #include "frameworks/tf/rnn_signature.h"
 #include "frameworks/tf/tf_status.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 
 namespace haste {

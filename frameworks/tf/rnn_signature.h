@@ -10,7 +10,7 @@
 #define HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
 
 #include "frameworks/tf/signature.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 
 namespace haste {
 namespace tf {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 
 namespace haste {
 namespace tf {

@@ -1,4 +1,4 @@
-"""The C ABI of lib/haste/c_api.h in ctypes: its enums, its structs and its functions.
+"""The C ABI of lib/include/haste/c_api.h in ctypes: its enums, its structs and its functions.
 
 The one binding of the project. It imports nothing but ctypes, so that a program without TensorFlow
 loads this file by its path. Fields and their order are those of the header.

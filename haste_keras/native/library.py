@@ -77,7 +77,7 @@ def _c_library():
 
 @functools.cache
 def c_api():
-    """The C ABI of lib/haste/c_api.h, of the same library."""
+    """The C ABI of lib/include/haste/c_api.h, of the same library."""
     return binding.Library(_c_library())
 
 

@@ -7,9 +7,9 @@
 #define HASTE_LIB_CELLS_ACTIVATION_H_
 #endif
 
-#include "lib/haste/c_api.h"
-#include "lib/math.h"
-#include "lib/per_target.h"
+#include "haste/c_api.h"
+#include "lib/base/math.h"
+#include "lib/base/per_target.h"
 
 HASTE_TARGET_BEGIN
 

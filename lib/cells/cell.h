@@ -63,9 +63,9 @@
 
 #include <cmath>
 
+#include "haste/c_api.h"
+#include "lib/base/per_target.h"
 #include "lib/cells/activation.h"
-#include "lib/haste/c_api.h"
-#include "lib/per_target.h"
 
 HASTE_TARGET_BEGIN
 

@@ -3,7 +3,7 @@
 #ifndef HASTE_LIB_CELLS_INFO_H_
 #define HASTE_LIB_CELLS_INFO_H_
 
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 
 namespace haste {
 

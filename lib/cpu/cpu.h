@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/haste/c_api.h"
-#include "lib/plan.h"
+#include "haste/c_api.h"
+#include "lib/plan/plan.h"
 
 namespace haste {
 

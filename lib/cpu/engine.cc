@@ -12,7 +12,7 @@
 #include "lib/cpu/backward-inl.h"
 #include "lib/cpu/forward-inl.h"
 #include "lib/cpu/team.h"
-#include "lib/plan.h"
+#include "lib/plan/plan.h"
 
 HASTE_TARGET_BEGIN
 

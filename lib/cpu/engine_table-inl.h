@@ -14,9 +14,9 @@
 #define HASTE_LIB_CPU_ENGINE_TABLE_INL_H_
 #endif
 
-#include "lib/engine.h"
-#include "lib/plan.h"
-#include "lib/workspace.h"
+#include "lib/base/workspace.h"
+#include "lib/engine/engine.h"
+#include "lib/plan/plan.h"
 
 HASTE_TARGET_BEGIN
 

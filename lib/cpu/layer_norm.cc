@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "lib/base/workspace.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/moments-inl.h"
 #include "lib/cpu/team.h"
-#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 

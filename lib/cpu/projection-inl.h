@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "haste/c_api.h"
+#include "lib/base/workspace.h"
 #include "lib/cpu/pack-inl.h"
 #include "lib/cpu/product-inl.h"
 #include "lib/cpu/row_product-inl.h"
-#include "lib/haste/c_api.h"
-#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 

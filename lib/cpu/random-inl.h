@@ -1,5 +1,5 @@
-// The draws of lib/random.h for one vector of neighbouring hidden units at once, bit for bit the
-// same. Per-target header.
+// The draws of lib/base/philox.h for one vector of neighbouring hidden units at once, bit for bit
+// the same. Per-target header.
 #if defined(HASTE_LIB_CPU_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_RANDOM_INL_H_
@@ -7,8 +7,8 @@
 #define HASTE_LIB_CPU_RANDOM_INL_H_
 #endif
 
+#include "lib/base/philox.h"
 #include "lib/cpu/simd-inl.h"
-#include "lib/random.h"
 
 HASTE_TARGET_BEGIN
 
@@ -77,7 +77,7 @@ class UnitDraws {
   V32 word_[4];
 };
 
-// DropoutScale of lib/random.h.
+// DropoutScale of lib/base/philox.h.
 template <class C>
 HWY_INLINE Vec<C> DropoutScales(PhiloxKey key, int64_t n, int64_t unit, float rate) {
   const UnitDraws<C> draws(key, 0, n, unit, kDropoutStream);

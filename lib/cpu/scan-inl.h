@@ -11,10 +11,10 @@
 #define HASTE_LIB_CPU_SCAN_INL_H_
 #endif
 
+#include "haste/c_api.h"
+#include "lib/base/workspace.h"
 #include "lib/cells/cells.h"
 #include "lib/cpu/zoneout-inl.h"
-#include "lib/haste/c_api.h"
-#include "lib/workspace.h"
 
 // A lambda that is compiled into the loop that calls it.
 #define HASTE_INLINED HWY_ATTR __attribute__((always_inline))

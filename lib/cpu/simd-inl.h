@@ -1,5 +1,5 @@
-// One full SIMD vector of compute scalars with the operations of lib/math.h, and its loads and
-// stores in every storage type. Per-target header (see lib/per_target.h).
+// One full SIMD vector of compute scalars with the operations of lib/base/math.h, and its loads and
+// stores in every storage type. Per-target header (see lib/base/per_target.h).
 #if defined(HASTE_LIB_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_SIMD_INL_H_
@@ -9,9 +9,9 @@
 
 #include <hwy/highway.h>
 
-#include "lib/dtypes.h"
-#include "lib/math.h"
-#include "lib/per_target.h"
+#include "lib/base/dtypes.h"
+#include "lib/base/math.h"
+#include "lib/base/per_target.h"
 
 HASTE_TARGET_BEGIN
 

@@ -6,8 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "lib/haste/c_api.h"
-#include "lib/per_target.h"
+#include "haste/c_api.h"
+#include "lib/base/per_target.h"
 
 HASTE_TARGET_BEGIN
 

@@ -10,7 +10,7 @@
 
 #include <functional>
 
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
 
 namespace haste {
 

@@ -18,11 +18,11 @@
 
 #include <algorithm>
 
+#include "haste/c_api.h"
+#include "lib/base/workspace.h"
 #include "lib/cells/cells.h"
 #include "lib/cpu/product-inl.h"
 #include "lib/cpu/zoneout-inl.h"
-#include "lib/haste/c_api.h"
-#include "lib/workspace.h"
 
 HASTE_TARGET_BEGIN
 

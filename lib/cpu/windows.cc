@@ -10,11 +10,11 @@
 #include <cstring>
 #include <vector>
 
+#include "lib/base/causal_windows.h"
+#include "lib/base/dtypes.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/simd-inl.h"
 #include "lib/cpu/team.h"
-#include "lib/dtypes.h"
-#include "lib/windows.h"
 
 HASTE_TARGET_BEGIN
 

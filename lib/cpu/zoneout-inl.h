@@ -8,9 +8,9 @@
 #define HASTE_LIB_CPU_ZONEOUT_INL_H_
 #endif
 
+#include "haste/c_api.h"
 #include "lib/cells/cell.h"
 #include "lib/cpu/random-inl.h"
-#include "lib/haste/c_api.h"
 
 HASTE_TARGET_BEGIN
 

@@ -1,8 +1,8 @@
-// The CUDA half's table of functions (lib/cuda_backend.h).
-#include "lib/cuda/cuda.h"
-#include "lib/cuda/engines.h"
-#include "lib/cuda/layer_beside.h"
-#include "lib/cuda_backend.h"
+// The CUDA half's table of functions (lib/engine/cuda_backend.h).
+#include "lib/cuda/host/device.h"
+#include "lib/cuda/overlap/layer.h"
+#include "lib/cuda/registry/engines.h"
+#include "lib/engine/cuda_backend.h"
 
 namespace haste {
 namespace {

@@ -1,4 +1,4 @@
-"""libhaste.so's C ABI (lib/haste/c_api.h) on torch tensors: what the GPU tests and benchmarks call.
+"""libhaste.so's C ABI (lib/include/haste/c_api.h) on torch tensors, for GPU tests and benchmarks.
 
 Tensors live on the GPU and keep the shapes of the header: N batch, T time, K lanes, G gates,
 H hidden units, C features. Sizes and dtype are read off them.

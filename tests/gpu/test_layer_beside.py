@@ -1,4 +1,4 @@
-"""Products that a GPU makes beside the walk (lib/beside_plan.h): haste_layer_* of sizes that are
+"""Products that a GPU makes beside the walk (lib/plan/overlap.h): haste_layer_* of sizes that are
 worth it, against the recurrence alone and products in float64."""
 
 import threading

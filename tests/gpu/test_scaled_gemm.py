@@ -1,4 +1,4 @@
-"""Large products of exact floats, made of scaled float16 parts (lib/cuda/scaled_gemm.cu.cc)."""
+"""Large products of exact floats, made of scaled float16 parts (lib/cuda/gemm/split_fp16.cu.cc)."""
 
 import pytest
 from needs import need, need_module

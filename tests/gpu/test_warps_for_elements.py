@@ -1,5 +1,5 @@
-"""`grid` forward where elements have warps of their own (lib/cuda/resident_apart.cuh): several
-passes of a block, of 16 bits and TensorFloat-32, from some 520 hidden units on."""
+"""`grid` forward where elements have warps of their own (lib/cuda/persistent/warp_specialized.cuh):
+several passes of a block, of 16 bits and TensorFloat-32, from some 520 hidden units on."""
 
 import pytest
 from needs import need_module

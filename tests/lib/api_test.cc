@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "haste/rnn.h"
 #include "lib/cpu/thread_pool.h"
-#include "lib/haste/rnn.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
 

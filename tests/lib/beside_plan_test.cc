@@ -1,10 +1,9 @@
 // Which products run beside a walk, of an H200: forward x·W, backward those of the gradients.
-#include "lib/beside_plan.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "lib/layer_gemms.h"
+#include "lib/plan/layer_gemms.h"
+#include "lib/plan/overlap.h"
 #include "tests/lib/plan_case.h"
 
 namespace haste {

@@ -1,5 +1,6 @@
-// Which clusters a GPU is taken to have (lib/cuda/clusters.h), from what it answers, and part of one.
-#include "lib/cuda/clusters.h"
+// Which clusters a GPU is taken to have (lib/cuda/host/clusters.h), from what it answers, and part
+// of one.
+#include "lib/cuda/host/clusters.h"
 
 #include <map>
 

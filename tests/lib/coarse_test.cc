@@ -1,10 +1,9 @@
-// Holds the formulas of lib/cuda/coarse.cuh to the bounds that it states, with the host's own
-// exponential and reciprocal where a GPU has estimates of 2^-22.
-#include "lib/cuda/coarse.cuh"
-
+// Holds the formulas of lib/cuda/ptx/fast_math.cuh to the bounds that it states, with the host's
+// own exponential and reciprocal where a GPU has estimates of 2^-22.
 #include <cmath>
 #include <cstring>
 
+#include "lib/cuda/ptx/fast_math.cuh"
 #include "tests/lib/check.h"
 
 namespace haste {

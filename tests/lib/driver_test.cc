@@ -1,5 +1,5 @@
 // What is said of drivers and toolkits that do not fit; needs neither.
-#include "lib/cuda/driver.h"
+#include "lib/cuda/host/driver.h"
 
 #include "tests/lib/check.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/dtypes.h"
+#include "lib/base/dtypes.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
 #include "tests/lib/stored.h"

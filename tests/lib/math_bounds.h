@@ -1,4 +1,4 @@
-// The table of lib/math.h as data: the largest error that each function may have; and what the
+// The table of lib/base/math.h as data: the largest error that each function may have; and what the
 // functions gave.
 #ifndef HASTE_TESTS_LIB_MATH_BOUNDS_H_
 #define HASTE_TESTS_LIB_MATH_BOUNDS_H_

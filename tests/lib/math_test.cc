@@ -1,5 +1,5 @@
-// Holds lib/math.h to the errors that its table states, against long double, for the scalar code
-// and for every SIMD target that this machine can run.
+// Holds lib/base/math.h to the errors that its table states, against long double, for the scalar
+// code and for every SIMD target that this machine can run.
 #include "lib/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE

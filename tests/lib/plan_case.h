@@ -7,7 +7,7 @@
 
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
-#include "lib/plan.h"
+#include "lib/plan/plan.h"
 #include "tests/lib/check.h"
 
 namespace haste {

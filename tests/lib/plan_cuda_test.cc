@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/plan.h"
+#include "lib/plan/plan.h"
 #include "tests/lib/plan_case.h"
 
 namespace haste {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/beside_plan.h"
-#include "lib/layer.h"
+#include "lib/api/layer.h"
+#include "lib/plan/overlap.h"
 #include "tests/lib/plan_case.h"
 
 namespace haste {

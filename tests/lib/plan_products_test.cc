@@ -5,8 +5,8 @@
 #include <iterator>
 #include <string>
 
-#include "lib/ceil_div.h"
-#include "lib/plan.h"
+#include "lib/base/int_math.h"
+#include "lib/plan/plan.h"
 #include "tests/lib/plan_case.h"
 
 namespace haste {

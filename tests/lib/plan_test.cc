@@ -1,5 +1,5 @@
 // Pins what PlanRecurrence decides on the CPU, and which engines it knows.
-#include "lib/plan.h"
+#include "lib/plan/plan.h"
 
 #include <algorithm>
 #include <cstring>

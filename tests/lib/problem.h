@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/haste/rnn.h"
+#include "haste/rnn.h"
 #include "tests/lib/check.h"
 
 namespace haste_test {

@@ -1,10 +1,9 @@
 // Pins which products of floats are made of parts, that their chunks fit the workspace, and that
 // each piece of a product is some pair's.
-#include "lib/product_plan.h"
-
 #include <algorithm>
 #include <vector>
 
+#include "lib/plan/gemm.h"
 #include "tests/lib/check.h"
 
 namespace haste {

@@ -1,6 +1,5 @@
 // Philox4x32-10 against the known answers published with Random123, and the rates of Draw.
-#include "lib/random.h"
-
+#include "lib/base/philox.h"
 #include "tests/lib/check.h"
 
 namespace haste {

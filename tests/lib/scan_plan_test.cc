@@ -1,10 +1,9 @@
 // Pins what PlanLinearScan decides, on GPUs that this machine need not have; and holds the pieces
 // of cells with kLinearScan to their Forward.
-#include "lib/cuda/scan_plan.h"
-
 #include <cmath>
 
 #include "lib/cells/cells.h"
+#include "lib/plan/scan.h"
 #include "tests/lib/check.h"
 
 namespace haste_test {

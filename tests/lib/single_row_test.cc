@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "lib/dtypes.h"
+#include "lib/base/dtypes.h"
 #include "tests/lib/problem.h"
 
 namespace haste_test {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "lib/dtypes.h"
-#include "lib/haste/c_api.h"
+#include "haste/c_api.h"
+#include "lib/base/dtypes.h"
 #include "tests/lib/problem.h"
 
 namespace haste_test {

@@ -1,6 +1,6 @@
-// Tagged floats (lib/cuda/tagged.h): what arrives is what was sent, to the last bit but one, and
-// exactly where it is 0 or not finite.
-#include "lib/cuda/tagged.h"
+// Tagged floats (lib/cuda/ptx/tagged.h): what arrives is what was sent, to the last bit but one,
+// and exactly where it is 0 or not finite.
+#include "lib/cuda/ptx/tagged.h"
 
 #include <cmath>
 #include <cstring>

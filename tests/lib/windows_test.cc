@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/haste/rnn.h"
+#include "haste/rnn.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
 #include "tests/lib/stored.h"

@@ -11,20 +11,20 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
-    """A library that exports the C ABI (lib/exports.lds) and nothing else."""
+    """A library that exports the C ABI (lib/api/exports.lds) and nothing else."""
     native.cc_binary(
         name = name,
-        additional_linker_inputs = ["//lib:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
+        additional_linker_inputs = ["//lib/api:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
         linkopts = [
             "-Wl,-soname," + name,
             "-Wl,-Bsymbolic-functions",
-            "-Wl,--version-script=$(location //lib:exports.lds)",
+            "-Wl,--version-script=$(location //lib/api:exports.lds)",
         ] + linkopts + FLOOR_LINKOPTS,
         linkshared = True,
         deps = deps + FLOOR_DEPS,
     )
 
-# Name in symbols and storage type, as HASTE_DTYPES of lib/engine.h has them.
+# Name in symbols and storage type, as HASTE_DTYPES of lib/base/dtypes.h has them.
 _DTYPES = [("f32", "float"), ("f16", "Half"), ("bf16", "Bfloat16"), ("f64", "double")]
 
 def cpu_engine(name, src, cells, deps = []):
@@ -52,7 +52,7 @@ def cpu_engine(name, src, cells, deps = []):
 def cuda_engine(name, src, cells, units, deps = [], capability = ""):
     """Compiles `src` with nvcc once for each cell and unit; empty without a CUDA toolkit.
 
-    units: groups of dtypes, as lib/cuda/engine_unit.h names them: "16" for HASTE_UNIT_16.
+    units: groups of dtypes, as lib/cuda/cell/engine_table.h names them: "16" for HASTE_UNIT_16.
     capability: as cuda_library has it.
     """
     instances = [(cell, unit, "%s_%s_%s" % (name, cell.lower(), unit.lower())) for cell in cells for unit in units]

@@ -8,7 +8,8 @@ ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins, and that PTX,
 newer still compile, are compressed with zstd, by the fatbinary in FOLDER: every driver of such GPUs
 can read it, and it takes half the room of LZ4.
 
-Of the headers that one file lists, a line each, those that were not read are listed in the other.
+Of the headers that one file lists, a line each, those that were not read are listed in the other. A
+header of the workspace that was read and is not listed is an error.
 
 Intermediate files have names that follow from the source's alone, so that the same source gives
 the same object. NVCC's arguments name one source, and `-o OBJECT`.
@@ -84,11 +85,21 @@ def add_cubins(target, ptx, newer, architectures, scratch):
     subprocess.run(["objcopy", f"--update-section={SECTION}={section}", target], check=True)
 
 
-def unused(headers, rule):
-    """The lines of `headers` that `rule`, of a Makefile, does not name."""
+def read_by(rule):
+    """The files that `rule`, of a Makefile, names as what its target is made of."""
     named = rule.replace("\\\n", " ").partition(":")[2].split()
-    used = {os.path.normpath(path) for path in named}
+    return {os.path.normpath(path) for path in named}
+
+
+def unused(headers, used):
+    """The lines of `headers` that are not among `used`."""
     return "".join(f"{header}\n" for header in headers.splitlines() if header not in used)
+
+
+def undeclared(headers, used, source):
+    """Files of the workspace among `used` that are neither `source` nor a line of `headers`."""
+    known = {os.path.normpath(path) for path in (source, *headers.splitlines())}
+    return sorted(path for path in used - known if not path.startswith(("/", "external/")))
 
 
 def main(arguments):
@@ -107,7 +118,11 @@ def main(arguments):
         rule = scratch / "rule.d"
         subprocess.run([*command, "--keep", "--keep-dir", scratch, "-MD", "-MF", rule], check=True)
         if options.unused:
-            options.unused.write_text(unused(options.headers.read_text(), rule.read_text()))
+            headers, used = options.headers.read_text(), read_by(rule.read_text())
+            missing = undeclared(headers, used, command[command.index("-o") - 1])
+            if missing:
+                raise SystemExit(f"{target}: deps do not declare {', '.join(missing)}")
+            options.unused.write_text(unused(headers, used))
         if not options.add:
             return
         found = list(scratch.glob("*.compute_90.ptx"))

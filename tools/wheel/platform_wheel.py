@@ -8,7 +8,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.dist import Distribution
 
 # Beside this file in the staging folder of tools/build_wheel.sh, else in the source tree.
-HEADER = "lib/haste/c_api.h"
+HEADER = "lib/include/haste/c_api.h"
 _HERE = pathlib.Path(__file__).resolve().parent
 ROOT = _HERE if (_HERE / HEADER).exists() else _HERE.parents[1]
 VERSION = re.search(r'define HASTE_VERSION "(.+?)"', (ROOT / HEADER).read_text())[1]

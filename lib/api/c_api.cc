@@ -1,0 +1,351 @@
+// The C ABI: has arguments checked, looks up the engine of a cell and dtype, and calls it.
+#include "haste/c_api.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "lib/api/guard.h"
+#include "lib/api/layer.h"
+#include "lib/api/registry.h"
+#include "lib/base/dtypes.h"
+#include "lib/engine/engine.h"
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+namespace {
+
+bool HasSteps(const HasteRnnConfig& config) { return config.batch > 0 && config.time > 0; }
+
+// states to = from, or 0: what is left of a walk over no steps.
+int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* from,
+                   void* const* to, const HasteExecutor& executor, HasteStatus* status) {
+  const size_t bytes = config.batch * config.lanes * config.hidden * DtypeSize(config.dtype);
+  for (int s = 0; s < states; ++s) {
+    const int32_t code = Copy(config.device, bytes, from[s], to[s], executor, status);
+    if (code != HASTE_OK) return code;
+  }
+  return HASTE_OK;
+}
+
+int32_t CheckProjection(const HasteLayerForwardArgs& layer, HasteStatus* status) {
+  if (layer.features == 0) return HASTE_OK;
+  HASTE_TRY(CheckPointer(layer.W, "W", status));
+  return CheckPointer(layer.x, "x", status);
+}
+
+// What the products of the gradients read.
+int32_t CheckOperands(const HasteLayerBackwardArgs& layer, HasteStatus* status) {
+  if (layer.features == 0) return HASTE_OK;
+  if (layer.dx != nullptr) HASTE_TRY(CheckPointer(layer.W, "W", status));
+  return layer.dW == nullptr ? HASTE_OK : CheckPointer(layer.x, "x", status);
+}
+
+// The gradients of parameters that no step has read.
+int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                               const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
+                               HasteStatus* status) {
+  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
+  if (cell.recurrence == HASTE_DIAGONAL) {
+    const int32_t code = Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status);
+    if (code != HASTE_OK) return code;
+  }
+  for (int e = 0; e < cell.extras; ++e) {
+    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
+    const int32_t code = Copy(config.device, bytes, nullptr, args.dextra[e], executor, status);
+    if (code != HASTE_OK) return code;
+  }
+  return HASTE_OK;
+}
+
+// Backward of a walk over no steps.
+int32_t NoStepsBackward(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                        const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
+                        HasteStatus* status) {
+  HASTE_TRY(ZeroParameterGradients(config, cell, args, executor, status));
+  return CopyStates(config, cell.states, args.dsT, args.ds0, executor, status);
+}
+
+// Of layer forward: bytes of the recurrence's workspace and of the input product's, which stand
+// before wx where the workspace holds that too.
+int32_t BytesBeforeInput(const HasteRnnConfig& config, const CellEntry& cell,
+                         const PlannedRnn& planned, const HasteLayerForwardArgs& layer,
+                         size_t* bytes, HasteStatus* status) {
+  const size_t walk = planned.engine->workspace_bytes(config, planned);
+  *bytes = walk;
+  HASTE_TRY(ProjectInputBytes(config, cell.info, layer.features, bytes, status));
+  if (config.device == HASTE_CUDA) {
+    size_t beside = walk;
+    HASTE_TRY(Cuda().input_beside_bytes(config, CellIndex(cell), planned, layer, &beside, status));
+    *bytes = std::max(*bytes, beside);
+  }
+  return HASTE_OK;
+}
+
+// What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
+template <class PlanOf>
+int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
+                  char* text, size_t capacity) {
+  Plan plan;
+  int32_t code = plan_of(/*backward=*/false, &plan);
+  if (code != HASTE_OK) return code;
+  std::string said = Describe(plan, config, cell);
+  if (config.device == HASTE_CUDA && config.training) {
+    code = plan_of(/*backward=*/true, &plan);
+    if (code != HASTE_OK) return code;
+    said += "; backward: " + Describe(plan, config, cell);
+  }
+  snprintf(text, capacity, "%s", said.c_str());
+  return HASTE_OK;
+}
+
+}  // namespace
+}  // namespace haste
+
+using haste::CellEntry;
+using haste::CheckPointer;
+using haste::PlannedRnn;
+using haste::SetStatus;
+
+extern "C" {
+
+int32_t haste_cell_count(void) { return haste::CellCount(); }
+
+const HasteCellInfo* haste_cell(int32_t index) {
+  return index >= 0 && index < haste::CellCount() ? &haste::CellAt(index).info : nullptr;
+}
+
+const char* haste_version(void) { return HASTE_VERSION; }
+
+int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward,
+                                  const HasteExecutor* executor, size_t* bytes,
+                                  HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    *bytes = 0;
+    if (!haste::HasSteps(*config)) return HASTE_OK;
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, backward != 0, haste::OrDefault(executor), &planned,
+                             status));
+    *bytes = planned.engine->workspace_bytes(*config, planned);
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArgs* args,
+                          void* workspace, const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (!haste::HasSteps(*config)) {
+      return haste::CopyStates(*config, cell->info.states, args->s0, args->sT, where, status);
+    }
+    HASTE_TRY(haste::CheckForward(cell->info, *args, workspace, status));
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
+    return planned.engine->forward(*config, planned, *args, workspace, where, status);
+  });
+}
+
+int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardArgs* args,
+                           void* workspace, const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (!haste::HasSteps(*config)) {
+      return haste::NoStepsBackward(*config, cell->info, *args, where, status);
+    }
+    HASTE_TRY(haste::CheckBackward(cell->info, *args, workspace, status));
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
+    return planned.engine->backward(*config, planned, *args, workspace, where, status);
+  });
+}
+
+int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
+                                            const HasteLayerForwardArgs* layer,
+                                            const HasteExecutor* executor, size_t* bytes,
+                                            HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    *bytes = 0;
+    if (!haste::HasSteps(*config)) return HASTE_OK;
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, haste::OrDefault(executor), &planned, status));
+    if (layer->wx == nullptr && haste::FormsInput(*planned.engine, *layer)) {
+      *bytes = planned.engine->layer_workspace_bytes(*config, planned, *layer);
+      return HASTE_OK;
+    }
+    HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, *layer, bytes, status));
+    if (layer->wx == nullptr) {
+      *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
+    }
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
+                            const HasteRnnForwardArgs* rnn, void* workspace,
+                            const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    HasteLayerForwardArgs whole = *layer;
+    HasteRnnForwardArgs walk = *rnn;
+    walk.wx = whole.wx;
+    if (!haste::HasSteps(*config)) {
+      HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
+      return haste_rnn_forward(config, &walk, workspace, executor, status);
+    }
+    HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    HASTE_TRY(haste::CheckProjection(*layer, status));
+    const HasteExecutor& where = haste::OrDefault(executor);
+    PlannedRnn planned;
+    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
+    const haste::Engine& engine = *planned.engine;
+    if (whole.wx == nullptr) {
+      walk.wx = workspace;  // where it lies, be it whole or a few steps at a time
+      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
+      if (haste::FormsInput(engine, whole)) {
+        return engine.layer_forward(*config, planned, whole, walk, workspace, where, status);
+      }
+      size_t bytes = 0;
+      HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, whole, &bytes, status));
+      walk.wx = whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
+    } else {
+      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
+    }
+    if (config->device == HASTE_CUDA) {
+      bool done = false;
+      HASTE_TRY(haste::Cuda().layer_forward_beside(*config, haste::CellIndex(*cell), planned, whole,
+                                                   walk, workspace, where, &done, status));
+      if (done) return HASTE_OK;
+    }
+    HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
+    return engine.forward(*config, planned, walk, workspace, where, status);
+  });
+}
+
+int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
+                                             const HasteLayerBackwardArgs* layer,
+                                             const HasteExecutor* executor, size_t* bytes,
+                                             HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    *bytes = 0;
+    if (haste::HasSteps(*config)) {
+      PlannedRnn planned;
+      HASTE_TRY(haste::PlanRnn(*config, *cell, true, haste::OrDefault(executor), &planned, status));
+      *bytes = planned.engine->workspace_bytes(*config, planned);
+      if (config->device == HASTE_CUDA) {
+        HASTE_TRY(haste::Cuda().gradients_beside_bytes(*config, haste::CellIndex(*cell), planned,
+                                                       *layer, bytes, status));
+      }
+    }
+    // One after the other.
+    HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
+    if (layer->gamma == nullptr) return HASTE_OK;
+    const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, nullptr);
+    size_t more = 0;
+    HASTE_TRY(haste_layer_norm_workspace_bytes(&norm, executor, &more, status));
+    *bytes = std::max(*bytes, more);
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackwardArgs* layer,
+                             const HasteRnnBackwardArgs* rnn, void* workspace,
+                             const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    const HasteExecutor& where = haste::OrDefault(executor);
+    if (haste::HasSteps(*config)) {
+      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+      HASTE_TRY(haste::CheckBackward(cell->info, *rnn, workspace, status));
+      HASTE_TRY(haste::CheckOperands(*layer, status));
+      PlannedRnn planned;
+      HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
+      if (config->device == HASTE_CUDA) {
+        bool done = false;
+        HASTE_TRY(haste::Cuda().layer_backward_beside(*config, haste::CellIndex(*cell), planned,
+                                                      *layer, *rnn, workspace, where, &done,
+                                                      status));
+        if (done) return HASTE_OK;
+      }
+      HASTE_TRY(planned.engine->backward(*config, planned, *rnn, workspace, where, status));
+    } else {
+      HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
+    }
+    HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
+    HASTE_TRY(
+        haste::RecurrentGradient(*config, cell->info, *layer, *rnn, workspace, executor, status));
+    if (layer->gamma != nullptr) {
+      const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, rnn->dwx);
+      HASTE_TRY(haste_layer_norm_grad(&norm, workspace, executor, status));
+    }
+    return haste::WeightGradients(*config, cell->info, *layer, *rnn, workspace, executor, status);
+  });
+}
+
+int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, char* text,
+                   size_t capacity, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    const auto plan_of = [&](bool backward, haste::Plan* plan) {
+      PlannedRnn planned;
+      const int32_t code =
+          haste::PlanRnn(*config, *cell, backward, haste::OrDefault(executor), &planned, status);
+      *plan = planned.plan;
+      return code;
+    };
+    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
+  });
+}
+
+int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties* device,
+                       char* text, size_t capacity, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    if (config->device != HASTE_CUDA) {
+      return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
+                       config->device);
+    }
+    // Checked as a call for the CPU: neither a GPU nor CUDA code need be here.
+    HasteRnnConfig here = *config;
+    here.device = HASTE_CPU;
+    here.engine = "auto";
+    const CellEntry* cell;
+    HASTE_TRY(haste::CheckConfig(here, &cell, status));
+    haste::CudaProperties cuda;
+    cuda.sm_major = device->sm_major;
+    cuda.sm_minor = device->sm_minor;
+    cuda.multiprocessors = device->multiprocessors;
+    cuda.shared_bytes_per_block = device->shared_bytes_per_block;
+    cuda.l2_bytes = device->l2_bytes;
+    static_assert(sizeof cuda.clusters == sizeof device->clusters, "HASTE_MAX_CLUSTER");
+    memcpy(cuda.clusters, device->clusters, sizeof cuda.clusters);
+    cuda.has_cublas = true;
+    const auto plan_of = [&](bool backward, haste::Plan* plan) {
+      return haste::PlanRecurrence(*config, cell->info, {}, cuda, plan, status, backward);
+    };
+    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,203 @@
+// The C ABI of what stands around a recurrence: products, layer normalisation, windows.
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+
+#include "lib/api/guard.h"
+#include "lib/base/dtypes.h"
+#include "lib/cpu/cpu.h"
+
+namespace haste {
+namespace {
+
+// Of haste_layer_norm and its gradient: dtype, device, sizes.
+template <class Norm>
+int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
+  int32_t code = CheckDtype(norm.dtype, status);
+  if (code == HASTE_OK) code = CheckDevice(norm.device, status);
+  if (code != HASTE_OK) return code;
+  if (norm.rows < 0 || norm.lanes < 1 || norm.features < 1) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "rows, lanes, features: expected sizes of at least 0, 1, 1, got %" PRId64
+                     ", %" PRId64 ", %" PRId64,
+                     norm.rows, norm.lanes, norm.features);
+  }
+  if (static_cast<double>(norm.rows) * norm.lanes * norm.features * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "rows, lanes, features: x exceeds 2^60 bytes with %" PRId64 ", %" PRId64
+                     ", %" PRId64,
+                     norm.rows, norm.lanes, norm.features);
+  }
+  if (!(norm.epsilon > 0.0f && std::isfinite(norm.epsilon))) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT, "epsilon: expected a positive number, got %g",
+                     norm.epsilon);
+  }
+  return HASTE_OK;
+}
+
+// Of haste_gemm: device, dtype, sizes.
+int32_t CheckGemm(const HasteGemm& gemm, HasteStatus* status) {
+  HASTE_TRY(CheckDevice(gemm.device, status));
+  HASTE_TRY(CheckDtype(gemm.dtype, status));
+  if (gemm.m < 0 || gemm.n < 0 || gemm.k < 0) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "m, n, k: expected sizes, got %" PRId64 ", %" PRId64 ", %" PRId64, gemm.m,
+                     gemm.n, gemm.k);
+  }
+  const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n);
+  const double k = static_cast<double>(gemm.k);
+  if (std::max({m * n, m * k, k * n}) * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64 ", %" PRId64,
+                     gemm.m, gemm.n, gemm.k);
+  }
+  return HASTE_OK;
+}
+
+// Of haste_windows and its gradient: dtype, device, sizes.
+template <class Windows>
+int32_t CheckWindows(const Windows& windows, HasteStatus* status) {
+  HASTE_TRY(CheckDtype(windows.dtype, status));
+  HASTE_TRY(CheckDevice(windows.device, status));
+  if (windows.batch < 0 || windows.time < 0 || windows.features < 0 || windows.window < 1) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "batch, time, features, window: expected sizes of at least 0, 0, 0, 1, got "
+                     "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+                     windows.batch, windows.time, windows.features, windows.window);
+  }
+  const double steps = static_cast<double>(windows.time) + 1;
+  if (steps * windows.batch * windows.features * windows.window * sizeof(double) > kMaxBytes) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "batch, time, features, window: `seen` exceeds 2^60 bytes with %" PRId64
+                     ", %" PRId64 ", %" PRId64 ", %" PRId64,
+                     windows.batch, windows.time, windows.features, windows.window);
+  }
+  return HASTE_OK;
+}
+
+}  // namespace
+}  // namespace haste
+
+using haste::CheckPointer;
+
+extern "C" {
+
+int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckGemm(*gemm, status));
+    *bytes = 0;
+    if (gemm->device == HASTE_CUDA && gemm->m > 0 && gemm->n > 0) {
+      return haste::Cuda().gemm_workspace(*gemm, bytes, status);
+    }
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_gemm(const HasteGemm* gemm, void* workspace, const HasteExecutor* executor,
+                   HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckGemm(*gemm, status));
+    if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(gemm->c, "c", status));
+    if (gemm->k > 0) {
+      HASTE_TRY(CheckPointer(gemm->a, "a", status));
+      HASTE_TRY(CheckPointer(gemm->b, "b", status));
+    }
+    if (gemm->device == HASTE_CUDA) {
+      return haste::Cuda().gemm(*gemm, workspace, haste::OrDefault(executor), status);
+    }
+    haste::CpuGemm(*gemm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
+                                         const HasteExecutor* executor, size_t* bytes,
+                                         HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    *bytes = 0;
+    if (norm->rows == 0) return HASTE_OK;
+    if (norm->device == HASTE_CUDA) {
+      *bytes = haste::Cuda().layer_norm_workspace(*norm, haste::OrDefault(executor));
+      return HASTE_OK;
+    }
+    *bytes = haste::CpuLayerNormWorkspace(*norm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* executor,
+                         HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    if (norm->rows == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(norm->x, "x", status));
+    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm->y, "y", status));
+    if (norm->device == HASTE_CUDA) {
+      return haste::Cuda().layer_norm(*norm, haste::OrDefault(executor), status);
+    }
+    haste::CpuLayerNorm(*norm, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
+                              const HasteExecutor* executor, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+    HASTE_TRY(CheckPointer(norm->dgamma, "dgamma", status));
+    if (norm->rows == 0) {
+      const size_t bytes = norm->lanes * norm->features * haste::DtypeSize(norm->dtype);
+      for (void* sum : {norm->dgamma, norm->dbeta}) {
+        HASTE_TRY(
+            haste::Copy(norm->device, bytes, nullptr, sum, haste::OrDefault(executor), status));
+      }
+      return HASTE_OK;
+    }
+    HASTE_TRY(CheckPointer(norm->x, "x", status));
+    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm->dy, "dy", status));
+    HASTE_TRY(CheckPointer(norm->dx, "dx", status));
+    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    if (norm->device == HASTE_CUDA) {
+      return haste::Cuda().layer_norm_grad(*norm, workspace, haste::OrDefault(executor), status);
+    }
+    haste::CpuLayerNormGrad(*norm, workspace, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_windows(const HasteWindows* windows, const HasteExecutor* executor,
+                      HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckWindows(*windows, status));
+    if (windows->batch == 0 || windows->features == 0) return HASTE_OK;
+    if (windows->time > 0) {
+      HASTE_TRY(CheckPointer(windows->x, "x", status));
+      HASTE_TRY(CheckPointer(windows->seen, "seen", status));
+    }
+    if (windows->device == HASTE_CUDA) {
+      return haste::Cuda().windows(*windows, haste::OrDefault(executor), status);
+    }
+    haste::CpuWindows(*windows, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+int32_t haste_windows_grad(const HasteWindowsGrad* windows, const HasteExecutor* executor,
+                           HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    HASTE_TRY(haste::CheckWindows(*windows, status));
+    if (windows->batch == 0 || windows->features == 0) return HASTE_OK;
+    if (windows->time > 0) HASTE_TRY(CheckPointer(windows->dseen, "dseen", status));
+    if (windows->device == HASTE_CUDA) {
+      return haste::Cuda().windows_grad(*windows, haste::OrDefault(executor), status);
+    }
+    haste::CpuWindowsGrad(*windows, haste::OrDefault(executor));
+    return HASTE_OK;
+  });
+}
+
+}  // extern "C"

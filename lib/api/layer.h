@@ -1,0 +1,50 @@
+// The products around a recurrence, for callers of haste_layer_*.
+#ifndef HASTE_LIB_API_LAYER_H_
+#define HASTE_LIB_API_LAYER_H_
+
+#include <stdint.h>
+
+#include "haste/c_api.h"
+#include "lib/engine/engine.h"
+#include "lib/plan/layer_gemms.h"
+
+namespace haste {
+
+// Whether the cell takes x·W at all, and x, W and their gradients have sizes that can be.
+int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
+
+// Whether the engine forms x·W + b itself where the caller gives no wx.
+bool FormsInput(const Engine&, const HasteLayerForwardArgs& layer);
+// Bytes of wx, and where it lies in a workspace behind the `bytes` of the recurrence.
+size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
+size_t InputOffset(size_t bytes);
+
+// layer.wx = x·W + b, with x·W normalised if layer.gamma. Arguments were checked, here and below.
+// The workspace may be that of the recurrence.
+int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
+                     const HasteLayerForwardArgs& layer, void* workspace, const HasteExecutor*,
+                     HasteStatus*);
+// *bytes, or what the workspace must have if that is more.
+int32_t ProjectInputBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+                          size_t* bytes, HasteStatus*);
+
+// In this order: db and dR; with layer.gamma haste_layer_norm_grad on what InputNormGrad says,
+// which turns rnn.dwx into the gradient of x·W; dx and dW.
+int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                      const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                      const HasteExecutor*, HasteStatus*);
+int32_t RecurrentGradient(const HasteRnnConfig&, const HasteCellInfo&,
+                          const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                          void* workspace, const HasteExecutor*, HasteStatus*);
+HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
+                                 const HasteLayerBackwardArgs& layer, void* dwx);
+int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                        const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                        void* workspace, const HasteExecutor*, HasteStatus*);
+// As ProjectInputBytes, of these.
+int32_t GradientsBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, size_t* bytes,
+                       HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_API_LAYER_H_

@@ -1,0 +1,59 @@
+// Storage types. Arithmetic runs in Compute<T>: float, or double for double.
+#ifndef HASTE_LIB_BASE_DTYPES_H_
+#define HASTE_LIB_BASE_DTYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "haste/c_api.h"
+
+namespace haste {
+
+// IEEE binary16 and bfloat16 as they lie in memory; conversions belong to the engines.
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat16 {
+  uint16_t bits;
+};
+// float32 where products may be as TensorFloat-32 makes them.
+struct TensorFloat {
+  float value;
+};
+// float32 whose products are of float16, in so many parts and in a scale of its own: what is
+// multiplied with R has a bound (HasBoundedStates), or scales travel with it.
+template <int kParts>
+struct Scaled {
+  float value;
+};
+
+template <class T>
+struct ComputeOf {
+  using type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using type = double;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::type;
+
+inline size_t DtypeSize(int32_t dtype) {
+  switch (dtype) {
+    case HASTE_FLOAT64:
+      return 8;
+    case HASTE_FLOAT32:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+// Names of the dtypes and of the cells, as they stand in symbols: CpuEngine_Lstm_f32 …
+#define HASTE_DTYPES(X)        \
+  X(f32, float, HASTE_FLOAT32) \
+  X(f64, double, HASTE_FLOAT64) X(f16, Half, HASTE_FLOAT16) X(bf16, Bfloat16, HASTE_BFLOAT16)
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_BASE_DTYPES_H_

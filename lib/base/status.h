@@ -1,0 +1,31 @@
+// How a function says that it failed: a HasteStatus with a message, and the code returned.
+#ifndef HASTE_LIB_BASE_STATUS_H_
+#define HASTE_LIB_BASE_STATUS_H_
+
+#include <stdint.h>
+
+#include "haste/c_api.h"
+
+// Returns from the function with the code of CALL if that is an error.
+#define HASTE_TRY(CALL)                            \
+  do {                                             \
+    const int32_t haste_code = (CALL);             \
+    if (haste_code != HASTE_OK) return haste_code; \
+  } while (0)
+
+namespace haste {
+
+// No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what
+// the engines compute, stay inside 64 bits.
+constexpr double kMaxBytes = 1152921504606846976.0;  // 2^60
+
+// Formats a message into `status` and returns `code`.
+int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// An error that names the argument if `pointer` is NULL.
+int32_t CheckPointer(const void* pointer, const char* name, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_BASE_STATUS_H_

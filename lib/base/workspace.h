@@ -1,0 +1,31 @@
+// Scratch memory handed out piece by piece. With no memory behind it, it only counts: sizes and
+// places come from the same calls.
+#ifndef HASTE_LIB_BASE_WORKSPACE_H_
+#define HASTE_LIB_BASE_WORKSPACE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace haste {
+
+class Workspace {
+ public:
+  explicit Workspace(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <class T>
+  T* Take(int64_t count) {
+    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += (static_cast<size_t>(count) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return piece;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  char* base_;
+  size_t used_ = 0;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_BASE_WORKSPACE_H_

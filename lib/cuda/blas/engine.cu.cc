@@ -1,0 +1,22 @@
+// The `blas` engine: products of a step by cuBLAS, behind each one launch of the cell. Compiled
+// once a cell (lib/cuda/cell/engine_table.h).
+#include "lib/cuda/blas/steps.cuh"
+#include "lib/cuda/cell/engine_table.h"
+
+namespace haste {
+namespace {
+
+// Of 16-bit numbers, where what a step rounds off would add up in exponents, there are two parts.
+template <class Cell, class T>
+constexpr int kOperandsOf = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
+
+template <class Cell, class T, int kParts = kOperandsOf<Cell, T>>
+using Blas = WalkEngine<Cell, BlasMachine<Cell, ForwardPhases<Cell, BlasForwardParams<T, kParts>>>,
+                        BlasMachine<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kParts>>>>;
+
+}  // namespace
+
+#define HASTE_ENGINE(NAME, T) HASTE_DEFINE_ENGINE(BlasEngine, HASTE_CELL, NAME, Blas<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
+
+}  // namespace haste

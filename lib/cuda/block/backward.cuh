@@ -1,0 +1,141 @@
+// The backward walk of the engine `block`: each warp has dh of some units from the gates' gradients
+// of all.
+#ifndef HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
+#define HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
+
+#include "lib/cuda/block/product.cuh"
+
+namespace haste {
+
+template <class T>
+using BlockBackwardParams = BlockParams<T, HasteRnnBackwardArgs>;
+
+template <class Cell, class T, int kRows, bool kCluster>
+class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true> {
+  using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true>;
+  using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::scales_, Base::state_;
+  using Base::kDepths, Base::kElements, Base::kGates, Base::kStates;
+  static constexpr int kSaved = SavedTensors<Cell>();
+
+ public:
+  __device__ __forceinline__ explicit BlockBackwardRun(const BlockBackwardParams<T>& p) : Base(p) {}
+
+  // Steps are counted as they are walked, `done` before: from the last on.
+  __device__ __forceinline__ void Walk() {
+    void* read[2 + kSaved] = {const_cast<void*>(p_.args.gates)};
+#pragma unroll
+    for (int i = 0; i < kSaved; ++i) read[1 + i] = const_cast<void*>(p_.args.saved[i]);
+    read[1 + kSaved] = const_cast<void*>(p_.args.dy);
+    void* written[1 + Cell::kSplitsGradient] = {p_.args.dwx};
+    if constexpr (Cell::kSplitsGradient) written[1] = p_.args.dq;
+    if (Base::copies()) {
+      Base::Copy(read, written);
+      return;
+    }
+    Base::ClearOperand();
+    Base::FindScales();
+    Base::LoadTiles();
+    Base::LoadStates(p_.args.dsT);
+    bool wants_initial = false;
+    for (int s = 0; s < kStates; ++s) wants_initial |= p_.args.ds0[s] != nullptr;
+    Base::EndClear();
+    Base::EndStep();
+    Places places[kElements];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
+    const int steps = static_cast<int>(p_.T_);
+    auto reading = Base::ReadRing();
+    auto writing = Base::WriteRing();
+    for (int done = 0; done < steps; ++done) {
+      Foreseen seen[kElements];
+      Reserve<Cell, T, kGates> kept[kElements];
+      T dy[kElements];
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        seen[e] = Base::ForeseeElement(e, steps - 1 - done);
+        const StepRow<T> row = RowAt(places[e], reading.now, writing.now);
+        kept[e].Load(row, StepPlace(0, 0, 0, 0));
+        dy[e] = p_.args.dy == nullptr ? FromCompute<T>(0) : *row.args.y;
+      }
+      if (done > 0) AddProduct(done - 1);
+      float dx[kElements][kGates] = {}, dq[kElements][kGates] = {};
+      WalkBackward<Cell, T, kElements>(p_, seen, kept, dy, scale_, state_, dx, dq);
+      float depths[kElements][kDepths] = {};
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) depths[e][g] = dq[e][g];
+      }
+      Base::ScaleRows(done & 1, depths);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) Base::Put(done & 1, e, depths[e]);
+      if (wants_initial || done + 1 < steps) Base::Send(done & 1);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        if (!exists_[e]) continue;
+        StoreBackward<Cell>(RowAt(places[e], reading.now, writing.now), StepPlace(0, 0, 0, 0),
+                            dx[e], dq[e]);
+      }
+      Base::EndStep();
+      reading.Advance();
+      writing.Advance();
+    }
+    if (wants_initial) {
+      AddProduct(steps - 1);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        if (exists_[e]) StoreStates<T>(p_.args.ds0, Base::ElementOf(e).at, state_[e]);
+      }
+    }
+    Base::EndWalk();
+  }
+
+ private:
+  __device__ __forceinline__ void AddProduct(int done) {
+    float dh[kElements][1];
+    Base::Multiply(done, dh);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if constexpr (Base::kScalesRows) dh[e][0] *= scales_.product;
+      state_[e][0] = MulAdd(dh[e][0], scale_[e], state_[e][0]);
+    }
+  }
+
+  // Of an element in the rows of a step: its first gate, the first state that is saved, its first
+  // gate of dwx.
+  struct Places {
+    int gates, saved, dwx;
+
+    Places() = default;
+    __device__ __forceinline__ Places(const BlockBackwardRun& run, int e) {
+      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
+      gates = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      saved = Once(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
+      dwx = Once(run.Writes().At(0, row) + unit);
+    }
+  };
+  // y: dy.
+  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* read, T* written) const {
+    StepRow<T> row;
+    row.H = Base::units();
+    row.args.gates = read + at.gates;
+#pragma unroll
+    for (int i = 0; i < kSaved; ++i) {
+      row.args.saved[i] = read + at.saved + i * Base::Reads().narrow_tensor();
+    }
+    row.args.y = read + at.saved + kSaved * Base::Reads().narrow_tensor();
+    row.args.dwx = written + at.dwx;
+    row.args.dq = row.args.dwx + Base::Writes().wide_tensor();
+    return row;
+  }
+};
+
+template <class Cell, class T, int kRows, bool kCluster>
+__global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
+    BlockBackward(const __grid_constant__ BlockBackwardParams<T> p) {
+  if constexpr (HasOnChipCode(kCluster)) BlockBackwardRun<Cell, T, kRows, kCluster>(p).Walk();
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_

@@ -1,0 +1,104 @@
+// The engine `block`: a launch of blocks that each walk all steps alone, with a lane's R on the
+// chip. Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+#include <cstdint>
+
+#include "lib/cuda/block/backward.cuh"
+#include "lib/cuda/block/forward.cuh"
+#include "lib/cuda/cell/engine_table.h"
+#include "lib/cuda/cell/walk_setup.cuh"
+
+namespace haste {
+namespace {
+
+template <class Cell, class T>
+struct ForwardKernels {
+  using CellType = Cell;
+  using Storage = T;
+  using Params = BlockForwardParams<T>;
+  static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
+  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
+
+ private:
+  template <bool kCluster>
+  static auto OfRows(const BlockTiling& t) {
+    return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster> : BlockForward<Cell, T, 8, kCluster>;
+  }
+};
+template <class Cell, class T>
+struct BackwardKernels {
+  using CellType = Cell;
+  using Storage = T;
+  using Params = BlockBackwardParams<T>;
+  static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
+    return AddressBits(a.gates, a.dy, a.dwx, a.dq);
+  }
+  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
+
+ private:
+  template <bool kCluster>
+  static auto OfRows(const BlockTiling& t) {
+    return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster> : BlockBackward<Cell, T, 8, kCluster>;
+  }
+};
+
+template <class Kernels, class Args>
+int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& args, void* workspace,
+             const HasteExecutor& executor, HasteStatus* status) {
+  typename Kernels::Params p = {};
+  Workspace pieces(workspace);
+  FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
+  p.tiling = plan.tiling;
+  p.row_groups = static_cast<int>(plan.blocks / p.tiling.blocks / config.lanes);
+  uintptr_t bits = Kernels::Bits(args);
+  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
+    bits |= AddressBits(args.saved[i]);
+  }
+  p.piece = bits % kPieceBytes == 0 ? kPieceBytes : sizeof(typename Kernels::Storage);
+  HASTE_TRY(PrepareOnChip(p, executor, status));
+  const auto kernel = Kernels::Of(p.tiling);
+  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+  if (p.tiling.blocks > 8) {  // what every GPU that has clusters can do
+    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                   status);
+  }
+  LaunchShape shape;
+  shape.blocks = plan.blocks;
+  shape.threads = (p.tiling.warps + kCopyWarps) * 32;
+  shape.shared_bytes = plan.shared_bytes;
+  shape.cluster = p.tiling.blocks;
+  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
+  return HASTE_OK;
+}
+
+template <class Cell, class T>
+struct Block {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn&) {
+    Workspace count(nullptr);
+    count.Take<int64_t>(2 * config.batch);  // with a mask
+    return count.used();
+  }
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(config, planned.plan.block, args, workspace, executor, status);
+    });
+  }
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+    using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
+    const int32_t code = Call<BackwardKernels<Cell, Storage>>(config, planned.plan.block, args,
+                                                              workspace, executor, status);
+    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+  }
+};
+
+}  // namespace
+
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(BlockEngine, HASTE_CELL, NAME, Block<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
+
+}  // namespace haste

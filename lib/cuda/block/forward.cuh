@@ -1,0 +1,140 @@
+// The forward walk of the engine `block`.
+#ifndef HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
+#define HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
+
+#include "lib/cuda/block/product.cuh"
+
+namespace haste {
+
+template <class T>
+using BlockForwardParams = BlockParams<T, HasteRnnForwardArgs>;
+
+template <class Cell, class T, int kRows, bool kCluster>
+class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false> {
+  using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false>;
+  using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::scales_,
+      Base::state_;
+  using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
+  static constexpr int kSaved = SavedTensors<Cell>();
+  static constexpr bool kBounded = kScaledParts<T> > 0;
+
+ public:
+  __device__ __forceinline__ explicit BlockForwardRun(const BlockForwardParams<T>& p) : Base(p) {}
+
+  __device__ __forceinline__ void Walk() {
+    void* const read[] = {const_cast<void*>(p_.args.wx)};
+    void* written[2 + kSaved] = {p_.args.keep ? p_.args.gates : nullptr, p_.args.y};
+#pragma unroll
+    for (int i = 0; i < kSaved; ++i) written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    if (Base::copies()) {
+      Base::Copy(read, written);
+      return;
+    }
+    Base::ClearOperand();
+    Base::FindScales();
+    Base::LoadTiles();
+    Base::LoadStates(p_.args.s0);
+    Base::EndClear();
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) Put(0, e, state_[e][0] * scale_[e]);
+    Base::Send(0);
+    Base::EndStep();
+    Places places[kElements];
+    int units[kElements];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      places[e] = Places(*this, e);
+      units[e] = Base::UnitOf(e);
+    }
+    const int steps = static_cast<int>(p_.T_);
+    auto reading = Base::ReadRing();
+    auto writing = Base::WriteRing();
+    for (int step = 0; step < steps; ++step) {
+      Foreseen seen[kElements];
+      T x[kElements][kGates];
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        seen[e] = Base::ForeseeElement(e, step);
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) x[e][g] = reading.now[places[e].x + g * Base::units()];
+      }
+      float before[kElements][kStates], kept[kElements][Cell::kKept] = {};
+      float next[kElements][kStates], y[kElements];
+      float products[kElements][kValues];
+      Base::Multiply(step, products);
+      WalkForward<Cell, T, kElements>(
+          p_, seen, k_, units, x, scale_, state_,
+          [&](float (&q)[kElements][kGates]) {
+#pragma unroll
+            for (int e = 0; e < kElements; ++e) {
+#pragma unroll
+              for (int g = 0; g < kGates; ++g) {
+                q[e][g] = kBounded ? products[e][g] * scales_.product : products[e][g];
+              }
+            }
+          },
+          before, kept, next, y);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        Put((step + 1) & 1, e, next[e][0] * scale_[e]);
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
+      }
+      if (step + 1 < steps) Base::Send((step + 1) & 1);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        if (!exists_[e]) continue;
+        StoreForward<Cell>(RowAt(places[e], writing.now), StepPlace(0, 0, 0, 0), y[e], before[e],
+                           kept[e]);
+      }
+      Base::EndStep();
+      reading.Advance();
+      writing.Advance();
+    }
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (exists_[e]) StoreStates<T>(p_.args.sT, Base::ElementOf(e).at, state_[e]);
+    }
+    Base::EndWalk();
+  }
+
+ private:
+  __device__ __forceinline__ void Put(int use, int e, float h) const {
+    Base::Put(use, e, {kBounded ? h * scales_.state : h});
+  }
+
+  // Of an element in the rows of a step: its first gate of wx, its first gate, y.
+  struct Places {
+    int x, gates, y;
+
+    Places() = default;
+    __device__ __forceinline__ Places(const BlockForwardRun& run, int e) {
+      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
+      x = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      gates = Once(run.Writes().At(0, row) + unit);
+      y = Once(run.Writes().At(1, row) + unit);
+    }
+  };
+  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* written) const {
+    StepRow<T> row;
+    row.H = Base::units();
+    row.args.gates = written + at.gates;
+    row.args.y = written + at.y;
+#pragma unroll
+    for (int i = 0; i < kSaved; ++i) {
+      row.args.saved[i] = row.args.y + (i + 1) * Base::Writes().narrow_tensor();
+    }
+    row.args.keep = p_.args.keep != 0;
+    return row;
+  }
+};
+
+template <class Cell, class T, int kRows, bool kCluster>
+__global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
+    BlockForward(const __grid_constant__ BlockForwardParams<T> p) {
+  if constexpr (HasOnChipCode(kCluster)) BlockForwardRun<Cell, T, kRows, kCluster>(p).Walk();
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_

@@ -1,0 +1,356 @@
+// What both directions of the engine `block` share: which thread has which elements, what of a step
+// other warps copy, and what is multiplied with R on its way.
+//
+// A block walks one lane and a few rows of the batch alone, so nothing of a step crosses
+// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. Where
+// R is too large for that, a few blocks of a cluster push it to each other, 16 bytes at a time. A
+// warp has eight hidden units and, where their gates make tiles, the whole depth of their product:
+// tensor cores leave the sums where the cell needs them, in the registers of the threads that have
+// the elements. What a step reads and leaves other warps move, beside it.
+#ifndef HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
+#define HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
+
+#include "lib/cuda/cell/element.cuh"
+#include "lib/cuda/cell/on_chip.cuh"
+#include "lib/cuda/cell/step_io.cuh"
+#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/mma.cuh"
+#include "lib/plan/block.h"
+
+namespace haste {
+
+template <class T, class Args>
+struct BlockParams : OnChipParams<T, Args> {
+  BlockTiling tiling;
+  int row_groups;  // of a lane: blocks, or clusters
+  int piece;       // bytes that are copied together: kPieceBytes, or an element's
+};
+
+extern __shared__ __align__(16) unsigned char block_shared[];
+
+template <class Cell, class T>
+constexpr BlockCell BlockSizesOf() {
+  return {Cell::kGates, sizeof(T), kMmaParts<T>, SavedTensors<Cell>(), Cell::kSplitsGradient};
+}
+template <class Cell, class T, bool kCluster>
+constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
+
+// kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
+// half as many elements.
+template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
+class BlockOperand {
+ protected:
+  using T = typename Params::Storage;
+  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
+  static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
+  static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_warps(kCluster) * kBlockUnits;
+  static constexpr bool kScalesRows = BlockSizesOf<Cell, T>().scales_rows(kBackward);
+  static constexpr int kElements = kRows / 4;
+  // Depths that a unit takes of what is multiplied.
+  static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
+  static constexpr int kWords = kRows * kDepths;  // of 16 bytes, that a warp puts
+
+  __device__ __forceinline__ explicit BlockOperand(const Params& p)
+      : p_(p),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        rank_(kCluster ? blockIdx.x % p.tiling.blocks : 0),
+        group_(kCluster ? blockIdx.x / p.tiling.blocks : blockIdx.x),
+        k_(group_ / p.row_groups),
+        first_row_(group_ % p.row_groups * kRows),
+        reverse_(p.IsReverse(k_)),
+        at_(p.tiling, BlockSizesOf<Cell, T>(), kBackward, p.H),
+        words_of_use_(kParts * kSharing * p.tiling.chunks * 32),
+        operand_(reinterpret_cast<uint4*>(block_shared)),
+        counters_(reinterpret_cast<ArrivalCounter*>(block_shared + at_.counters)),
+        row_scales_(reinterpret_cast<float*>(block_shared + at_.scales)),
+        scales_of_use_(kSharing * p.tiling.chunks * kRows) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      exists_[e] = Once(ElementOf(e).exists);
+      const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
+      puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
+    }
+    const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
+    sends_ =
+        Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 + depth % kChunkDepth / 8);
+  }
+
+  // --- Elements of this thread
+
+  // Of the block, of this warp.
+  __device__ __forceinline__ int BlockUnit() const { return rank_ * kClusterUnits; }
+  __device__ __forceinline__ int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
+  // Room for units in the rows of a step.
+  __device__ __forceinline__ int units() const {
+    return kCluster ? kClusterUnits : static_cast<int>(p_.H);
+  }
+  __device__ __forceinline__ int UnitOf(int e) const {
+    if (kTiles == 1) return FirstUnit() + lane_ / 4;
+    return FirstUnit() + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
+  }
+  __device__ __forceinline__ int RowOf(int e) const {
+    if (kRows == 4) return lane_ % 4;
+    return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
+  }
+  __device__ __forceinline__ Element ElementOf(int e) const {
+    Element element;
+    element.n = first_row_ + RowOf(e);
+    element.k = k_;
+    element.j = UnitOf(e);
+    element.exists = element.n < p_.N && element.j < p_.H;
+    element.at = (element.n * p_.K + k_) * p_.H + element.j;
+    return element;
+  }
+  // from: [N, K, H] each, or null.
+  __device__ __forceinline__ void LoadStates(const void* const* from) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const Element element = ElementOf(e);
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        const T* all = static_cast<const T*>(from[s]);
+        state_[e][s] = all == nullptr || !element.exists ? 0.0f : ToCompute(all[element.at]);
+      }
+      scale_[e] = element.exists ? DropScale(p_, element) : 1.0f;
+    }
+  }
+
+  __device__ __forceinline__ Foreseen ForeseeElement(int e, int step) const {
+    if (p_.mask == nullptr && !p_.zoneout) {
+      Foreseen seen;
+      seen.live = exists_[e] != 0;
+      return seen;
+    }
+    return Foresee<Cell>(p_, ElementOf(e), reverse_, step);
+  }
+
+  // --- Rows of a step
+
+  __device__ __forceinline__ StepRows Reads() const {
+    return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
+  }
+  __device__ __forceinline__ StepRows Writes() const {
+    return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
+  }
+  // Where they are: goes round over those that are under way, from step to step of the walk.
+  struct Ring {
+    T *first, *last, *now;
+    int step;
+
+    __device__ __forceinline__ Ring(int begin, int steps, int step)
+        : first(reinterpret_cast<T*>(block_shared + begin)),
+          last(first + (steps - 1) * step),
+          now(first),
+          step(step) {}
+    __device__ __forceinline__ void Advance() { now = now == last ? first : now + step; }
+  };
+  __device__ __forceinline__ Ring ReadRing() const {
+    return {at_.reads, BlockLayout::kReadSteps, Reads().step()};
+  }
+  __device__ __forceinline__ Ring WriteRing() const {
+    return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
+  }
+
+  // The others of a cluster.
+  __device__ __forceinline__ int RankOfOther(int i) const { return i < rank_ ? i : i + 1; }
+  // Of the chunk that is this warp's; and how many words of 16 bytes they are.
+  static constexpr int kScaleWords = kRows / 4;
+  __device__ __forceinline__ float* OwnRowScales(int use) const {
+    return row_scales_ + use * scales_of_use_ + FirstUnit() / kBlockUnits * kRows;
+  }
+
+  // Is this one of the warps that do nothing but copy?
+  __device__ __forceinline__ bool copies() const { return warp_ >= p_.tiling.warps; }
+  // What they do, beside the others: what a step reads is asked for kReadSteps - 1 steps ahead, and
+  // what it leaves is written while the next is made.
+  template <int kRead, int kWritten>
+  __device__ __forceinline__ void Copy(void* const (&read)[kRead],
+                                       void* const (&written)[kWritten]) const {
+    constexpr int kAhead = BlockLayout::kReadSteps - 1;
+    constexpr int kMostRead = BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
+                                  .pieces(kMostUnits, kGates, sizeof(T));
+    constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
+                                     .pieces(kMostUnits, kGates, sizeof(T));
+    const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
+    StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
+                                                   BlockUnit(), units(), reverse_ != kBackward);
+    StepTraffic<T, kGates, kWritten, kMostWritten> writes(
+        p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
+    Ring reading = ReadRing(), writing = WriteRing();
+    const auto read_next = [&](int step) {
+      if (step < p_.T_) reads.Read(reading.now);
+      CommitCopies();
+      reading.Advance();
+    };
+    for (int step = 0; step < kAhead; ++step) read_next(step);
+    EndClear();
+    WaitCopies(kAhead - 2);
+    EndStep();
+    for (int step = 0; step < p_.T_; ++step) {
+      WaitCopies(kAhead - 2);  // all but so many: the next step's are there
+      EndStep();
+      writes.Write(writing.now);
+      writing.Advance();
+      read_next(step + kAhead);
+    }
+    EndWalk();
+  }
+
+  // --- What is multiplied: [use, part, chunk, lane] of 16 bytes
+
+  // Behind the last unit, and in empty columns, nothing is ever written.
+  __device__ __forceinline__ void ClearOperand() {
+    for (int i = threadIdx.x; i < 2 * words_of_use_; i += p_.tiling.warps * 32) {
+      operand_[i] = make_uint4(0, 0, 0, 0);
+    }
+    for (int i = threadIdx.x; kScalesRows && i < 2 * scales_of_use_; i += p_.tiling.warps * 32) {
+      row_scales_[i] = 0;
+    }
+  }
+  // Barriers of all warps; kCluster: of all blocks, before the first sends and after the last.
+  __device__ __forceinline__ void EndClear() const {
+    if constexpr (kCluster) {
+      if (threadIdx.x == 0) {
+        counters_[0].Init();
+        counters_[1].Init();
+      }
+      ClusterSync();
+    } else {
+      EndStep();
+    }
+  }
+  // Not __syncthreads: warps that copy and those that multiply come here from different places.
+  __device__ __forceinline__ void EndStep() const {
+    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kCopyWarps) * 32) : "memory");
+  }
+  __device__ __forceinline__ void EndWalk() const {
+    if constexpr (kCluster) ClusterSync();
+  }
+
+  // The depths of element e.
+  __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
+    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
+    if constexpr (kParts == 1) {
+      using Operand = MmaOperand<T>;
+      if constexpr (kDepths == 4) {
+        *reinterpret_cast<uint2*>(to) =
+            make_uint2(PackTwo<Operand>(v[0], v[1]), PackTwo<Operand>(v[2], v[3]));
+      } else {
+        *to = static_cast<uint16_t>(PackTwo<Operand>(v[0], 0.0f));
+      }
+    } else {
+      uint16_t part[kDepths][3];
+#pragma unroll
+      for (int d = 0; d < kDepths; ++d) SplitOperand<T>(v[d], part[d]);
+#pragma unroll
+      for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
+        if constexpr (kDepths == 4) {
+          *reinterpret_cast<uint2*>(to) =
+              make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
+                         part[2][s] | static_cast<uint32_t>(part[3][s]) << 16);
+        } else {
+          *to = part[0][s];
+        }
+      }
+    }
+  }
+
+  // What is to be put, in the scales of its rows, which the elements of this warp share.
+  __device__ __forceinline__ void ScaleRows(int use, float (&v)[kElements][kDepths]) const {
+    if constexpr (kScalesRows) {
+      float most[kElements];
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        most[e] = fabsf(v[e][0]);
+#pragma unroll
+        for (int d = 1; d < kGates; ++d) most[e] = fmaxf(most[e], fabsf(v[e][d]));
+      }
+#pragma unroll
+      for (int distance = 4; distance < 32; distance *= 2) {  // lanes of one row
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          most[e] = fmaxf(most[e], __shfl_xor_sync(0xFFFFFFFFu, most[e], distance));
+        }
+      }
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const RowScale scale(__float_as_uint(most[e]));
+#pragma unroll
+        for (int d = 0; d < kGates; ++d) v[e][d] *= scale.up;
+        if (lane_ < 4) OwnRowScales(use)[RowOf(e)] = scale.down;
+      }
+    }
+  }
+
+  // kCluster: what the warp has put, to the other blocks. Two uses are enough: nobody sends before
+  // it has what all that read its last words but one have made of them.
+  __device__ __forceinline__ void Send(int use) const {
+    if constexpr (kCluster) {
+      __syncwarp();
+      const uint4* word = operand_ + use * words_of_use_ + sends_;
+      const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
+      const int part_words = words_of_use_ / kParts;
+      uint4 part[kParts];
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) part[s] = word[s * part_words];
+      for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
+        const int rank = RankOfOther(i);
+#pragma unroll
+        for (int s = 0; s < kParts; ++s) {
+          Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
+        }
+      }
+      if constexpr (kScalesRows) {
+        const uint4* scales = reinterpret_cast<uint4*>(OwnRowScales(use)) + lane_ % kScaleWords;
+        const uint4 v = *scales;
+        const uint32_t there = SharedAddress(scales);
+        if (const int i = lane_ / kScaleWords; i < p_.tiling.blocks - 1) {
+          Push(AddressIn(there, RankOfOther(i)), v, AddressIn(counter, RankOfOther(i)));
+        }
+      }
+    }
+  }
+  // What the other blocks have sent; count: of the uses before it.
+  __device__ __forceinline__ void Receive(int count) const {
+    if constexpr (kCluster) {
+      ArrivalCounter* counter = counters_ + count % 2;
+      if (threadIdx.x == 0) {
+        constexpr int kPushed = kWords * kParts + (kScalesRows ? kScaleWords : 0);
+        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kPushed * 16);
+      }
+      counter->Wait(count >> 1 & 1);
+    }
+  }
+
+ protected:
+  const Params& p_;
+  const int warp_, lane_;
+  const int rank_, group_;  // of the block in its cluster, and which cluster that is
+  const int k_, first_row_;
+  const bool reverse_;
+  float state_[kElements][kStates], scale_[kElements];
+  ProductScales scales_;  // Scaled alone
+  int exists_[kElements];
+  const BlockLayout at_;
+  const int words_of_use_;
+  uint4* const operand_;
+
+ private:
+  ArrivalCounter* const counters_;
+
+ protected:
+  float* const row_scales_;  // kScalesRows: [use, chunk, row], what undoes them
+  const int scales_of_use_;
+
+ private:
+  int puts_[kElements];  // where an element's depths go, in 16 bits
+  int sends_;            // this lane's word of what its warp puts
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_

@@ -1,0 +1,250 @@
+// The product of a step of the engine `block`: R in registers, and what it is multiplied with as
+// operand.cuh has it.
+#ifndef HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
+#define HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
+
+#include "lib/cuda/block/operand.cuh"
+#include "lib/cuda/cell/state_bound.cuh"
+
+namespace haste {
+
+template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
+class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackward> {
+ protected:
+  using Base = BlockOperand<Cell, Params, kRows, kCluster, kBackward>;
+  using Base::at_, Base::k_, Base::lane_, Base::operand_, Base::p_, Base::row_scales_,
+      Base::scales_, Base::scales_of_use_, Base::warp_, Base::words_of_use_;
+  using Base::kDepths, Base::kElements, Base::kGates, Base::kParts, Base::kScalesRows,
+      Base::kSharing, Base::kTiles;
+  using typename Base::T;
+  static constexpr int kGroup = BlockCell::kGroup;
+  static constexpr int kHeld = BlockSizesOf<Cell, T>().held_chunks(kBackward, kCluster);
+  static constexpr bool kHoldsAll =
+      BlockSizesOf<Cell, T>().chunks(kBackward, BlockSizesOf<Cell, T>().max_hidden(kCluster)) ==
+      kHeld;
+  static_assert(kHeld % kGroup == 0, "groups are held whole");
+  static constexpr int kValues = kTiles == 2 ? 4 : 1;  // of the product, of an element
+  static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward, kCluster);
+
+  __device__ __forceinline__ explicit BlockWalk(const Params& p)
+      : Base(p),
+        sums_(reinterpret_cast<float*>(block_shared + at_.sums)),
+        tiles_(reinterpret_cast<TileA<T>*>(block_shared + at_.tiles)) {}
+
+  // --- R
+
+  // chunk: of the lane's. make: of a weight what is loaded.
+  template <class Make>
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
+                                           const Make& make) const {
+    const int H = static_cast<int>(p_.H);
+    const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
+    const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
+    tile->Load(i % 2, [&](int row, int depth) {
+      depth += chunk * kChunkDepth;
+      int from, gate, to;  // of R [H, G, H]
+      if constexpr (kBackward) {
+        from = first_unit + row;
+        gate = depth % kDepths;
+        to = depth / kDepths;
+      } else {
+        from = depth;
+        gate = kTiles == 2 ? row / 4 : 0;
+        to = first_unit + (kTiles == 2 ? i / 2 * 4 + row % 4 : row);
+      }
+      const bool there = from < H && gate < kGates && to < H;
+      return make(there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0));
+    });
+  }
+  // Of Scaled: R's is of all that adds to this warp's sums.
+  __device__ __forceinline__ void FindScales() {
+    if constexpr (kScaledParts<T> > 0) {
+      const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
+        TileA<T> unused;
+        for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
+#pragma unroll
+          for (int i = 0; i < 2 * kTiles; ++i) LoadTile(c, i, &unused, look);
+        }
+      }));
+      if constexpr (kBackward) {
+        scales_ = ProductScales(weight);
+      } else {
+        const float state = BoundOfStates<Cell>(p_, k_, Base::first_row_, kRows, lane_, 32);
+        scales_ = ProductScales(LargestOfWarp(state), weight, p_.dropout_rate);
+      }
+    }
+  }
+  __device__ __forceinline__ void LoadTiles() {
+    const auto load = [&](int chunk, int i, TileA<T>* tile) {
+      LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile,
+               [&](T weight) { return scales_.OfWeight(weight); });
+    };
+#pragma unroll
+    for (int c = 0; c < kHeld; ++c) {
+      if (c >= p_.tiling.chunks) break;
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &held_[c][i]);
+    }
+    for (int c = kHeld; !kHoldsAll && c < p_.tiling.chunks; ++c) {
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        TileA<T> tile;
+        load(c, i, &tile);
+        *TileAt(c, i) = tile;
+      }
+    }
+  }
+  __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
+    return tiles_ + (((chunk - kHeld) * 2 * kTiles + i) * p_.tiling.warps + warp_) * 32 + lane_;
+  }
+
+  // --- A step's product, of what Put has left for a use
+
+  using Sums = TileC<T>[kTiles][kChains];
+  // kScalesRows: a chunk's, whose scales are undone when the next of its place has been begun.
+  struct Pending {
+    TileC<T> product;
+    Fragment<float, kRows / 4> scales = {};
+  };
+
+  // count: of the uses before. values: of each element its unit's product; forward of every gate.
+  __device__ __forceinline__ void Multiply(int count, float (&values)[kElements][kValues]) const {
+    Base::Receive(count);
+    const int use = count % 2, chunks = p_.tiling.chunks;
+    const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
+    // Scales of the columns that this lane has of a tile, of the first chunk.
+    const float* scales = row_scales_ + use * scales_of_use_ + warp_ % kSharing * chunks * kRows +
+                          lane_ % 4 * (kRows / 4);
+    Sums sums;
+    Pending pending[kGroup];
+    ChunkB<T> b[2][kGroup];
+    LoadGroup(from, 0, b[0]);
+#pragma unroll
+    for (int c = 0; c < kHeld; c += kGroup) {
+      if (c >= chunks) break;
+      // The next one, or none: then this one again.
+      if (c + kGroup < kHeld) {
+        LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        AddChunk(held_[c + i], b[c / kGroup % 2][i], i, scales + (c + i) * kRows, pending, sums);
+      }
+    }
+    for (int c = kHeld; !kHoldsAll && c < chunks; c += kGroup) {
+      TileA<T> tiles[kGroup][2 * kTiles];
+      LoadGroup(from, c, b[0]);
+#pragma unroll
+      for (int i = 0; i < kGroup * 2 * kTiles; ++i) {
+        tiles[i / (2 * kTiles)][i % (2 * kTiles)] = *TileAt(c + i / (2 * kTiles), i % (2 * kTiles));
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        AddChunk(tiles[i], b[0][i], i, scales + (c + i) * kRows, pending, sums);
+      }
+    }
+    if constexpr (kScalesRows) {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) Undo(i, pending, sums);
+    }
+    Collect(sums, values);
+  }
+
+ private:
+  __device__ __forceinline__ void LoadGroup(const uint4* from, int first,
+                                            ChunkB<T> (&b)[kGroup]) const {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) {
+        const uint4 v = from[words_of_use_ / kParts * s + (first + i) * 32];
+        b[i].part[s][0] = v.x;
+        b[i].part[s][1] = v.y;
+        b[i].part[s][2] = v.z;
+        b[i].part[s][3] = v.w;
+      }
+    }
+  }
+  __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[2 * kTiles], const ChunkB<T>& b,
+                                           int chunk, const float* scales,
+                                           Pending (&pending)[kGroup], Sums& sums) const {
+    if constexpr (kScalesRows) {
+      Pending next;
+      next.product.Add(tiles[0], b, 0);
+      next.product.Add(tiles[1], b, 1);
+      next.scales = LoadFragment<kRows / 4>(scales);
+      Undo(chunk, pending, sums);
+      pending[chunk] = next;
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
+        }
+      }
+    }
+  }
+  static __device__ __forceinline__ void Undo(int chunk, const Pending (&pending)[kGroup],
+                                              Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < 4; i += kRows == 8 ? 1 : 2) {  // the other columns are empty
+      float& sum = sums[0][chunk % kChains].sum[0][i];
+      sum = fmaf(pending[chunk].product.Get(i), pending[chunk].scales.v[i % (kRows / 4)], sum);
+    }
+  }
+  static __device__ __forceinline__ float Sum(const Sums& sums, int tile, int i) {
+    float sum = sums[tile][0].Get(i);
+#pragma unroll
+    for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
+    return sum;
+  }
+  // Two tiles: a lane has of each gates p and p + 2, p = lane / 16, of one unit, in two columns;
+  // its neighbour 16 lanes further has the others. They share them out: with 8 rows each takes a
+  // column of every tile, with 4 a tile, of which one column is empty.
+  __device__ __forceinline__ void Collect(const Sums& sums,
+                                          float (&values)[kElements][kValues]) const {
+    const bool high = kTiles == 2 ? lane_ >= 16 : warp_ % 2 != 0;
+    if constexpr (kTiles == 2) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        float mine[2], theirs[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float low_one = Sum(sums, kRows == 8 ? e : 0, 2 * i);
+          const float high_one = Sum(sums, kRows == 8 ? e : 1, kRows == 8 ? 2 * i + 1 : 2 * i);
+          mine[i] = high ? high_one : low_one;
+          theirs[i] = __shfl_xor_sync(0xFFFFFFFFu, high ? low_one : high_one, 16);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          values[e][2 * i] = high ? theirs[i] : mine[i];
+          values[e][2 * i + 1] = high ? mine[i] : theirs[i];
+        }
+      }
+    } else {
+      // One tile: two warps have a part of every sum, and each needs eight of the units.
+      float* shared = sums_ + warp_ * kElements * 32 + lane_;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const float low_one = Sum(sums, 0, e), high_one = Sum(sums, 0, 2 + e);
+        values[e][0] = high ? high_one : low_one;
+        shared[e * 32] = high ? low_one : high_one;
+      }
+      SyncPair();
+      const float* theirs = shared + (high ? -kElements : kElements) * 32;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) values[e][0] += theirs[e * 32];
+    }
+  }
+  __device__ __forceinline__ void SyncPair() const {
+    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
+  }
+
+  float* const sums_;
+  TileA<T>* const tiles_;
+  TileA<T> held_[kHeld][2 * kTiles];
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_

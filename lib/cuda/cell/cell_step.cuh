@@ -1,0 +1,326 @@
+// What kernels ask of a cell (lib/cells/cell.h): its traits, as constants that device code may use
+// (it has no static arrays of a struct); its reserve; and a step of one element, forward and
+// backward.
+#ifndef HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
+#define HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
+
+#include "lib/cells/cells.h"
+#include "lib/cuda/cell/params.cuh"
+#include "lib/cuda/cell/step_params.cuh"
+#include "lib/cuda/ptx/async.cuh"
+#include "lib/cuda/ptx/fast_math.cuh"
+
+namespace haste {
+
+// Columns of the product of a thread: in forward the gates of as many units as make four.
+constexpr int ForwardColumns(int gates) { return gates >= 3 ? gates : 4; }
+constexpr int kBackwardColumns = 4;
+
+template <class Cell>
+constexpr uint32_t ReadStates() {
+  uint32_t bits = 0;
+  for (int s = 0; s < Cell::kStates; ++s) bits |= Cell::kReadsState[s] ? 1u << s : 0u;
+  return bits;
+}
+// Bit s: the reserve has state s as it enters a step.
+template <class Cell>
+constexpr uint32_t kReadStates = ReadStates<Cell>();
+template <class Cell>
+constexpr int kSavedStates = SavedStates<Cell>();
+
+template <class Cell>
+__device__ __forceinline__ bool ReadsState(int s) {
+  return kReadStates<Cell> >> s & 1;
+}
+// Which of `saved` state s is.
+template <class Cell>
+__device__ __forceinline__ int SavedAt(int s) {
+  return __popc(kReadStates<Cell> & ((1u << s) - 1));
+}
+
+// Which of `extra` the bias of h·R is: those of layer normalisation come before it.
+template <class Cell>
+constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalizesState > 0 ? 2 : 0);
+
+// Calls run(act) with the kernel's activations, known at compile time if they are the defaults of
+// the cell's layer: then nothing branches, and the gates of an element are computed side by side.
+// C: computed in; of double, which gains least, there is but one such code to compile.
+template <class Cell, class C, class Run>
+__device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
+  if constexpr (sizeof(C) < sizeof(double)) {
+    constexpr int32_t kRecurrent = Cell::kExponential ? HASTE_EXPONENTIAL : HASTE_SIGMOID;
+    if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent &&
+        !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
+      return run(Activations{HASTE_TANH, kRecurrent});
+    }
+  }
+  run(act);
+}
+
+// Where a step of an element lies: in [N, T, K, G, H], its gate 0, and in [N, T, K, H].
+struct StepPlace {
+  int64_t gates, one;
+
+  StepPlace() = default;
+  // one: of hidden unit j.
+  __device__ __forceinline__ StepPlace(int64_t one, int gates_of_cell, int j)
+      : gates(one * gates_of_cell - j * (gates_of_cell - 1)), one(one) {}
+  // row: of the step, in [N, T, K].
+  __device__ __forceinline__ StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
+      : gates(row * gates_of_cell * H + j), one(row * H + j) {}
+};
+
+// A step of the walk, of one element.
+struct StepAt {
+  int64_t step, t;  // t: its time
+  bool reverse;
+  StepPlace place;
+
+  StepAt() = default;
+  template <class T>
+  __device__ __forceinline__ StepAt(const RecurrenceParams<T>& p, const Element& e,
+                                    int gates_of_cell, bool reverse, int64_t step)
+      : step(step),
+        t(TimeOf(p, reverse, step)),
+        reverse(reverse),
+        place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
+};
+
+// Gates [kFirst, kEnd) of a step to the reserve.
+template <class Cell, int kFirst, int kEnd, class Params>
+__device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,
+                                          const typename Params::C (&kept)[Cell::kKept]) {
+  using T = typename Params::Storage;
+  T* gates = static_cast<T*>(p.args.gates) + place.gates;
+#pragma unroll
+  for (int g = kFirst; g < kEnd; ++g) gates[g * p.H] = FromCompute<T>(kept[g]);
+}
+
+// The other tensors of the reserve: states as they enter the step, and what else the cell keeps.
+template <class Cell, class Params>
+__device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& place,
+                                          const typename Params::C (&before)[Cell::kStates],
+                                          const typename Params::C (&kept)[Cell::kKept]) {
+  using T = typename Params::Storage;
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) {
+    if (ReadsState<Cell>(s)) {
+      static_cast<T*>(p.args.saved[SavedAt<Cell>(s)])[place.one] = FromCompute<T>(before[s]);
+    }
+  }
+#pragma unroll
+  for (int i = Cell::kGates; i < Cell::kKept; ++i) {
+    static_cast<T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates])[place.one] =
+        FromCompute<T>(kept[i]);
+  }
+}
+
+// What backward reads of the reserve: the gates before kEnd, and all that is saved.
+template <class Cell, class T, int kEnd>
+struct Reserve {
+  using C = Compute<T>;
+
+  T kept[Cell::kKept], state[Cell::kStates];
+
+  template <class Params>
+  __device__ void Load(const Params& p, const StepPlace& place) {
+    Each(p, place, [](const T* from, T* to) { *to = *from; });
+  }
+  template <class Params>
+  static __device__ void Prefetch(const Params& p, const StepPlace& place) {
+    Reserve unused;
+    unused.Each(p, place, [](const T* from, T*) { PrefetchL2(from); });
+  }
+
+  // What the cell is given. 0 where it reads nothing.
+  __device__ void Get(C (&keeps)[Cell::kKept], C (&before)[Cell::kStates]) const {
+#pragma unroll
+    for (int i = 0; i < Cell::kKept; ++i) {
+      keeps[i] = i < kEnd || i >= Cell::kGates ? ToCompute(kept[i]) : C(0);
+    }
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      before[s] = ReadsState<Cell>(s) ? ToCompute(state[s]) : C(0);
+    }
+  }
+
+ private:
+  template <class Params, class Visit>
+  __device__ __forceinline__ void Each(const Params& p, const StepPlace& place,
+                                       const Visit& visit) {
+    const T* gates = static_cast<const T*>(p.args.gates) + place.gates;
+#pragma unroll
+    for (int g = 0; g < kEnd; ++g) visit(gates + g * p.H, &kept[g]);
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      if (!ReadsState<Cell>(s)) continue;
+      visit(static_cast<const T*>(p.args.saved[SavedAt<Cell>(s)]) + place.one, &state[s]);
+    }
+#pragma unroll
+    for (int i = Cell::kGates; i < Cell::kKept; ++i) {
+      visit(static_cast<const T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates]) + place.one,
+            &kept[i]);
+    }
+  }
+};
+
+// The same numbers in another type: CellScalar of a compute type, or back.
+template <class To, class From, int kCount>
+__device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if constexpr (std::is_same_v<From, Coarse>) {
+      to[i] = from[i].v;
+    } else {
+      to[i] = To(from[i]);
+    }
+  }
+}
+
+// next, with of state s the share[s] that Zoneout takes of prev.
+template <int kStates, class C>
+__device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&prev)[kStates],
+                                           C (&next)[kStates]) {
+  // Selected where a state is wholly kept or new: the other may be infinite.
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (share[s] == C(1)) {
+      next[s] = prev[s];
+    } else if (share[s] != C(0)) {
+      next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
+    }
+  }
+}
+
+// The cell of one element, forward and backward, in its scalar.
+template <class Cell, class T>
+__device__ __forceinline__ void CellForward(const Activations& act,
+                                            const Compute<T> (&x)[Cell::kGates],
+                                            const Compute<T> (&q)[Cell::kGates],
+                                            const Compute<T> (&before)[Cell::kStates],
+                                            Compute<T> (&kept)[Cell::kKept],
+                                            Compute<T> (&next)[Cell::kStates]) {
+  using V = CellScalar<T>;
+  V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
+  V leaving[Cell::kStates];
+  Recast(x, in);
+  Recast(q, product);
+  Recast(before, entering);
+  Recast(kept, keeps);
+  Cell::Forward(act, in, product, entering, keeps, leaving);
+  Recast(keeps, kept);
+  Recast(leaving, next);
+}
+template <class Cell, class T>
+__device__ __forceinline__ void CellGradients(const Activations& act,
+                                              const Compute<T> (&kept)[Cell::kKept],
+                                              const Compute<T> (&prev)[Cell::kStates],
+                                              const Compute<T> (&ds)[Cell::kStates],
+                                              Compute<T> (&dx)[Cell::kGates],
+                                              Compute<T> (&dq)[Cell::kGates],
+                                              Compute<T> (&before)[Cell::kStates]) {
+  using V = CellScalar<T>;
+  V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
+  V din[Cell::kGates], dproduct[Cell::kGates];
+  Recast(kept, keeps);
+  Recast(prev, entered);
+  Recast(ds, dleft);
+  CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
+  Recast(din, dx);
+  Recast(dproduct, dq);
+  Recast(dentered, before);
+}
+
+// A live step of some of a thread's elements, side by side: the cell, then Zoneout. before: prev,
+// with h as it entered the product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's,
+// kOperand and gates of kResetGates set.
+template <class Cell, class T, int kCount>
+__device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
+                                                const Compute<T> (&x)[kCount][Cell::kGates],
+                                                const Compute<T> (&q)[kCount][Cell::kGates],
+                                                const Compute<T> (&before)[kCount][Cell::kStates],
+                                                const Compute<T> (&prev)[kCount][Cell::kStates],
+                                                const Compute<T> (&share)[kCount][Cell::kStates],
+                                                Compute<T> (&kept)[kCount][Cell::kKept],
+                                                Compute<T> (&next)[kCount][Cell::kStates]) {
+  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      CellForward<Cell, T>(act, x[e], q[e], before[e], kept[e], next[e]);
+    }
+  });
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
+  }
+}
+
+// Their gradients. ds: of the states that leave the step, turned into those that enter it, without
+// what the product with Rᵀ adds. scale: what dropout multiplied h with.
+template <class Cell, class T, int kCount>
+__device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
+                                                 const Compute<T> (&kept)[kCount][Cell::kKept],
+                                                 const Compute<T> (&prev)[kCount][Cell::kStates],
+                                                 const Compute<T> (&share)[kCount][Cell::kStates],
+                                                 const Compute<T> (&scale)[kCount],
+                                                 Compute<T> (&ds)[kCount][Cell::kStates],
+                                                 Compute<T> (&dx)[kCount][Cell::kGates],
+                                                 Compute<T> (&dq)[kCount][Cell::kGates]) {
+  using C = Compute<T>;
+  C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (!p.zoneout) continue;
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      // What went past the cell comes back past it.
+      past[e][s] = share[e][s] == C(0) ? C(0) : ds[e][s] * share[e][s];
+      ds[e][s] = share[e][s] == C(1) ? C(0) : ds[e][s] - past[e][s];
+    }
+  }
+  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      CellGradients<Cell, T>(act, kept[e], prev[e], ds[e], dx[e], dq[e], before[e]);
+    }
+  });
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
+    }
+  }
+}
+
+// An array as one of an array of them.
+template <class V, int kSize>
+__device__ __forceinline__ V (&OfOne(V (&array)[kSize]))[1][kSize] {
+  return reinterpret_cast<V(&)[1][kSize]>(array);
+}
+
+// The same of one element.
+template <class Cell, class T>
+__device__ __forceinline__ void ElementForward(
+    const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
+    const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
+    const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
+    Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
+  ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(before), OfOne(prev), OfOne(share),
+                              OfOne(kept), OfOne(next));
+}
+template <class Cell, class T>
+__device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
+                                                const Compute<T> (&kept)[Cell::kKept],
+                                                const Compute<T> (&prev)[Cell::kStates],
+                                                const Compute<T> (&share)[Cell::kStates],
+                                                Compute<T> scale, Compute<T> (&ds)[Cell::kStates],
+                                                Compute<T> (&dx)[Cell::kGates],
+                                                Compute<T> (&dq)[Cell::kGates]) {
+  ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
+                               OfOne(dx), OfOne(dq));
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_

@@ -1,0 +1,178 @@
+// One element of a walk whose states a thread keeps to itself: what it knows of a step beforehand,
+// the step, and what of it goes to memory. Shared by the engines whose kernels walk all steps.
+#ifndef HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
+#define HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
+
+#include "lib/cuda/cell/cell_step.cuh"
+#include "lib/cuda/cell/params.cuh"
+
+namespace haste {
+
+struct Foreseen {
+  bool live = false;
+  bool repeats = false;  // masked: y is the y before
+  uint32_t drawn = 0;    // bit s: Zoneout keeps state s
+};
+
+// unmasked: IsLive; key: read where Zoneout draws.
+template <class Cell, class T>
+__device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
+                                            bool reverse, int step, bool unmasked, PhiloxKey key) {
+  Foreseen seen;
+  seen.live = e.exists && unmasked;
+  if (e.exists && !unmasked) seen.repeats = Repeats(p, reverse, e.n, step);
+  if (!p.zoneout || !p.training || !seen.live) return seen;
+  float share[Cell::kStates];
+  DrawZoneout<Cell>(p, e, TimeOf(p, reverse, step), key, share);
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
+  return seen;
+}
+template <class Cell, class T>
+__device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
+                                            bool reverse, int step) {
+  Foreseen seen;
+  seen.live = e.exists;
+  if (!e.exists || (p.mask == nullptr && !p.zoneout)) return seen;
+  const bool draws = p.zoneout && p.training;
+  return Foresee<Cell>(p, e, reverse, step, IsLive(p, e.n, TimeOf(p, reverse, step)),
+                       draws ? MakePhiloxKey(p.seed) : PhiloxKey());
+}
+
+template <int kStates, class T>
+__device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const Foreseen& seen,
+                                          float (&share)[kStates]) {
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    share[s] = p.training ? static_cast<float>(seen.drawn >> s & 1) : p.zoneout_rate[s];
+  }
+}
+
+// A step forward of some of a thread's elements, side by side. stored: of wx; get(q): h·R, asked
+// for if one of them is live; scale: what dropout multiplies h with. Of the results `before` are
+// the states as they enter the cell.
+template <class Cell, class T, int kCount, class Get, class Params>
+__device__ __forceinline__ void WalkForward(
+    const Params& p, const Foreseen (&seen)[kCount], int64_t k, const int (&unit)[kCount],
+    const T (&stored)[kCount][Cell::kGates], const float (&scale)[kCount],
+    const float (&prev)[kCount][Cell::kStates], const Get& get,
+    float (&before)[kCount][Cell::kStates], float (&kept)[kCount][Cell::kKept],
+    float (&next)[kCount][Cell::kStates], float (&y)[kCount]) {
+  float x[kCount][Cell::kGates], q[kCount][Cell::kGates], share[kCount][Cell::kStates] = {};
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) {
+      next[e][s] = prev[e][s];
+      before[e][s] = s == 0 ? prev[e][0] * scale[e] : prev[e][s];
+    }
+    y[e] = seen[e].repeats ? prev[e][0] : 0.0f;
+  }
+  // One alone is left out; of several each is computed, and then taken if it is live.
+  if (kCount == 1 && !seen[0].live) return;
+  get(q);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
+    if constexpr (Cell::kRecurrentBias) {
+      const T* bias = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
+                      k * Cell::kGates * p.H + unit[e];
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) {
+        if (kCount == 1 || seen[e].live) q[e][g] += ToCompute(bias[g * p.H]);
+      }
+    }
+    if (p.zoneout) GetShares(p, seen[e], share[e]);
+  }
+  ElementsForward<Cell, T, kCount>(p, x, q, before, prev, share, kept, next);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if (kCount == 1 || seen[e].live) {
+      y[e] = next[e][0];
+    } else {
+#pragma unroll
+      for (int s = 0; s < Cell::kStates; ++s) next[e][s] = prev[e][s];
+#pragma unroll
+      for (int i = 0; i < Cell::kKept; ++i) kept[e][i] = 0.0f;
+    }
+  }
+}
+
+// What a step forward leaves of an element. Params: those of the kernel, or what says in their
+// place where the step's tensors are.
+template <class Cell, class Params>
+__device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& place, float y,
+                                             const float (&before)[Cell::kStates],
+                                             const float (&kept)[Cell::kKept]) {
+  using T = typename Params::Storage;
+  static_cast<T*>(p.args.y)[place.one] = FromCompute<T>(y);
+  if (p.args.keep) {
+    KeepGates<Cell, 0, Cell::kGates>(p, place, kept);
+    KeepSaved<Cell>(p, place, before, kept);
+  }
+}
+
+// States, or their gradients, to tensors [N, K, H], of which some may be null.
+template <class T, int kStates>
+__device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
+                                            const float (&states)[kStates]) {
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (to[s] != nullptr) static_cast<T*>(to[s])[at] = FromCompute<T>(states[s]);
+  }
+}
+
+// A step backward, of the same. ds: gradients of the states that leave it, without those of the
+// output; turned into those of the states that enter it, without what the product adds.
+template <class Cell, class T, int kCount, class Kept>
+__device__ __forceinline__ void WalkBackward(
+    const RecurrenceParams<T>& p, const Foreseen (&seen)[kCount], const Kept (&reserve)[kCount],
+    const T (&dy)[kCount], const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
+    float (&dx)[kCount][Cell::kGates], float (&dq)[kCount][Cell::kGates]) {
+  float kept[kCount][Cell::kKept], prev[kCount][Cell::kStates];
+  float share[kCount][Cell::kStates] = {}, left[kCount][Cell::kStates];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    // y of a masked step is the y before it, so its gradient belongs to that state.
+    if (seen[e].live || seen[e].repeats) ds[e][0] += ToCompute(dy[e]);
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) left[e][s] = ds[e][s];
+  }
+  if (kCount == 1 && !seen[0].live) return;
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    reserve[e].Get(kept[e], prev[e]);
+    if (p.zoneout) GetShares(p, seen[e], share[e]);
+  }
+  ElementsBackward<Cell, T, kCount>(p, kept, prev, share, scale, ds, dx, dq);
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) {
+    if constexpr (kCount > 1) {
+      if (seen[e].live) continue;
+#pragma unroll
+      for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
+#pragma unroll
+      for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
+    }
+  }
+}
+
+// What a step backward leaves of an element.
+template <class Cell, class Params>
+__device__ __forceinline__ void StoreBackward(const Params& p, const StepPlace& place,
+                                              const float (&dx)[Cell::kGates],
+                                              const float (&dq)[Cell::kGates]) {
+  using T = typename Params::Storage;
+#pragma unroll
+  for (int g = 0; g < Cell::kGates; ++g) {
+    static_cast<T*>(p.args.dwx)[place.gates + g * p.H] = FromCompute<T>(dx[g]);
+    if constexpr (Cell::kSplitsGradient) {
+      static_cast<T*>(p.args.dq)[place.gates + g * p.H] = FromCompute<T>(dq[g]);
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_ELEMENT_CUH_

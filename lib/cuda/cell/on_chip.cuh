@@ -1,0 +1,119 @@
+// What engines that keep R on the chip for all steps share: parameters, and inputs asked for ahead.
+#ifndef HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
+#define HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
+
+#include <algorithm>
+
+#include "lib/base/workspace.h"
+#include "lib/cells/info.h"
+#include "lib/cuda/cell/params.cuh"
+#include "lib/cuda/cell/prepare.cuh"
+#include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ptx/async.cuh"
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+// Whether a kernel has code here: it multiplies on tensor cores as they are since 8.0; clusters are
+// there since 9.0.
+constexpr bool HasOnChipCode([[maybe_unused]] bool clusters) {
+#if defined(__CUDA_ARCH__)
+  return __CUDA_ARCH__ >= (clusters ? 900 : 800);
+#else
+  return true;
+#endif
+}
+
+template <class T, class A>
+struct OnChipParams : RecurrenceParams<T> {
+  using Args = A;
+  Args args;
+  uint32_t directions[kMaxOnChipLanes / 32];
+
+  __device__ __forceinline__ bool IsReverse(int k) const {
+    return (directions[k / 32] >> (k % 32) & 1) != 0;
+  }
+};
+
+// Asks the L2 cache for what a block's units will read of a tensor [N, T, K, kParts, H] some steps
+// later: each thread for a piece of one row and part.
+template <class T, int kParts>
+class Prefetcher {
+  static constexpr int kPiece = 64 / sizeof(T);
+
+ public:
+  // row, unit: the block's first, of so many. time: the first that is asked for; up: later ones
+  // come next.
+  template <class Params>
+  __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
+                                        int64_t k, int64_t unit, int units, int64_t time, bool up)
+      : rows_left_(0) {
+    if (tensor == nullptr) return;
+    const int pieces = (units + kPiece - 1) / kPiece;
+    const int part = threadIdx.x / pieces % kParts, mine = threadIdx.x / pieces / kParts;
+    unit += threadIdx.x % pieces * kPiece;
+    if (mine >= rows || unit >= p.H) return;
+    const int64_t stride = p.K * kParts * p.H;
+    rows_left_ = static_cast<int>(min(p.N - row - mine, int64_t{1} << 30));
+    from_ = static_cast<const T*>(tensor) + ((row + mine) * p.T_ + time) * stride +
+            (k * kParts + part) * p.H + unit;
+    stride_ = up ? stride : -stride;
+    pass_stride_ = rows * p.T_ * stride;
+  }
+  // first_row: of the pass, in the group.
+  __device__ __forceinline__ void Ask(int pass, int first_row) const {
+    if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
+  }
+  __device__ __forceinline__ void Advance() { from_ += stride_; }
+
+ private:
+  const T* from_ = nullptr;
+  int64_t stride_ = 0, pass_stride_ = 0;
+  int rows_left_;
+};
+
+// --- The host's part
+
+// Of T, what multiplies as scaled float16 if it is a float.
+template <class T>
+using ScaledStorage =
+    std::conditional_t<sizeof(T) == 2, T, Scaled<std::is_same_v<T, float> ? 2 : 1>>;
+
+// Calls run(a T*) with what a forward walk of T takes it for, as PlanRecurrence counts its parts.
+template <class T, class Run>
+auto WithForwardStorage(const HasteRnnConfig& config, const HasteCellInfo& cell, const Run& run) {
+  if constexpr (sizeof(T) == 2) {
+    return run(static_cast<T*>(nullptr));
+  } else {
+    return HasBoundedStates(config, cell) ? run(static_cast<ScaledStorage<T>*>(nullptr))
+                                          : run(static_cast<float*>(nullptr));
+  }
+}
+
+template <class Cell, class Params>
+void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
+                Workspace* workspace, Params* p) {
+  FillRecurrence<Cell, typename Params::Storage>(config, args, p);
+  p->args = args;
+  for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {
+    if (config.reverse[k]) p->directions[k / 32] |= 1u << (k % 32);
+  }
+  p->first_live = p->mask != nullptr ? workspace->Take<int64_t>(2 * p->N) : nullptr;
+}
+
+// Where live steps begin.
+template <class Params>
+int32_t PrepareOnChip(const Params& p, const HasteExecutor& executor, HasteStatus* status) {
+  if (p.mask == nullptr) return HASTE_OK;
+  const int64_t blocks =
+      std::min<int64_t>((2 * p.N * 32 + kPrepareThreads - 1) / kPrepareThreads, 4096);
+  HASTE_CUDA_TRY(Launch(FindFirstLive, blocks, kPrepareThreads, 0, false, executor, p.N, p.T_,
+                        p.mask, const_cast<int64_t*>(p.first_live)),
+                 status);
+  return HASTE_OK;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_

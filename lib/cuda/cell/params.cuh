@@ -1,0 +1,124 @@
+// What every kernel that walks time knows of its call, and what it asks of one element: is the step
+// live, what do Zoneout and dropout do to it?
+#ifndef HASTE_LIB_CUDA_CELL_PARAMS_CUH_
+#define HASTE_LIB_CUDA_CELL_PARAMS_CUH_
+
+#include "lib/base/philox.h"
+#include "lib/cells/cells.h"
+#include "lib/cuda/ptx/vector_access.cuh"
+
+namespace haste {
+
+// By value in kernel parameters. Names of sizes as in haste/c_api.h.
+template <class T>
+struct RecurrenceParams {
+  using Storage = T;
+  using C = Compute<T>;
+  int64_t N, T_, K, H;
+  Activations act;
+  bool training, zoneout, zero_output_for_mask;
+  float zoneout_rate[HASTE_MAX_STATES];
+  float dropout_rate;         // 0 when nothing is dropped
+  const uint8_t* mask;        // [N, T] or null
+  const int64_t* seed;        // [2], read only where something is drawn
+  const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk; with mask
+};
+
+// What engines that keep states in memory between steps know beside that. All of it is workspace.
+template <class T>
+struct WalkParams : RecurrenceParams<T> {
+  using C = Compute<T>;
+  const uint8_t* reverse;        // [K]
+  int64_t* recorded_at;          // the step that recorded launches count from (WalkStep)
+  C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
+  // [N, K, H], of cells whose steps have two products (kResetGates): what the first has made of the
+  // reset gates and, forward, the operand that they made.
+  C* made[HASTE_MAX_GATES];
+};
+
+// What a call says of it; first_live is its engine's.
+template <class Cell, class T, class Args>
+void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {
+  p->N = config.batch;
+  p->T_ = config.time;
+  p->K = config.lanes;
+  p->H = config.hidden;
+  p->act = CellActivations<Cell>(config);
+  p->training = config.training != 0;
+  p->zero_output_for_mask = config.zero_output_for_mask != 0;
+  p->dropout_rate = p->training ? config.recurrent_dropout : 0.0f;
+  p->zoneout = AnyZoneout<Cell>(config);
+  for (int s = 0; s < Cell::kStates; ++s) p->zoneout_rate[s] = ZoneoutRate<Cell>(config, s);
+  p->mask = args.mask;
+  p->seed = args.seed;
+}
+
+// One element of [N, K, H].
+struct Element {
+  int64_t n, k, j;
+  bool exists;
+  int64_t at;  // in [N, K, H]
+};
+
+// Which step a launch is. first: null, or where in memory the step stands that `step` counts from:
+// launches that are recorded once are replayed for many.
+struct WalkStep {
+  const int64_t* first;
+  int64_t step;
+
+  __device__ __forceinline__ int64_t Get() const { return first == nullptr ? step : *first + step; }
+  WalkStep After(int64_t steps) const { return {first, step + steps}; }
+};
+
+// Time index of a step of the walk.
+template <class T>
+__device__ __forceinline__ int64_t TimeOf(const RecurrenceParams<T>& p, bool reverse,
+                                          int64_t step) {
+  return reverse ? p.T_ - 1 - step : step;
+}
+
+template <class T>
+__device__ __forceinline__ bool IsLive(const RecurrenceParams<T>& p, int64_t n, int64_t t) {
+  return p.mask == nullptr || p.mask[n * p.T_ + t] != 0;
+}
+
+// At a masked step: does y repeat the output before it (and is not 0)?
+template <class T>
+__device__ __forceinline__ bool Repeats(const RecurrenceParams<T>& p, bool reverse, int64_t n,
+                                        int64_t step) {
+  return !p.zero_output_for_mask && step >= p.first_live[(reverse ? p.N : 0) + n];
+}
+
+// What h is multiplied by where it enters the product.
+template <class T>
+__device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, const Element& e) {
+  if (p.dropout_rate == 0.0f) return 1;
+  return DropoutScale(MakePhiloxKey(p.seed), static_cast<uint32_t>(e.n),
+                      static_cast<uint32_t>(e.k * p.H + e.j), p.dropout_rate);
+}
+
+// share[s]: 1 where Zoneout keeps state s, else 0.
+template <class Cell, class T>
+__device__ __forceinline__ void DrawZoneout(const RecurrenceParams<T>& p, const Element& e,
+                                            int64_t t, PhiloxKey key,
+                                            Compute<T> (&share)[Cell::kStates]) {
+  uint32_t word[4];
+  Philox(key, static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
+         static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) {
+    share[s] = Draw(word[ZoneoutWord<Cell>(s)], p.zoneout_rate[s]) ? 1 : 0;
+  }
+}
+// share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
+template <class Cell, class T>
+__device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
+                                              int64_t t, Compute<T> (&share)[Cell::kStates]) {
+  if (p.training) return DrawZoneout<Cell>(p, e, t, MakePhiloxKey(p.seed), share);
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) share[s] = p.zoneout_rate[s];
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_PARAMS_CUH_

@@ -1,0 +1,190 @@
+// What the backward walk does with an element of a step's product: the gradients of the cell.
+// Phases are what phase_forward.cuh says; cells of kResetGates have two: BackwardPhase, then
+// BackwardResetPhase, whose product is the gradient of what the reset gates made.
+#ifndef HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
+#define HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
+
+#include "lib/cuda/cell/cell_step.cuh"
+#include "lib/cuda/ptx/async.cuh"
+
+namespace haste {
+
+// Gradients of all gates of an element, in the operand of `step`. An engine may have its own.
+template <class Params, class C, int kGates>
+__device__ __forceinline__ void PutGates(const Params& p, int64_t step, const Element& e,
+                                         const C (&values)[kGates]) {
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) PutOperand(p, step, e, g * p.H + e.j, values[g]);
+}
+
+// The product of the gradients of h·R, one step later, with Rᵀ: of all gates, or of the reset
+// gates. Then all that this step's gradients depend on is there, but for the reset gates.
+template <class Cell, class P>
+struct BackwardPhase {
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr int kReset = Cell::kResetGates, kStates = Cell::kStates;
+  static constexpr bool kBackward = true;
+  static constexpr int kAllGates = Cell::kGates;
+  static constexpr int kStride = -1;
+  static constexpr int kBefore = 0, kGates = kReset > 0 ? kReset : Cell::kGates;
+  static constexpr int kAfter = Cell::kGates - kGates;
+  static constexpr int kDepth = kGates, kColumns = kBackwardColumns, kSums = 1;
+  static_assert(kReset == 0 || !Cell::kSplitsGradient, "the reset gates' dq would be lost");
+
+  Reserve<Cell, T, Cell::kGates> reserve;
+  T dy;
+  bool live;
+  C carried[kStates];
+
+  // What a step makes: gradients of the states, of x and of h·R.
+  C ds[kStates], dx[Cell::kGates], dq[Cell::kGates];
+
+  // The last step of the walk: nothing comes back from later ones.
+  static __host__ __device__ bool HasProduct(const Params& p, int64_t step) {
+    return step != p.T_ - 1;
+  }
+  static constexpr int kOperandOf = 1;  // steps later
+
+  __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
+    live = false;
+    dy = FromCompute<T>(0);
+    if (!e.exists || at.step < 0) return;
+    live = IsLive(p, e.n, at.t);
+    // y of a masked step is the y before it, so its gradient belongs to that state.
+    if (p.args.dy != nullptr && (live || Repeats(p, at.reverse, e.n, at.step))) {
+      dy = static_cast<const T*>(p.args.dy)[at.place.one];
+    }
+    if (live) reserve.Load(p, at.place);
+  }
+
+  static __device__ void Prefetch(const Params& p, const Element&, const StepAt& at) {
+    if (at.step < 0) return;
+    Reserve<Cell, T, Cell::kGates>::Prefetch(p, at.place);
+    if (p.args.dy != nullptr) PrefetchL2(static_cast<const T*>(p.args.dy) + at.place.one);
+  }
+
+  // Gradients of the states leaving the step, without what the product adds to h's.
+  __device__ void LoadCarried(const Params& p, const Element& e) {
+    for (int s = 0; s < kStates; ++s) carried[s] = p.carried[s][e.at];
+  }
+
+  // Step -1 has the gradients of the initial states.
+  __device__ void Step(const Params& p, const Element& e, const StepAt& at, const C (&product)[1]) {
+    const C scale = DropScale(p, e);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) ds[s] = carried[s];
+    ds[0] = MulAdd(product[0], scale, ds[0]);
+    if (at.step < 0) return;
+    ds[0] += ToCompute(dy);
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) dx[g] = dq[g] = 0;
+    if (live) {
+      C kept[Cell::kKept], prev[kStates], share[kStates] = {};
+      reserve.Get(kept, prev);
+      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
+      ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
+    }
+    if constexpr (kReset > 0) {
+#pragma unroll
+      for (int g = kReset; g < Cell::kGates; ++g) {
+        PutOtherOperand(p, at.step, e, (g - kReset) * p.H + e.j, dq[g]);
+      }
+    } else {
+      PutGates(p, at.step, e, dq);
+    }
+  }
+
+  __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
+    if (at.step < 0) {
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        if (p.args.ds0[s] != nullptr) static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(ds[s]);
+      }
+      return;
+    }
+    // Behind the reset gates: BackwardResetPhase has still to read these, which dwx may overwrite.
+#pragma unroll
+    for (int g = kReset; g < Cell::kGates; ++g) {
+      static_cast<T*>(p.args.dwx)[at.place.gates + g * p.H] = FromCompute<T>(dx[g]);
+    }
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) {
+      if constexpr (Cell::kSplitsGradient) {
+        static_cast<T*>(p.args.dq)[at.place.gates + g * p.H] = FromCompute<T>(dq[g]);
+      }
+      if (g < kReset) p.made[g][e.at] = dq[g];
+    }
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = ds[s];
+  }
+};
+
+// The product of the other gates' gradients of this step, and with it the reset gates'. What
+// BackwardPhase knows of those is in `made`; this completes it.
+template <class Cell, class P>
+struct BackwardResetPhase {
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr int kReset = Cell::kResetGates, kStates = Cell::kStates;
+  static constexpr bool kBackward = true;
+  static constexpr int kAllGates = Cell::kGates;
+  static constexpr int kStride = -1;
+  static constexpr int kBefore = kReset, kGates = Cell::kGates - kReset, kAfter = 0;
+  static constexpr int kDepth = kGates, kColumns = kBackwardColumns, kSums = 1;
+
+  Reserve<Cell, T, kReset> reserve;  // dwx may have overwritten the gates behind
+  bool live;
+  C carried[kStates], known[kReset];
+
+  // What a step makes.
+  C dx[Cell::kGates], added[kStates];
+
+  static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
+  static constexpr int kOperandOf = 0;  // steps later
+
+  __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
+    live = e.exists && IsLive(p, e.n, at.t);
+    if (live) reserve.Load(p, at.place);
+  }
+
+  // BackwardPhase, which reads the same and runs before, does it.
+  static __device__ void Prefetch(const Params&, const Element&, const StepAt&) {}
+
+  __device__ void LoadCarried(const Params& p, const Element& e) {
+    for (int s = 0; s < kStates; ++s) carried[s] = p.carried[s][e.at];
+#pragma unroll
+    for (int g = 0; g < kReset; ++g) known[g] = p.made[g][e.at];
+  }
+
+  __device__ void Step(const Params& p, const Element& e, const StepAt& at, const C (&product)[1]) {
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) dx[g] = g < kReset ? known[g < kReset ? g : 0] : C(0);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) added[s] = 0;
+    if (live) {
+      C kept[Cell::kKept], prev[kStates];
+      reserve.Get(kept, prev);
+      WithActivations<Cell, C>(p.act, [&](const Activations& act) {
+        Cell::BackwardReset(act, kept, prev, product[0], dx, added);
+      });
+      added[0] *= DropScale(p, e);
+    }
+#pragma unroll
+    for (int g = 0; g < kReset; ++g) PutOtherOperand(p, at.step, e, g * p.H + e.j, dx[g]);
+  }
+
+  __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = carried[s] + added[s];
+    T* dwx = static_cast<T*>(p.args.dwx) + at.place.gates;
+#pragma unroll
+    for (int g = 0; g < kReset; ++g) dwx[g * p.H] = FromCompute<T>(dx[g]);
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_

@@ -1,0 +1,205 @@
+// What the forward walk does with an element of a step's product: the cell. P: an engine's
+// ForwardParams.
+//
+// A phase is one product of a step and what follows from it in the block that has the sums. It
+// says which gates of R are multiplied, what a thread reads of its element, when, and what it makes
+// of it; the kernels of `stepwise`, `tiled` and `blas` run it. Most cells have one phase. Those of
+// kResetGates have two: ForwardResetPhase, whose gates make the operand of the others, then
+// ForwardPhase.
+#ifndef HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
+#define HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
+
+#include "lib/cuda/cell/cell_step.cuh"
+#include "lib/cuda/ptx/async.cuh"
+
+namespace haste {
+
+// What both phases read of their element. kFirst … kFirst + kCount - 1: the gates of their product.
+template <class Cell, class P, int kFirst, int kCount>
+struct ForwardInputs {
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr bool kBackward = false;
+  static constexpr int kStride = 1;  // of the walk
+  static constexpr int kBefore = kFirst, kGates = kCount, kAfter = Cell::kGates - kFirst - kCount;
+  static constexpr int kAllGates = Cell::kGates;
+  static constexpr int kDepth = 1;  // of the product, in multiples of H
+  static constexpr int kColumns = ForwardColumns(kCount), kSums = kCount;
+
+  T x[kCount], bias[kCount];
+  bool live;
+  C prev[Cell::kStates];
+  C scale;  // of dropout: h times it entered the first product
+
+  static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
+  static constexpr int kOperandOf = 0;  // steps later
+
+  // What no step writes.
+  __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
+    live = e.exists && IsLive(p, e.n, at.t);
+    if (!live) return;
+    const T* wx = WxAt(p, at);
+#pragma unroll
+    for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
+    if constexpr (Cell::kRecurrentBias) {
+      const T* from = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
+                      (e.k * Cell::kGates + kFirst) * p.H + e.j;
+#pragma unroll
+      for (int g = 0; g < kCount; ++g) bias[g] = from[g * p.H];
+    }
+  }
+
+  static __device__ void Prefetch(const Params& p, const Element&, const StepAt& at) {
+    const T* wx = WxAt(p, at);
+#pragma unroll
+    for (int g = 0; g < kCount; ++g) PrefetchL2(wx + g * p.H);
+  }
+
+ protected:
+  __device__ void LoadStates(const Params& p, const Element& e) {
+    for (int s = 0; s < Cell::kStates; ++s) prev[s] = p.carried[s][e.at];
+    scale = DropScale(p, e);
+  }
+
+  // The h that leaves a step, as it enters the next.
+  static __device__ void PutEntering(const Params& p, const Element& e, int64_t step, C h) {
+    if constexpr (kFirst == 0) {
+      PutOperand(p, step + 1, e, e.j, h);
+    } else {
+      PutOtherOperand(p, step + 1, e, e.j, h);
+    }
+  }
+
+  __device__ void StatesBefore(C (&before)[Cell::kStates]) const {
+#pragma unroll
+    for (int s = 0; s < Cell::kStates; ++s) before[s] = s == 0 ? prev[0] * scale : prev[s];
+  }
+
+  // x and q of all gates, those of this product set.
+  __device__ void PreActivations(const C (&product)[kCount], C (&xs)[Cell::kGates],
+                                 C (&qs)[Cell::kGates]) const {
+#pragma unroll
+    for (int g = 0; g < kCount; ++g) {
+      xs[kFirst + g] = ToCompute(x[g]);
+      qs[kFirst + g] = product[g];
+      if constexpr (Cell::kRecurrentBias) qs[kFirst + g] += ToCompute(bias[g]);
+    }
+  }
+
+ private:
+  static __device__ const T* WxAt(const Params& p, const StepAt& at) {
+    return static_cast<const T*>(p.args.wx) + at.place.gates + kFirst * p.H;
+  }
+};
+
+// All gates, or those behind the reset gates: ends the step.
+template <class Cell, class P>
+struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - Cell::kResetGates> {
+  using Inputs = ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - Cell::kResetGates>;
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr int kReset = Cell::kResetGates, kStates = Cell::kStates;
+
+  C made[kReset + 1];  // the reset gates, and the operand that they made
+
+  // What a step makes.
+  C kept[Cell::kKept], next[kStates], y;
+
+  __device__ void LoadCarried(const Params& p, const Element& e) {
+    this->LoadStates(p, e);
+    if constexpr (kReset > 0) {
+#pragma unroll
+      for (int i = 0; i <= kReset; ++i) made[i] = p.made[i][e.at];
+    }
+  }
+
+  // The step, and what others wait for: the operand of the next product.
+  __device__ void Step(const Params& p, const Element& e, const StepAt& at,
+                       const C (&product)[Inputs::kGates]) {
+    const auto& prev = this->prev;
+#pragma unroll
+    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    y = 0;
+    if (this->live) {
+      C x[Cell::kGates] = {}, q[Cell::kGates] = {}, before[kStates];
+      this->StatesBefore(before);
+      this->PreActivations(product, x, q);
+      if constexpr (kReset > 0) {
+#pragma unroll
+        for (int g = 0; g < kReset; ++g) kept[g] = made[g];
+        kept[Cell::kOperand] = made[kReset];
+      }
+      C share[kStates] = {};
+      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
+      ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
+      y = next[0];
+    } else {
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) next[s] = prev[s];
+      if (Repeats(p, at.reverse, e.n, at.step)) y = prev[0];
+    }
+    this->PutEntering(p, e, at.step, next[0] * this->scale);
+  }
+
+  // All else.
+  __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
+    if (p.args.keep) {
+      KeepGates<Cell, kReset, Cell::kGates>(p, at.place, kept);
+      if constexpr (kReset == 0) {
+        C before[kStates];
+        this->StatesBefore(before);
+        KeepSaved<Cell>(p, at.place, before, kept);
+      }
+    }
+    static_cast<T*>(p.args.y)[at.place.one] = FromCompute<T>(y);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      p.carried[s][e.at] = next[s];
+      if (at.step == p.T_ - 1 && p.args.sT[s] != nullptr) {
+        static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
+      }
+    }
+  }
+};
+
+// The reset gates, and from them what the others multiply. What the cell keeps beside the gates
+// comes from here.
+template <class Cell, class P>
+struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
+  using Params = P;
+  using C = Compute<typename P::Storage>;
+
+  C kept[Cell::kKept], before[Cell::kStates];
+
+  __device__ void LoadCarried(const Params& p, const Element& e) { this->LoadStates(p, e); }
+
+  __device__ void Step(const Params& p, const Element& e, const StepAt& at,
+                       const C (&product)[Cell::kResetGates]) {
+    this->StatesBefore(before);
+#pragma unroll
+    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    if (this->live) {
+      C x[Cell::kGates] = {}, q[Cell::kGates] = {};
+      this->PreActivations(product, x, q);
+      WithActivations<Cell, C>(
+          p.act, [&](const Activations& act) { Cell::ForwardReset(act, x, q, before, kept); });
+    }
+    PutOtherOperand(p, at.step, e, e.j, kept[Cell::kOperand]);
+  }
+
+  __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
+    if (p.args.keep) {
+      KeepGates<Cell, 0, Cell::kResetGates>(p, at.place, kept);
+      KeepSaved<Cell>(p, at.place, before, kept);
+    }
+#pragma unroll
+    for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];
+    p.made[Cell::kResetGates][e.at] = kept[Cell::kOperand];
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_

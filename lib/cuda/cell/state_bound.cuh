@@ -1,0 +1,49 @@
+// How large h can become, from the initial states: what it is scaled by as float16
+// (lib/cuda/ptx/fp16_scale.cuh).
+#ifndef HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
+#define HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
+
+#include "lib/cuda/cell/params.cuh"
+#include "lib/cuda/ptx/fp16_scale.cuh"
+
+namespace haste {
+
+// What h can come to, before dropout, from an element's initial states on; at: in [N, K, H].
+template <class Cell, class Params>
+__device__ __forceinline__ float BoundOfState(const Params& p, int64_t at) {
+  using T = typename Params::Storage;
+  float state[Cell::kStates];
+#pragma unroll
+  for (int s = 0; s < Cell::kStates; ++s) {
+    const T* all = static_cast<const T*>(p.args.s0[s]);
+    state[s] = all == nullptr ? 0.0f : ToCompute(all[at]);
+  }
+  return Cell::Bound(state);
+}
+template <class Params>
+__device__ __forceinline__ bool HasInitialStates(const Params& p) {
+  bool any = false;
+#pragma unroll
+  for (int s = 0; s < HASTE_MAX_STATES; ++s) any |= p.args.s0[s] != nullptr;
+  return any;
+}
+// The largest of those of some rows of a lane that a thread comes to, which takes turns with
+// others.
+template <class Cell, class Params>
+__device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64_t first_row,
+                                               int rows, int thread, int threads) {
+  float bound = 1.0f;
+  if (!HasInitialStates(p)) return bound;
+  const int H = static_cast<int>(p.H);
+  const int count = static_cast<int>(min(p.N - first_row, int64_t{rows})) * H;
+#pragma unroll 8
+  for (int i = thread; i < count; i += threads) {
+    const int64_t at = ((first_row + i / H) * p.K + k) * H + i % H;
+    bound = Larger(bound, BoundOfState<Cell>(p, at));
+  }
+  return bound;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_

@@ -1,0 +1,95 @@
+// What every kernel of the `stepwise` engine is given, and where it finds one element.
+#ifndef HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
+#define HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
+
+#include "lib/cuda/cell/params.cuh"
+#include "lib/plan/stepwise.h"
+
+namespace haste {
+
+// Where an operand A lies, [2, K, depth, rows], padded.
+template <class C>
+struct OperandPlace {
+  C* a;
+  int64_t depth, rows;
+};
+
+// By value in kernel parameters.
+template <class T>
+struct StepParams : WalkParams<T> {
+  using C = Compute<T>;
+  Tiling tiling;
+
+  // Workspace.
+  const T* b;  // [K, unit tile, padded depth, block columns] R, packed
+  C* a;        // [2, K, padded depth, padded rows] by parity of the step
+
+  // Of cells whose steps have two products (kResetGates): tiling, b and a are those of the product
+  // at hand.
+  OperandPlace<C> other;  // what the other product of the step multiplies
+};
+
+template <class T>
+struct ForwardParams : StepParams<T> {
+  HasteRnnForwardArgs args;
+};
+
+template <class T>
+struct BackwardParams : StepParams<T> {
+  HasteRnnBackwardArgs args;
+};
+
+// The tile of a block: grid.x runs over unit tiles, row tiles and lanes, units fastest.
+struct BlockPlace {
+  int64_t lane, unit_tile, row, unit;  // lane, tile, first row of the batch, first hidden unit
+
+  __device__ explicit BlockPlace(const Tiling& tiling) {
+    int64_t rest = blockIdx.x;
+    unit_tile = rest % tiling.unit_tiles;
+    rest /= tiling.unit_tiles;
+    row = rest % tiling.row_tiles * tiling.block_rows();
+    lane = rest / tiling.row_tiles;
+    unit = unit_tile * tiling.units;
+  }
+};
+
+// Element `index` of a block, units fastest.
+struct BlockElement : Element {
+  int row, unit;  // within the block
+
+  template <class T>
+  __device__ BlockElement(const StepParams<T>& p, const BlockPlace& block, int index) {
+    row = index / p.tiling.units;
+    unit = index % p.tiling.units;
+    n = block.row + row;
+    k = block.lane;
+    j = block.unit + unit;
+    exists = row < p.tiling.block_rows() && n < p.N && j < p.H;
+    at = (n * p.K + k) * p.H + j;
+  }
+};
+
+// Where row d of operand A of a lane begins: [padded rows].
+template <class T>
+__device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k,
+                                               int64_t d) {
+  const int64_t lane = (step & 1) * p.K + k;
+  return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
+}
+
+// Element d of an element's row of the operand of `step`; of the operand of its other product.
+template <class T>
+__device__ __forceinline__ void PutOperand(const StepParams<T>& p, int64_t step, const Element& e,
+                                           int64_t d, Compute<T> value) {
+  Operand(p, step, e.k, d)[e.n] = value;
+}
+template <class T>
+__device__ __forceinline__ void PutOtherOperand(const StepParams<T>& p, int64_t step,
+                                                const Element& e, int64_t d, Compute<T> value) {
+  const int64_t lane = (step & 1) * p.K + e.k;
+  p.other.a[(lane * p.other.depth + d) * p.other.rows + e.n] = value;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_

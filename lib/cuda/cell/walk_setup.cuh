@@ -1,0 +1,196 @@
+// The host's part of every engine that keeps states in memory between steps: phases, workspace,
+// what is prepared before the first step, and how a kernel of steps is launched.
+#ifndef HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
+#define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <type_traits>
+
+#include "lib/base/workspace.h"
+#include "lib/cells/info.h"
+#include "lib/cuda/cell/phase_backward.cuh"
+#include "lib/cuda/cell/phase_forward.cuh"
+#include "lib/cuda/cell/prepare.cuh"
+#include "lib/cuda/host/device.h"
+#include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
+#include "lib/engine/engine.h"
+
+namespace haste {
+
+// The phases of a step, in order; where a cell has but one, the second stands for nothing. P: an
+// engine's parameters.
+template <class C>
+constexpr int kPhasesOf = C::kResetGates > 0 ? 2 : 1;
+
+template <class Cell, class P>
+struct ForwardPhases {
+  using Params = P;
+  static constexpr int kPhases = kPhasesOf<Cell>;
+  using Second = ForwardPhase<Cell, P>;
+  using First = std::conditional_t<kPhases == 2, ForwardResetPhase<Cell, P>, Second>;
+};
+template <class Cell, class P>
+struct BackwardPhases {
+  using Params = P;
+  static constexpr int kPhases = kPhasesOf<Cell>;
+  using First = BackwardPhase<Cell, P>;
+  using Second = std::conditional_t<kPhases == 2, BackwardResetPhase<Cell, P>, First>;
+};
+
+// What the kernels of each phase are given.
+template <class Direction>
+struct Phased {
+  typename Direction::Params of[Direction::kPhases];
+};
+
+// Calls run(phase, index) for each phase of a direction; stops at the first error.
+template <class Direction, class Run>
+int32_t ForEachPhase(const Run& run) {
+  const int32_t code = run(static_cast<typename Direction::First*>(nullptr), 0);
+  if constexpr (Direction::kPhases == 2) {
+    if (code == HASTE_OK) return run(static_cast<typename Direction::Second*>(nullptr), 1);
+  }
+  return code;
+}
+
+// Sizes, options and the workspace that all phases of a call share; `workspace` counts what it
+// takes.
+template <class Cell, class Args, class T>
+void FillWalk(const HasteRnnConfig& config, const Args& args, Workspace* workspace,
+              WalkParams<T>* p) {
+  FillRecurrence<Cell, T>(config, args, p);
+  p->reverse = workspace->Take<uint8_t>(p->K);
+  p->recorded_at = workspace->Take<int64_t>(1);
+  p->first_live = workspace->Take<int64_t>(2 * p->N);
+  const int64_t elements = p->N * p->K * p->H;
+  for (int s = 0; s < Cell::kStates; ++s) p->carried[s] = workspace->Take<Compute<T>>(elements);
+  for (int i = 0; Cell::kResetGates > 0 && i <= Cell::kResetGates; ++i) {
+    p->made[i] = workspace->Take<Compute<T>>(elements);
+  }
+}
+
+// The same of all phases, and fill(phase, index) of what is each one's own: its operand, which the
+// other phase then knows as `other`.
+template <class Cell, class Direction, class FillPhase>
+void FillPhases(const HasteRnnConfig& config, Workspace* workspace, Phased<Direction>* phased,
+                const FillPhase& fill) {
+  typename Direction::Params p = phased->of[0];
+  FillWalk<Cell>(config, p.args, workspace, &p);
+  ForEachPhase<Direction>([&](auto* phase, int i) {
+    phased->of[i] = p;
+    fill(phase, i);
+    return HASTE_OK;
+  });
+  for (int i = 0; i < Direction::kPhases; ++i) {
+    phased->of[i].other = phased->of[Direction::kPhases - 1 - i].operand;
+  }
+}
+
+inline int PrepareBlocks(int64_t threads) {
+  return static_cast<int>(
+      std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
+}
+
+// Directions, where live steps begin, and the states that enter the walk; in forward, once the
+// operands were cleared, the first of those too.
+template <class Cell, bool kBackward, class Params>
+int32_t PrepareStates(const HasteRnnConfig& config, const void* const* states, const Params& p,
+                      const HasteExecutor& executor, HasteStatus* status) {
+  using T = typename Params::Storage;
+  for (int64_t first = 0; first < p.K; first += kLanesPerCall) {
+    const int64_t lanes = std::min<int64_t>(kLanesPerCall, p.K - first);
+    Directions directions = {};
+    for (int64_t k = 0; config.reverse != nullptr && k < lanes; ++k) {
+      if (config.reverse[first + k]) directions.bits[k / 32] |= 1u << (k % 32);
+    }
+    HASTE_CUDA_TRY(Launch(SetDirections, PrepareBlocks(lanes), kPrepareThreads, 0, false, executor,
+                          directions, lanes, const_cast<uint8_t*>(p.reverse) + first),
+                   status);
+  }
+  if (p.mask != nullptr) {
+    HASTE_CUDA_TRY(Launch(FindFirstLive, PrepareBlocks(2 * p.N * 32), kPrepareThreads, 0, false,
+                          executor, p.N, p.T_, p.mask, const_cast<int64_t*>(p.first_live)),
+                   status);
+  }
+  StatePointers from = {};
+  for (int s = 0; s < Cell::kStates; ++s) from.of[s] = states[s];
+  const int blocks = PrepareBlocks(p.N * p.K * p.H);
+  HASTE_CUDA_TRY(
+      Launch(CarryIn<Cell::kStates, T>, blocks, kPrepareThreads, 0, false, executor, p, from),
+      status);
+  if constexpr (!kBackward) {
+    HASTE_CUDA_TRY(Launch(FirstOperand<Params>, blocks, kPrepareThreads, 0, false, executor, p),
+                   status);
+  }
+  return HASTE_OK;
+}
+
+// A kernel of steps, ready to be launched.
+template <class... Params>
+struct StepKernel {
+  void (*kernel)(Params...);
+  LaunchShape shape;
+  bool overlaps = false;  // its code was made to wait for the kernel before
+
+  explicit StepKernel(void (*of)(Params...)) : kernel(of) {}
+
+  int32_t Set(const LaunchShape& of, const HasteRnnConfig& config, const CudaProperties& device,
+              HasteStatus* status) {
+    shape = of;
+    const int64_t blocks = shape.blocks;
+    if (blocks > INT32_MAX) {
+      return SetStatus(status, HASTE_UNIMPLEMENTED,
+                       "batch and lanes: at most 2^31 - 1 blocks of work a step, %" PRId64
+                       " × %" PRId64 " need %" PRId64,
+                       config.batch, config.lanes, blocks);
+    }
+    HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+    cudaFuncAttributes attributes;
+    HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
+    overlaps = device.sm_major >= 9 && attributes.ptxVersion >= 90 && !shape.cooperative;
+    if (shape.cluster > 8) {  // what every GPU that has clusters can do
+      HASTE_CUDA_TRY(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), status);
+    }
+    return HASTE_OK;
+  }
+
+  // after: a kernel of this walk was launched before.
+  template <class... Args>
+  int32_t Run(bool after, const HasteExecutor& executor, HasteStatus* status,
+              const Args&... args) const {
+    LaunchShape now = shape;
+    now.overlap = overlaps && after;
+    HASTE_CUDA_TRY(Launch(kernel, now, executor, args...), status);
+    return HASTE_OK;
+  }
+};
+
+// Steps of a backward walk: one more, -1, leaves the gradients of the initial states.
+template <class Cell>
+int64_t BackwardSteps(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args) {
+  bool wants_initial = false;
+  for (int s = 0; s < Cell::kStates; ++s) wants_initial |= args.ds0[s] != nullptr;
+  return config.time + (wants_initial ? 1 : 0);
+}
+
+// The gradient of the bias of h·R, where the cell has one: after the walk. Cells that normalise h·R
+// have it from the walk.
+template <class Cell>
+int32_t SumRecurrentBias(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
+                         const HasteExecutor& executor, HasteStatus* status) {
+  if constexpr (Cell::kRecurrentBias && !Cell::kNormalizes) {
+    return CudaReduceRows(config.dtype, config.batch * config.time,
+                          config.lanes * Cell::kGates * config.hidden,
+                          Cell::kSplitsGradient ? args.dq : args.dwx,
+                          args.dextra[kRecurrentBiasAt<Cell>], executor, status);
+  }
+  return HASTE_OK;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_

@@ -1,0 +1,219 @@
+// An operand of a product, made ready for tensor cores: of floats one part of float16 of each
+// element, or two, of a scale for each line (a row of a, a column of b): a power of two.
+#ifndef HASTE_LIB_CUDA_GEMM_PACK_CUH_
+#define HASTE_LIB_CUDA_GEMM_PACK_CUH_
+
+#include "lib/cuda/ptx/async.cuh"
+#include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/vector_access.cuh"
+#include "lib/plan/gemm.h"
+#include "lib/plan/row_runs.h"
+
+namespace haste {
+
+// T: Scaled<kParts>, of floats; or Half, Bfloat16, which are multiplied as they are.
+template <class T>
+using ElementOf = std::conditional_t<(kScaledParts<T> > 0), float, T>;
+
+// Floats down to 2^-149 and the scale that undoes it are numbers of full precision.
+constexpr int kMostLineShift = 126;
+
+// [panel, packed depths, part, lines × depth in core matrices (lib/cuda/ptx/wgmma.cuh)]; padding is
+// 0.
+template <class T>
+struct PackedLines {
+  using Element = ElementOf<T>;
+  static constexpr int kParts = kMmaParts<T>;
+  static constexpr bool kScales = kScaledParts<T> > 0;
+
+  const Element* from;
+  int64_t line_stride, depth_stride;  // one of them is 1; along the other there are
+  RowRuns runs;                       // these, of which
+  int64_t first;                      // comes first
+  int64_t lines, depth;               // of the operand
+  int slabs;
+  bool aligned;  // lines begin at multiples of 16 bytes, or depths do
+  MmaOperand<T>* to;
+  uint32_t* most;  // kScales, of each line: the bits of its largest magnitude
+
+  // 8 neighbours in depth of a line; run: in the slab.
+  __device__ __forceinline__ void Put(int64_t line, int64_t slab, int run, float scale,
+                                      const Element (&values)[8]) const {
+    MmaOperand<T> parts[kParts][8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if constexpr (kScales) {
+        uint16_t part[3];
+        SplitOperand<T>(values[i] * scale, part);
+#pragma unroll
+        for (int s = 0; s < kParts; ++s) parts[s][i].bits = part[s];
+      } else {
+        parts[0][i] = values[i];
+      }
+    }
+    constexpr int kSize = kPanel * kPackedDepth;
+    const uint32_t panel = static_cast<uint32_t>(line) / kPanel;
+    const uint32_t row = static_cast<uint32_t>(line) % kPanel;
+    MmaOperand<T>* at = to + (static_cast<int64_t>(panel) * slabs + slab) * kParts * kSize +
+                        (row / 8 * (kPackedDepth / 8) + run) * 64 + row % 8 * 8;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) StoreFragment<8>(at + s * kSize, parts[s]);
+  }
+};
+
+// Of a magnitude that is no number nothing is known.
+__device__ __forceinline__ uint32_t FiniteBits(float x) {
+  const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
+  return bits < 0x7F800000u ? bits : 0;
+}
+
+// Lines whose depth is neighbours in memory: a block has 8 of them.
+constexpr int kPackWarps = 16;
+constexpr int kHeldSlabs = 4;  // of a warp, in registers from one reading to the other
+
+template <class T>
+class LineReader {
+  using Element = ElementOf<T>;
+  static constexpr int kAtOnce = 16 / sizeof(Element);
+
+ public:
+  __device__ __forceinline__ LineReader(const PackedLines<T>& p, int64_t line, int run)
+      : p_(p),
+        line_(line),
+        run_(run),
+        from_(p.from + (line < p.lines ? p.runs.At(p.first + line) * p.line_stride : 0)) {}
+
+  __device__ __forceinline__ void Read(int64_t slab, Element (&values)[8]) const {
+    const int64_t depth = slab * kPackedDepth + run_ * 8;
+    const Element* from = from_ + depth;
+    if (p_.aligned && line_ < p_.lines && depth + 8 <= p_.depth) {
+#pragma unroll
+      for (int i = 0; i < 8; i += kAtOnce) {
+        const auto some = LoadFragment<kAtOnce>(from + i);
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) values[i + j] = some.v[j];
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[i] = line_ < p_.lines && depth + i < p_.depth ? from[i] : Element{};
+    }
+  }
+
+ private:
+  const PackedLines<T>& p_;
+  const int64_t line_;
+  const int run_;
+  const Element* const from_;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kPackWarps * 32)
+    PackAlongDepth(const __grid_constant__ PackedLines<T> p) {
+  using Element = ElementOf<T>;
+  constexpr bool kScales = PackedLines<T>::kScales;
+  __shared__ uint32_t of_warp[kPackWarps][8];
+  WaitForPreviousKernel();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t line = int64_t{blockIdx.x} * 8 + lane / 4;
+  const int run = lane % 4;
+  const LineReader<T> reader(p, line, run);
+  Element held[kHeldSlabs][8];
+#pragma unroll
+  for (int i = 0; i < kHeldSlabs; ++i) reader.Read(warp + i * kPackWarps, held[i]);
+  const int beyond = warp + kHeldSlabs * kPackWarps;
+  float scale = 1;
+  if constexpr (kScales) {
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < kHeldSlabs; ++i) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(held[i][j]));
+    }
+#pragma unroll 2
+    for (int slab = beyond; slab < p.slabs; slab += kPackWarps) {
+      float values[8];
+      reader.Read(slab, values);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(values[j]));
+    }
+    most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, 1));
+    most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, 2));
+    if (run == 0) of_warp[warp][lane / 4] = most;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kPackWarps; ++i) most = max(most, of_warp[i][lane / 4]);
+    if (warp == 0 && run == 0) p.most[line] = most;
+    scale = RowScale(most, kMostLineShift).up;
+  }
+#pragma unroll
+  for (int i = 0; i < kHeldSlabs; ++i) {
+    const int slab = warp + i * kPackWarps;
+    if (slab < p.slabs) p.Put(line, slab, run, scale, held[i]);
+  }
+#pragma unroll 2
+  for (int slab = beyond; slab < p.slabs; slab += kPackWarps) {
+    Element values[8];
+    reader.Read(slab, values);
+    p.Put(line, slab, run, scale, values);
+  }
+}
+
+// Lines that are neighbours in memory: a block has 256 of them.
+constexpr int kLinesOfBlock = 256;
+constexpr int kMostDepths = 64;  // that a block of FindMostOfLines looks at
+
+// `most` is 0 before.
+template <class T>
+__global__ void __launch_bounds__(kLinesOfBlock)
+    FindMostOfLines(const __grid_constant__ PackedLines<T> p, int64_t line_blocks) {
+  const int64_t line = blockIdx.x % line_blocks * kLinesOfBlock + threadIdx.x;
+  if (line >= p.lines) return;
+  const int64_t first = blockIdx.x / line_blocks * kMostDepths;
+  const int64_t end = min(first + kMostDepths, p.depth);
+  uint32_t most = 0;
+  const auto look = [&](int64_t row) {
+    most = max(most, FiniteBits(p.from[row * p.depth_stride + line]));
+  };
+  if (p.runs.run == 0) {  // loads need not wait for where the next one is
+#pragma unroll 16
+    for (int64_t d = first; d < end; ++d) look(p.first + d);
+  } else {
+    RowCursor row(p.runs, p.first + first);
+#pragma unroll 16
+    for (int64_t d = first; d < end; ++d, row.Next()) look(row.at());
+  }
+  atomicMax(p.most + line, most);
+}
+
+// After it.
+template <class T>
+__global__ void __launch_bounds__(kLinesOfBlock)
+    PackAlongLines(const __grid_constant__ PackedLines<T> p, int64_t line_blocks,
+                   int64_t padded_lines) {
+  using Element = ElementOf<T>;
+  WaitForPreviousKernel();
+  const int64_t line = blockIdx.x % line_blocks * kLinesOfBlock + threadIdx.x;
+  if (line >= padded_lines) return;
+  const int64_t slab = blockIdx.x / line_blocks;
+  const bool exists = line < p.lines;
+  float scale = 1;
+  if constexpr (PackedLines<T>::kScales) {
+    scale = RowScale(exists ? p.most[line] : 0, kMostLineShift).up;
+  }
+  const Element* from = p.from + line;
+  const int64_t left = exists ? p.depth - slab * kPackedDepth : 0;
+  Element values[kPackedDepth / 8][8];
+  RowCursor row(p.runs, p.first + slab * kPackedDepth);
+#pragma unroll
+  for (int d = 0; d < kPackedDepth; ++d, row.Next()) {
+    values[d / 8][d % 8] = d < left ? from[row.at() * p.depth_stride] : Element{};
+  }
+#pragma unroll
+  for (int run = 0; run < kPackedDepth / 8; ++run) p.Put(line, slab, run, scale, values[run]);
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_GEMM_PACK_CUH_

@@ -1,0 +1,102 @@
+// What the kernels of a product (mainloop.cuh) are given, and where its sums go.
+#ifndef HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
+#define HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
+
+#include "lib/cuda/gemm/pack.cuh"
+
+namespace haste {
+
+constexpr int kTileWarpgroups = 2;  // that multiply
+constexpr int kTileWarps = 4 * kTileWarpgroups;
+constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
+
+// Whether a block's part of a tile is one warpgroup's.
+template <int kParts>
+constexpr bool kTakeTurns = kParts == 1;
+template <int kParts>
+constexpr int kWarpsOfTile = kTakeTurns<kParts> ? 4 : kTileWarps;
+
+// C: what c and the bias are of.
+template <class T, class C = ElementOf<T>>
+struct ScaledProduct {
+  const MmaOperand<T>*a, *b;  // packed
+  const uint32_t *a_most, *b_most;
+  // c from its first column on. Of rows `rows`, of which there are no more behind `split`, where
+  // those of another c begin.
+  struct Rows {
+    C* c;
+    int64_t stride, end;
+    RowRuns runs;   // where they lie, of which
+    int64_t first;  // comes first
+  };
+  Rows rows[2];
+  int64_t split, columns;
+  TileOrder order;
+  // Is there something to add to: in c, in `waiting`, in c for what has waited?
+  bool adds, adds_waiting, adds_pieces;
+  const C *bias, *bias_of_pieces;  // [columns] added to each row, or null
+  bool aligned;                    // rows of c, and the bias, begin at multiples of 16 bytes
+  ProductWork work;
+  float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
+  uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs
+};
+
+// Where sums go: a block's part of a tile.
+template <class C>
+struct TileOfC {
+  C* c;
+  const C* bias;
+  int64_t stride;
+  RowRuns runs;
+  int64_t first;      // row
+  int rows, columns;  // that there are
+  bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
+
+  // Whether all rows and columns of a tile are there and aligned: then nothing need be asked of
+  // any.
+  __device__ __forceinline__ bool IsWhole() const {
+    return rows == kPanel && columns == kPanel && aligned;
+  }
+  // Null behind the last.
+  __device__ __forceinline__ C* Row(int row) const {
+    return row < rows ? c + runs.At(first + row) * stride : nullptr;
+  }
+  // Four neighbours of a row or of the bias, 0 of null.
+  template <bool kWhole>
+  __device__ __forceinline__ float4 Load(const C* row, int column) const {
+    float v[4] = {};
+    if (row != nullptr) {  // the bias may be null of any
+      const C* at = row + column;
+      if (kWhole || (aligned && column + 4 <= columns)) {
+        const auto four = LoadFragment<4>(at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (column + i < columns) v[i] = ToCompute(at[i]);
+        }
+      }
+    }
+    return make_float4(v[0], v[1], v[2], v[3]);
+  }
+  template <bool kWhole>
+  __device__ __forceinline__ void Store(C* row, int column, float4 sums) const {
+    if (!kWhole && row == nullptr) return;
+    C* at = row + column;
+    const C v[4] = {FromCompute<C>(sums.x), FromCompute<C>(sums.y), FromCompute<C>(sums.z),
+                    FromCompute<C>(sums.w)};
+    if (kWhole || (aligned && column + 4 <= columns)) {
+      StoreFragment<4>(at, v);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (column + i < columns) at[i] = v[i];
+      }
+    }
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_GEMM_PARAMS_CUH_

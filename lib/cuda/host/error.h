@@ -1,0 +1,26 @@
+// Every CUDA call goes through HASTE_CUDA_TRY: an error names the call and what CUDA says of it.
+#ifndef HASTE_LIB_CUDA_HOST_ERROR_H_
+#define HASTE_LIB_CUDA_HOST_ERROR_H_
+
+#include <cuda_runtime.h>
+
+#include "lib/base/status.h"
+
+namespace haste {
+
+// Sets `status` for a failed call. Errors that mean "this build does not fit this GPU or driver"
+// get the sentence that says how to build one that does.
+int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status);
+
+}  // namespace haste
+
+// Returns from the function with an error in `status` unless `call` succeeds.
+#define HASTE_CUDA_TRY(call, status)                           \
+  do {                                                         \
+    const cudaError_t haste_error = (call);                    \
+    if (haste_error != cudaSuccess) {                          \
+      return ::haste::CudaFailure(haste_error, #call, status); \
+    }                                                          \
+  } while (false)
+
+#endif  // HASTE_LIB_CUDA_HOST_ERROR_H_

@@ -1,0 +1,46 @@
+// Launches that recur, as a CUDA graph: recorded when the same come for the second time, then
+// replayed, which takes the host a launch for all of them.
+#ifndef HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
+#define HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
+
+#include <functional>
+#include <string>
+#include <type_traits>
+
+#include "lib/base/status.h"
+
+namespace haste {
+
+class Recorded {
+ public:
+  // Launches on the stream that it is given, and does nothing else there.
+  using Record = std::function<int32_t(const HasteExecutor&)>;
+
+  Recorded() = default;
+  ~Recorded();
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+  // key: all that the launches depend on, byte by byte. False if there is nothing to replay: they
+  // are new, cannot be recorded, or the caller's stream is being recorded itself.
+  bool Find(const std::string& key, const HasteExecutor&, const Record&);
+
+  // After Find was true.
+  int32_t Replay(const HasteExecutor&, HasteStatus*) const;
+
+  // Bytes of a key. An object's padding may only cost a recording.
+  template <class T>
+  static std::string BytesOf(const T& object) {
+    static_assert(std::is_trivially_copyable_v<T>, "it is its bytes");
+    return std::string(reinterpret_cast<const char*>(&object), sizeof object);
+  }
+
+ private:
+  struct Graph;
+  friend class RecordedGraphs;
+  Graph* graph_ = nullptr;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_

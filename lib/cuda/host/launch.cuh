@@ -1,0 +1,88 @@
+// How kernels are launched: an error is that of this launch, not of whatever failed before it.
+#ifndef HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
+#define HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include "haste/c_api.h"
+#include "lib/cuda/host/relaxed_capture.h"
+
+namespace haste {
+
+// Lets launches of a kernel have all the shared memory that the device gives a block. Whatever this
+// launch needs: the setting is the kernel's, and another thread may be launching it with more.
+template <class... Params>
+cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
+  const RelaxedCapture relaxed;  // the first look at a kernel loads it
+  int device = 0, most = 0;
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - static_cast<int>(attributes.sharedSizeBytes));
+}
+
+struct LaunchShape {
+  int64_t blocks = 0;
+  dim3 threads;
+  size_t shared_bytes = 0;
+  int cluster = 1;           // blocks of a thread-block cluster
+  bool cooperative = false;  // all blocks are there at once
+  bool overlap = false;  // the kernel may start before the one ahead has ended, and waits itself
+  cudaEvent_t begun = nullptr;  // recorded once all blocks are there (CUDA 12.3)
+};
+
+// cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
+template <class... Params, class... Args>
+cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
+                   const HasteExecutor& executor, Args&&... args) {
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  launch.blockDim = shape.threads;
+  launch.dynamicSmemBytes = shape.shared_bytes;
+  launch.stream = static_cast<cudaStream_t>(executor.stream);
+  cudaLaunchAttribute attributes[4] = {};
+  launch.attrs = attributes;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = shape.cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
+  if (shape.cooperative) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
+  if (shape.overlap) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+#if CUDART_VERSION >= 12030
+  if (shape.begun != nullptr) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeLaunchCompletionEvent;
+    attribute.val.launchCompletionEvent.event = shape.begun;
+  }
+#endif
+  return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
+}
+template <class... Params, class... Args>
+cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
+                   bool overlap, const HasteExecutor& executor, Args&&... args) {
+  LaunchShape shape;
+  shape.blocks = blocks;
+  shape.threads = threads;
+  shape.shared_bytes = shared_bytes;
+  shape.overlap = overlap;
+  return Launch(kernel, shape, executor, static_cast<Args&&>(args)...);
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_HOST_LAUNCH_CUH_

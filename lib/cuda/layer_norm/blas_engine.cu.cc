@@ -1,0 +1,52 @@
+// The `blas` engine of cells that normalise h·R: a step is a product by cuBLAS and a kernel that
+// takes its rows. Compiled once a cell (lib/cuda/cell/engine_table.h).
+#include "lib/cuda/blas/steps.cuh"
+#include "lib/cuda/cell/engine_table.h"
+#include "lib/cuda/layer_norm/setup.cuh"
+
+namespace haste {
+
+// Of a product of h·R: its rows, which lie side by side for all lanes.
+template <class Rows>
+struct BlasBehindRows : Rows {
+  using Params = typename Rows::Params;
+
+  static void TakeSums(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
+    Rows::TakeWorkspace(config, workspace, p);
+    p->sums = p->norm.sums;
+    p->sums_stride = Rows::kWidth * p->H;
+    p->sums_row = p->K * p->sums_stride;
+  }
+  static int64_t ColumnsOf(const Params& p) { return Rows::Product::kSums * p.H; }
+  static LaunchShape ShapeOf(const Params& p) { return ShapeOfRows(p); }
+};
+template <class Cell, class P>
+struct BlasBehind<NormForwardProduct<Cell, NormParams<P>>>
+    : BlasBehindRows<NormForwardRows<Cell, P>> {};
+template <class Cell, class P>
+struct BlasBehind<NormBackwardProduct<Cell, NormParams<P>>>
+    : BlasBehindRows<NormBackwardRows<Cell, P>> {};
+
+namespace {
+
+// One phase.
+template <class Rows>
+struct NormPhases {
+  using Params = typename Rows::Params;
+  static constexpr int kPhases = 1;
+  using First = typename Rows::Product;
+  using Second = First;
+};
+
+template <class Cell, class T>
+using NormBlas =
+    WalkEngine<Cell, BlasMachine<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
+               BlasMachine<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
+
+}  // namespace
+
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_ENGINE(BlasEngine, HASTE_CELL, NAME, NormBlas<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
+
+}  // namespace haste

@@ -1,0 +1,116 @@
+// What kernels of cells that normalise h·R are given beside what their engine's others are, and the
+// product of one step, which leaves plain sums for the kernel that normalises rows of them.
+#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
+#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
+
+#include "lib/cuda/cell/cell_step.cuh"
+#include "lib/cuda/cell/step_params.cuh"
+#include "lib/cuda/ptx/async.cuh"
+#include "lib/cuda/ptx/reduce.cuh"
+
+namespace haste {
+
+// Threads of a row's block: as many as units, no more than leave each 128 registers.
+constexpr int kMaxRowThreads = 512;
+
+// Where the parameters of the normalisations stand in extra[]: the order of lib/cells/cell.h.
+constexpr int kGammaAt = 0, kStateGammaAt = 1, kStateBetaAt = 2;
+
+// Workspace, in compute type. A block of the row kernels owns all that stands under its [N, K].
+template <class T>
+struct NormWorkspace {
+  using C = Compute<T>;
+  float epsilon;
+  // What the product left, [N, K, width, H]. Forward, width kKept: h·R, then what the cell keeps.
+  // Backward, width 1: dq·Rᵀ.
+  C* sums;
+  C* fresh[HASTE_MAX_STATES];   // forward, kNormalizesState: [N, K, H] states but h, before Zoneout
+  C* normed;                    // backward: [N, K, G, H] gradients of the normalised h·R
+  C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps so far
+};
+
+// P: an engine's ForwardParams or BackwardParams.
+template <class P>
+struct NormParams : P {
+  NormWorkspace<typename P::Storage> norm;
+};
+
+// The row of a block: a lane of a row of the batch, at one step.
+struct NormRow {
+  int64_t n, k, index;  // index in [N, K]
+  int64_t t, at_step;   // at_step in [N, T, K]
+  bool reverse, live;   // never live at step -1
+
+  template <class T>
+  __device__ NormRow(const WalkParams<T>& p, int64_t step) : index(blockIdx.x) {
+    n = index / p.K;
+    k = index % p.K;
+    reverse = p.reverse[k] != 0;
+    t = TimeOf(p, reverse, step);
+    at_step = (n * p.T_ + t) * p.K + k;
+    live = step >= 0 && IsLive(p, n, t);
+  }
+
+  template <class T>
+  __device__ Element Unit(const WalkParams<T>& p, int64_t j) const {
+    Element e;
+    e.n = n;
+    e.k = k;
+    e.j = j;
+    e.exists = j < p.H;
+    e.at = index * p.H + j;
+    return e;
+  }
+};
+
+// The product of a step, a phase in the sense of lib/cuda/cell/phase_forward.cuh: it leaves its
+// sums.
+template <class P, int kSumsOfUnit, int kWidth>
+struct NormProduct {
+  using Params = P;
+  using T = typename P::Storage;
+  using C = Compute<T>;
+  static constexpr int kSums = kSumsOfUnit;
+
+  // All that belongs to an element is the row kernel's.
+  __device__ void Load(const Params&, const Element&, const StepAt&) {}
+  __device__ void LoadCarried(const Params&, const Element&) {}
+  static __device__ void Prefetch(const Params&, const Element&, const StepAt&) {}
+
+  __device__ void Step(const Params& p, const Element& e, const StepAt&,
+                       const C (&product)[kSums]) const {
+    C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
+  }
+  __device__ void Write(const Params&, const Element&, const StepAt&) const {}
+};
+
+// h·R of all gates.
+template <class Cell, class P>
+struct NormForwardProduct : NormProduct<P, Cell::kGates, Cell::kKept> {
+  static constexpr bool kBackward = false;
+  static constexpr int kStride = 1;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
+  static constexpr int kDepth = 1, kColumns = ForwardColumns(kGates);
+
+  static __host__ __device__ bool HasProduct(const P&, int64_t) { return true; }
+  static constexpr int kOperandOf = 0;  // steps later
+};
+
+// dq·Rᵀ, of the gradients one step later.
+template <class Cell, class P>
+struct NormBackwardProduct : NormProduct<P, 1, 1> {
+  static constexpr bool kBackward = true;
+  static constexpr int kStride = -1;
+  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
+  static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
+
+  // The last step of the walk: nothing comes back from later ones.
+  static __host__ __device__ bool HasProduct(const P& p, int64_t step) { return step != p.T_ - 1; }
+  static constexpr int kOperandOf = 1;  // steps later
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_

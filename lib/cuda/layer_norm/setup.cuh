@@ -1,0 +1,107 @@
+// The host's part of walks that normalise h·R, whatever makes the product: what a row's kernel
+// works with, and how it is launched.
+#ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
+#define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "lib/base/int_math.h"
+#include "lib/cells/info.h"
+#include "lib/cuda/cell/walk_setup.cuh"
+#include "lib/cuda/layer_norm/rows_backward.cuh"
+#include "lib/cuda/layer_norm/rows_forward.cuh"
+#include "lib/cuda/ptx/reduce.cuh"
+
+namespace haste {
+
+// Elements of a parameter beside R.
+template <class Cell>
+int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
+  constexpr HasteCellInfo kInfo = CellInfo<Cell>();
+  const int gates = strcmp(kInfo.extra_dims[extra], "KGH") == 0 ? Cell::kGates : 1;
+  return config.lanes * gates * config.hidden;
+}
+
+// One row's kernel a step, [N, K] blocks of it.
+template <class Cell, class P>
+struct NormForwardRows {
+  using Params = NormParams<P>;
+  using Product = NormForwardProduct<Cell, Params>;
+  static constexpr auto kKernel = NormForwardRow<Cell, Params>;
+  static constexpr int kWidth = Cell::kKept;  // of the sums
+
+  static void TakeWorkspace(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
+    using C = typename Params::C;
+    p->norm.epsilon = config.epsilon;
+    p->norm.sums = workspace->Take<C>(p->N * p->K * kWidth * p->H);
+    if constexpr (Cell::kNormalizesState > 0) {
+      for (int s = 1; s < Cell::kStates; ++s) {
+        p->norm.fresh[s] = workspace->Take<C>(p->N * p->K * p->H);
+      }
+    }
+  }
+  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
+    return HASTE_OK;
+  }
+  static int32_t End(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
+    return HASTE_OK;
+  }
+};
+
+template <class Cell, class P>
+struct NormBackwardRows {
+  using Params = NormParams<P>;
+  using Product = NormBackwardProduct<Cell, Params>;
+  static constexpr auto kKernel = NormBackwardRow<Cell, Params>;
+  static constexpr int kWidth = 1;  // of the sums
+  static constexpr int kExtras = CellInfo<Cell>().extras;
+  static_assert(kExtras <= HASTE_MAX_EXTRAS, "what the kernels are written for");
+
+  static void TakeWorkspace(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
+    using C = typename Params::C;
+    p->norm.epsilon = config.epsilon;
+    p->norm.sums = workspace->Take<C>(p->N * p->K * kWidth * p->H);
+    p->norm.normed = workspace->Take<C>(p->N * p->K * Cell::kGates * p->H);
+    for (int e = 0; e < kExtras; ++e) {
+      p->norm.dextra[e] = workspace->Take<C>(p->N * ExtraSize<Cell>(config, e));
+    }
+  }
+  // The gradients of the parameters beside R: sums over the steps, then over the rows.
+  static int32_t Begin(const HasteRnnConfig& config, const Params& p, const HasteExecutor& executor,
+                       HasteStatus* status) {
+    using C = typename Params::C;
+    for (int e = 0; e < kExtras; ++e) {
+      const size_t bytes = p.N * ExtraSize<Cell>(config, e) * sizeof(C);
+      HASTE_CUDA_TRY(
+          cudaMemsetAsync(p.norm.dextra[e], 0, bytes, static_cast<cudaStream_t>(executor.stream)),
+          status);
+    }
+    return HASTE_OK;
+  }
+  static int32_t End(const HasteRnnConfig& config, const Params& p, const HasteExecutor& executor,
+                     HasteStatus* status) {
+    using C = typename Params::C;
+    for (int e = 0; e < kExtras; ++e) {
+      const int32_t summed = LaunchSumOverRows<C, typename Params::Storage>(
+          p.N, ExtraSize<Cell>(config, e), p.norm.dextra[e], p.args.dextra[e], executor, status);
+      if (summed != HASTE_OK) return summed;
+    }
+    return HASTE_OK;
+  }
+};
+
+template <class P>
+LaunchShape ShapeOfRows(const P& p) {
+  // Threads of a row's block, shared out evenly where a thread has several units.
+  const int64_t threads = CeilDiv(p.H, CeilDiv(p.H, kMaxRowThreads));
+  LaunchShape shape;
+  shape.blocks = p.N * p.K;
+  shape.threads = static_cast<unsigned>(CeilDiv(threads, kWarpThreads) * kWarpThreads);
+  return shape;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_

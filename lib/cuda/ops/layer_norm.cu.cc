@@ -1,0 +1,354 @@
+// Layer normalisation of rows, and its gradient. Bound by memory: a warp takes a row, or a block a
+// longer one, and keeps it in registers between its statistics and its result. What does not fit
+// there is read again.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+
+#include "lib/base/math.h"
+#include "lib/base/workspace.h"
+#include "lib/cuda/host/device.h"
+#include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ptx/reduce.cuh"
+#include "lib/cuda/ptx/vector_access.cuh"
+#include "lib/engine/engine.h"
+
+namespace haste {
+namespace {
+
+constexpr int kMaxThreads = 512;    // of a row
+constexpr int kBlockThreads = 256;  // at least, with several warps' rows to a block
+
+// Elements of a row that a thread keeps.
+template <class T>
+constexpr int kHeld = sizeof(T) == 8 ? 8 : 16;
+// Elements of the widest access.
+template <class T>
+constexpr int kWide = 16 / sizeof(T);
+
+// The part of a row [features] that a thread has: vectors of kVector, blockDim.x of them apart.
+// The first kSlots of them stay in registers.
+template <class T, int kVector>
+class RowPart {
+  using Vector = Fragment<T, kVector>;
+  static constexpr int kSlots = kHeld<T> / kVector;
+
+ public:
+  static constexpr int kElements = kSlots * kVector;
+
+  __device__ __forceinline__ void Load(const T* row, int64_t features) {
+    row_ = row;
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (At(slot) < features) held_[slot] = LoadFragment<kVector>(row + At(slot));
+    }
+  }
+
+  // Vector number `slot`, which begins at `at`.
+  __device__ __forceinline__ Vector Get(int slot, int64_t at) const {
+    return slot < kSlots ? held_[slot] : LoadFragment<kVector>(row_ + at);
+  }
+
+  // visit(slot, at) for each vector; slot is known at compile time where it is below kSlots, and
+  // kSlots behind.
+  template <class Visit>
+  static __device__ __forceinline__ void Each(int64_t features, const Visit& visit) {
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (At(slot) < features) visit(slot, At(slot));
+    }
+    for (int64_t at = At(kSlots); at < features; at += static_cast<int64_t>(blockDim.x) * kVector) {
+      visit(kSlots, at);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int64_t At(int slot) {
+    return (static_cast<int64_t>(slot) * blockDim.x + threadIdx.x) * kVector;
+  }
+
+  const T* row_;
+  Vector held_[kSlots];
+};
+
+template <class T, int kVector, class Sum>
+__device__ __forceinline__ Moments<Compute<T>> MomentsOf(const RowPart<T, kVector>& x,
+                                                         int64_t features, float epsilon,
+                                                         Sum& block_sum) {
+  using C = Compute<T>;
+  using Part = RowPart<T, kVector>;
+  Moments<C> moments;
+  C sum[2] = {};
+  Part::Each(features, [&](int slot, int64_t at) {
+    const auto values = x.Get(slot, at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) sum[0] += ToCompute(values.v[i]);
+  });
+  block_sum(sum);
+  moments.mean = sum[0] / static_cast<C>(features);
+  sum[0] = sum[1] = 0;
+  Part::Each(features, [&](int slot, int64_t at) {
+    const auto values = x.Get(slot, at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const C from_mean = ToCompute(values.v[i]) - moments.mean;
+      sum[0] = MulAdd(from_mean, from_mean, sum[0]);
+    }
+  });
+  block_sum(sum);
+  moments.scale = InverseDeviation(sum[0], static_cast<C>(features), epsilon);
+  return moments;
+}
+
+// A row for every threadIdx.y.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kMaxThreads) Normalise(const __grid_constant__ HasteLayerNorm g) {
+  using C = Compute<T>;
+  using Part = RowPart<T, kVector>;
+  __shared__ typename BlockSum<C, 2>::Shared shared;
+  BlockSum<C, 2> block_sum(&shared);
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= g.rows * g.lanes) return;  // a whole warp, of a block that has no barrier
+  const int64_t at_lane = row % g.lanes * g.features;
+  const T* gamma = static_cast<const T*>(g.gamma) + at_lane;
+  const T* beta = g.beta == nullptr ? nullptr : static_cast<const T*>(g.beta) + at_lane;
+  T* y = static_cast<T*>(g.y) + row * g.features;
+  Part x;
+  x.Load(static_cast<const T*>(g.x) + row * g.features, g.features);
+  const Moments<C> moments = MomentsOf(x, g.features, g.epsilon, block_sum);
+  Part::Each(g.features, [&](int slot, int64_t at) {
+    const auto values = x.Get(slot, at);
+    const auto gammas = LoadFragment<kVector>(gamma + at);
+    Fragment<T, kVector> betas = {};
+    if (beta != nullptr) betas = LoadFragment<kVector>(beta + at);
+    T result[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      result[i] = FromCompute<T>(MulAdd(moments.Normed(ToCompute(values.v[i])),
+                                        ToCompute(gammas.v[i]), ToCompute(betas.v[i])));
+    }
+    StoreFragment(y + at, result);
+  });
+}
+
+// How the gradient's rows are shared out: every lane in groups of `rows` neighbouring rows, each
+// with its own partial sums. A function of sizes only, and with it the order of all sums.
+struct RowGroups {
+  int64_t rows, count;
+};
+constexpr int64_t kRowsOfGroup = 8;            // at least: partial sums are written once a group
+constexpr int64_t kThreadsOfGrid = 128 << 10;  // enough for any GPU
+
+struct GradientParts {
+  RowGroups groups;
+  void* gamma;  // [groups, lanes, features] in compute type
+  void* beta;   // the same, or null
+};
+
+// A group of rows for every threadIdx.y.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kMaxThreads)
+    NormaliseGrad(const __grid_constant__ HasteLayerNormGrad g, const GradientParts parts) {
+  using C = Compute<T>;
+  using Part = RowPart<T, kVector>;
+  __shared__ typename BlockSum<C, 2>::Shared shared;
+  BlockSum<C, 2> block_sum(&shared);
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (index >= parts.groups.count * g.lanes) return;  // a whole warp, as in Normalise
+  const int64_t lane = index % g.lanes;
+  const int64_t begin = index / g.lanes * parts.groups.rows;
+  const int64_t end = min(begin + parts.groups.rows, g.rows);
+  const T* gamma = static_cast<const T*>(g.gamma) + lane * g.features;
+  C* const gamma_part = static_cast<C*>(parts.gamma) + index * g.features;
+  C* const beta_part =
+      parts.beta == nullptr ? nullptr : static_cast<C*>(parts.beta) + index * g.features;
+  const C features = static_cast<C>(g.features);
+  C gamma_sum[Part::kElements] = {}, beta_sum[Part::kElements] = {};
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at_row = (row * g.lanes + lane) * g.features;
+    Part x, dy;
+    x.Load(static_cast<const T*>(g.x) + at_row, g.features);
+    dy.Load(static_cast<const T*>(g.dy) + at_row, g.features);
+    const Moments<C> moments = MomentsOf(x, g.features, g.epsilon, block_sum);
+    C sum[2] = {};
+    Part::Each(g.features, [&](int slot, int64_t at) {
+      const auto values = x.Get(slot, at);
+      const auto gradients = dy.Get(slot, at);
+      const auto gammas = LoadFragment<kVector>(gamma + at);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const C normed = moments.Normed(ToCompute(values.v[i]));
+        const C gradient = ToCompute(gradients.v[i]);
+        const C scaled = gradient * ToCompute(gammas.v[i]);
+        sum[0] += scaled;
+        sum[1] = MulAdd(scaled, normed, sum[1]);
+        const int held = slot * kVector + i;
+        if (held < Part::kElements) {
+          gamma_sum[held] = MulAdd(gradient, normed, gamma_sum[held]);
+          beta_sum[held] += gradient;
+        } else {
+          const bool fresh = row == begin;
+          gamma_part[at + i] = MulAdd(gradient, normed, fresh ? C(0) : gamma_part[at + i]);
+          if (beta_part != nullptr) {
+            beta_part[at + i] = (fresh ? C(0) : beta_part[at + i]) + gradient;
+          }
+        }
+      }
+    });
+    block_sum(sum);
+    const C mean = sum[0] / features, slope = sum[1] / features;
+    T* dx = static_cast<T*>(g.dx) + at_row;
+    Part::Each(g.features, [&](int slot, int64_t at) {
+      const auto values = x.Get(slot, at);
+      const auto gradients = dy.Get(slot, at);
+      const auto gammas = LoadFragment<kVector>(gamma + at);
+      T result[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const C normed = moments.Normed(ToCompute(values.v[i]));
+        const C scaled = ToCompute(gradients.v[i]) * ToCompute(gammas.v[i]);
+        result[i] = FromCompute<T>(moments.scale * (scaled - mean - normed * slope));
+      }
+      StoreFragment(dx + at, result);
+    });
+  }
+  Part::Each(g.features, [&](int slot, int64_t at) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const int held = slot * kVector + i;
+      if (held >= Part::kElements) continue;  // there already
+      gamma_part[at + i] = gamma_sum[held];
+      if (beta_part != nullptr) beta_part[at + i] = beta_sum[held];
+    }
+  });
+}
+
+// Threads of a row, in x: a power of two of warps, as many as keep it all if there may be so many.
+template <class T>
+int RowThreads(int64_t features) {
+  int threads = kWarpThreads;
+  while (threads < kMaxThreads && static_cast<int64_t>(threads) * kHeld<T> < features) threads *= 2;
+  return threads;
+}
+
+template <class T>
+RowGroups GroupsOf(const HasteLayerNormGrad& g) {
+  const int64_t groups_of_lane =
+      std::max<int64_t>(1, kThreadsOfGrid / RowThreads<T>(g.features) / g.lanes);
+  RowGroups groups;
+  groups.rows = std::max(kRowsOfGroup, (g.rows + groups_of_lane - 1) / groups_of_lane);
+  groups.count = (g.rows + groups.rows - 1) / groups.rows;
+  return groups;
+}
+
+template <class T>
+GradientParts PartsOf(const HasteLayerNormGrad& g, Workspace* workspace) {
+  GradientParts parts;
+  parts.groups = GroupsOf<T>(g);
+  const int64_t elements = parts.groups.count * g.lanes * g.features;
+  parts.gamma = workspace->Take<Compute<T>>(elements);
+  parts.beta = g.dbeta == nullptr ? nullptr : workspace->Take<Compute<T>>(elements);
+  return parts;
+}
+
+bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+// Launches `kernel` with a row, or a group of them, for each of `units`.
+template <class... Params, class... Args>
+int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
+                   const HasteExecutor& executor, HasteStatus* status, const Args&... args) {
+  const int rows_of_block = threads == kWarpThreads ? kBlockThreads / kWarpThreads : 1;
+  const int64_t blocks = (units + rows_of_block - 1) / rows_of_block;
+  if (blocks > INT32_MAX) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "rows, lanes: %" PRId64 " are more than one launch takes", units);
+  }
+  HASTE_CUDA_TRY(Launch(kernel, blocks, dim3(threads, rows_of_block), 0, false, executor, args...),
+                 status);
+  return HASTE_OK;
+}
+
+template <class T>
+int32_t Forward(const HasteLayerNorm& g, const HasteExecutor& executor, HasteStatus* status) {
+  const bool wide = g.features % kWide<T> == 0 && IsAligned(g.x) && IsAligned(g.y) &&
+                    IsAligned(g.gamma) && IsAligned(g.beta);
+  return LaunchRows(wide ? Normalise<T, kWide<T>> : Normalise<T, 1>, g.rows * g.lanes,
+                    RowThreads<T>(g.features), executor, status, g);
+}
+
+template <class T>
+int32_t Backward(const HasteLayerNormGrad& g, void* workspace, const HasteExecutor& executor,
+                 HasteStatus* status) {
+  using C = Compute<T>;
+  Workspace pieces(workspace);
+  const GradientParts parts = PartsOf<T>(g, &pieces);
+  const bool wide = g.features % kWide<T> == 0 && IsAligned(g.x) && IsAligned(g.dy) &&
+                    IsAligned(g.dx) && IsAligned(g.gamma);
+  int32_t code = LaunchRows(wide ? NormaliseGrad<T, kWide<T>> : NormaliseGrad<T, 1>,
+                            parts.groups.count * g.lanes, RowThreads<T>(g.features), executor,
+                            status, g, parts);
+  const int64_t columns = g.lanes * g.features;
+  if (code == HASTE_OK) {
+    code = LaunchSumOverRows<C, T>(parts.groups.count, columns, static_cast<const C*>(parts.gamma),
+                                   g.dgamma, executor, status);
+  }
+  if (code == HASTE_OK && g.dbeta != nullptr) {
+    code = LaunchSumOverRows<C, T>(parts.groups.count, columns, static_cast<const C*>(parts.beta),
+                                   g.dbeta, executor, status);
+  }
+  return code;
+}
+
+template <class T>
+size_t WorkspaceBytes(const HasteLayerNormGrad& g) {
+  Workspace count(nullptr);
+  PartsOf<T>(g, &count);
+  return count.used();
+}
+
+int32_t NoDtype(int32_t dtype, HasteStatus* status) {
+  return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", dtype);
+}
+
+}  // namespace
+
+int32_t CudaLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor,
+                      HasteStatus* status) {
+  switch (norm.dtype) {
+#define HASTE_CASE(name, type, dtype) \
+  case dtype:                         \
+    return Forward<type>(norm, executor, status);
+    HASTE_DTYPES(HASTE_CASE)
+#undef HASTE_CASE
+    default:
+      return NoDtype(norm.dtype, status);
+  }
+}
+
+size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor&) {
+  switch (norm.dtype) {
+#define HASTE_CASE(name, type, dtype) \
+  case dtype:                         \
+    return WorkspaceBytes<type>(norm);
+    HASTE_DTYPES(HASTE_CASE)
+#undef HASTE_CASE
+    default:
+      return 0;  // CudaLayerNormGrad says so
+  }
+}
+
+int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+  switch (norm.dtype) {
+#define HASTE_CASE(name, type, dtype) \
+  case dtype:                         \
+    return Backward<type>(norm, workspace, executor, status);
+    HASTE_DTYPES(HASTE_CASE)
+#undef HASTE_CASE
+    default:
+      return NoDtype(norm.dtype, status);
+  }
+}
+
+}  // namespace haste

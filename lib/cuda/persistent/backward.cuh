@@ -1,0 +1,320 @@
+// The product of the backward walk of a persistent kernel.
+//
+// Either a block has the gates' gradients of its own units, all of what they add to dh of every
+// unit of the group, and hands each block its part: what is exchanged is a quarter of what all
+// gates' gradients would be. Or (kShared, over the whole GPU) the blocks of a cluster first share
+// theirs, and each multiplies them all for some of the units: a second exchange a step, but a short
+// one, and of the sums that cross the GPU there are fewer.
+//
+// Two slots of each are enough: nobody sends for a step before it has what all that read its last
+// words but one have made of them.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
+
+#include "lib/cuda/persistent/gradient_exchange.cuh"
+#include "lib/cuda/persistent/operand.cuh"
+#include "lib/cuda/ptx/unrolled.cuh"
+
+namespace haste {
+
+template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
+class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared> {
+  using Base = ResidentGradients<Cell, T, kTiles, kCluster, kShared>;
+  using Base::alone, Base::column_, Base::counters_, Base::CounterOf, Base::k_, Base::kGates,
+      Base::lane_, Base::p_, Base::rank_, Base::TagOf, Base::tile_, Base::UseOf, Base::warp_;
+  using typename Base::Params;
+  friend Base;
+  using Operand =
+      std::conditional_t<kShared, SharedOperand<T, kGates, kTiles>, OwnOperand<T, kGates, kTiles>>;
+  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kHeld = SizesOf<Cell, T>().held_pairs();
+  static constexpr bool kScales = kScaledParts<T> > 0;
+  static_assert(kShared || !kScales, "who has scales");
+  // A chunk's halves are summed apart where a tile is one chain of products.
+  static constexpr int kChains = kParts == 1 && kTiles == 1 && !kScales ? 2 : 1;
+
+ public:
+  __device__ __forceinline__ explicit ResidentBackwardRun(const Params& p)
+      : ResidentBackwardRun(p, BackwardLayout(p.tiling, SizesOf<Cell, T>(), kCluster)) {}
+
+  __device__ __forceinline__ void Walk() {
+    Base::Walk(*this);
+    if (kShared || (kCluster && !alone())) ClusterSync();
+  }
+
+ private:
+  __device__ __forceinline__ ResidentBackwardRun(const Params& p, const BackwardLayout& at)
+      : Base(p, at),
+        sharers_(kShared ? kSharers : 1),
+        pair_warps_(kShared ? p.tiling.pair_warps : kResidentWarps),
+        places_of_pair_(p.tiling.pair_chunks),
+        places_(p.tiling.pairs * p.tiling.pair_chunks),
+        product_tiles_(p.tiling.product_tiles),
+        pair_(warp_ % pair_warps_),
+        part_(warp_ / pair_warps_),
+        sender_(kShared ? rank_ / kSharers * p.tiling.depth_parts + part_ : rank_),
+        operand_(p.tiling, reinterpret_cast<uint4*>(resident_shared + at.operand),
+                 {tile_ * kTileRows + lane_ % 16, column_}),
+        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+
+  __device__ __forceinline__ void Prepare() {
+    if ((kCluster || kShared) && threadIdx.x == 0) {
+      for (int i = 0; i < kBackwardSlots * p_.tiling.passes; ++i) counters_[i].Init();
+    }
+    operand_.Clear();
+    if (kShared || (kCluster && !alone())) {
+      ClusterSync();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  // --- Rᵀ
+
+  // Which of the product's unit tiles: `i` of the two of a warp's pair.
+  __device__ __forceinline__ int TileOf(int pair, int i) const {
+    return pair_ + pair_warps_ * (2 * pair + i);
+  }
+  // The block that has it, and which it is there.
+  __device__ __forceinline__ int ReceiverOf(int tile) const {
+    return (tile >> (p_.tiling.unit_tiles - 1)) * sharers_ + rank_ % sharers_;
+  }
+  __device__ __forceinline__ int TileThere(int tile) const {
+    return tile & (p_.tiling.unit_tiles - 1);
+  }
+  // Tiles at half · 2 + which of the pair. 32 bits index one lane's R: what stays on a chip is far
+  // smaller.
+  template <class Make>
+  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4],
+                                            const Make& make) const {
+    const ResidentKernel<T> kernel = {static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H,
+                                      static_cast<int>(p_.H)};
+    const int units = p_.tiling.units(), own = rank_ / sharers_ * sharers_ * units;
+    const int depth =
+        (part_ * places_of_pair_ + place % places_of_pair_) * kChunkDepth + lane_ % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = TileOf(place / places_of_pair_, i);
+      int unit = ReceiverOf(tile) * units + TileThere(tile) * kTileRows + lane_ / 4;
+      if (tile >= product_tiles_) unit = kernel.hidden;  // nobody's
+      T row[8], further[8];
+      Operand::LoadWeights(p_.tiling, kernel, unit, own, depth, row);
+      Operand::LoadWeights(p_.tiling, kernel, unit + 8, own, depth, further);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        row[j] = make(row[j]);
+        further[j] = make(further[j]);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) tiles[half * 2 + i].Set(half, row, further);
+    }
+  }
+  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
+    LoadPlace(place, tiles, [&](T weight) { return scales_.OfWeight(weight); });
+  }
+  // This warp's.
+  __device__ __forceinline__ void FindScales() {
+    const float weight = LargestWeight<T>([&](const auto& look) {
+      TileA<T> unused[4];
+      for (int place = 0; place < places_; ++place) LoadPlace(place, unused, look);
+    });
+    scales_ = ProductScales(LargestOfWarp(weight));
+  }
+  __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
+    return tiles_ + (((place - kHeld) * 4 + i) * kResidentWarps + warp_) * 32 + lane_;
+  }
+  // Places: pairs one after the other, all of this warp's chunks of each.
+  __device__ __forceinline__ void LoadTiles() {
+    if constexpr (kScales) FindScales();
+    Unrolled<kHeld>([&](auto place) {
+      if (place >= places_) return false;
+      LoadPlace(place, held_[place]);
+      return true;
+    });
+    for (int place = kHeld; place < places_; ++place) {
+      TileA<T> tiles[4];
+      LoadPlace(place, tiles);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) *TileAt(place, i) = tiles[i];
+    }
+  }
+
+  // --- A step
+
+  __device__ __forceinline__ void SetOperand(int done, int pass, const float (&dq)[kGates]) {
+    operand_.Set(dq, UseOf(done, pass), CounterOf(done, pass));
+  }
+
+  // The gates' gradients with the block's part of Rᵀ: parts of dh, to those who own them.
+  __device__ __forceinline__ void Multiply(int done, int pass) {
+    const int use = Base::WordsOf(done, pass);
+    const uint4* operand = operand_.Get(UseOf(done, pass), CounterOf(done, pass), TagOf(done)) +
+                           part_ * places_of_pair_ * kTiles * 32 + lane_;
+    TileC<T> sums[2][kTiles][kChains];
+    if constexpr (kShared) {
+      const int to[2] = {Once(WordsTo(use, 0, 0)), Once(WordsTo(use, 0, 1))};
+      float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
+      const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
+        AddChunk(tiles, b, sums);
+        if constexpr (kScales) {
+          if ((place + 1) % Operand::kTileChunks == 0) {
+            Undo(operand_.Scales(UseOf(done, pass), part_ * places_of_pair_ + place), sums, totals);
+          }
+        }
+      };
+      // One pair of tiles, many chunks: each is asked for while the one before is multiplied.
+      ChunkB<T> b[2][kTiles];
+      LoadChunk(operand, 0, b[0]);
+      if (places_ >= kHeld) {  // without a branch between them
+        Unrolled<kHeld>([&](auto place) {
+          if (place + 1 < kHeld) LoadChunk(operand, place + 1, b[(place + 1) % 2]);
+          add(place, held_[place], b[place % 2]);
+          return true;
+        });
+      } else {
+        Unrolled<kHeld>([&](auto place) {
+          if (place >= places_) return false;
+          LoadChunk(operand, min(place + 1, places_ - 1), b[(place + 1) % 2]);
+          add(place, held_[place], b[place % 2]);
+          return true;
+        });
+      }
+      for (int place = kHeld; place < places_; ++place) {
+        TileA<T> tiles[4];
+        LoadChunk(operand, place, b[0]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        add(place, tiles, b[0]);
+      }
+      if constexpr (kScales) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              sums[i][n][0].sum[0][e] = totals[i][n][e] * scales_.product;
+            }
+          }
+        }
+      }
+      SendPair(done, pass, 0, to, sums);
+    } else {
+      int chunk = 0, pair = 0;
+      const auto add = [&](const TileA<T>(&tiles)[4]) {
+        ChunkB<T> b[kTiles];
+        LoadChunk(operand, chunk, b);
+        AddChunk(tiles, b, sums);
+        if (++chunk < places_of_pair_) return;
+        SendPair(done, pass, pair, {WordsTo(use, pair, 0), WordsTo(use, pair, 1)}, sums);
+        chunk = 0;
+        ++pair;
+      };
+      Unrolled<kHeld>([&](auto place) {
+        if (place >= places_) return false;
+        add(held_[place]);
+        return true;
+      });
+      for (int place = kHeld; place < places_; ++place) {
+        TileA<T> tiles[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        add(tiles);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void LoadChunk(const uint4* operand, int chunk,
+                                            ChunkB<T> (&b)[kTiles]) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) {
+        const uint4 v = operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32];
+        b[n].part[s][0] = v.x;
+        b[n].part[s][1] = v.y;
+        b[n].part[s][2] = v.z;
+        b[n].part[s][3] = v.w;
+      }
+    }
+  }
+  __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[4], const ChunkB<T> (&b)[kTiles],
+                                           TileC<T> (&sums)[2][kTiles][kChains]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          sums[i][n][half % kChains].Add(tiles[half * 2 + i], b[n], half);
+        }
+      }
+    }
+  }
+  // Sums of chunks of one scale, to those of all. Leaves them at 0. scales: in pairs of rows, of
+  // which a lane's columns of a tile are one.
+  __device__ __forceinline__ void Undo(const float2* scales, TileC<T> (&sums)[2][kTiles][kChains],
+                                       float (&totals)[2][kTiles][4]) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const float2 scale = scales[n * (kTileColumns / 2) + lane_ % 4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          totals[i][n][e] =
+              fmaf(sums[i][n][0].Get(e), e % 2 == 0 ? scale.x : scale.y, totals[i][n][e]);
+        }
+        sums[i][n][0] = TileC<T>();
+      }
+    }
+  }
+  // Where this lane's sums of tile i of a pair go; use: of WordsOf.
+  __device__ __forceinline__ int WordsTo(int use, int pair, int i) const {
+    const int tile = TileOf(pair, i);
+    return use + Base::PlaceOfSums(ReceiverOf(tile), sender_, TileThere(tile));
+  }
+  // to: WordsTo of both tiles. Leaves the sums at 0.
+  __device__ __forceinline__ void SendPair(int done, int pass, int pair, const int (&to)[2],
+                                           TileC<T> (&sums)[2][kTiles][kChains]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = TileOf(pair, i), receiver = ReceiverOf(tile);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        float c[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          c[e] = sums[i][n][0].Get(e);
+          if constexpr (kChains == 2) c[e] += sums[i][n][kChains - 1].Get(e);
+        }
+        if (tile < product_tiles_) Base::Send(done, pass, receiver, to[i], n, c);
+#pragma unroll
+        for (int k = 0; k < kChains; ++k) sums[i][n][k] = TileC<T>();
+      }
+    }
+  }
+
+  const int sharers_;                  // blocks that have the same gates' gradients
+  const int pair_warps_;               // warps side by side over pairs of tiles
+  const int places_of_pair_, places_;  // of this warp: chunks of a pair; of all pairs
+  const int product_tiles_;
+  const int pair_, part_;  // of this warp: first tile, part of the depth
+  const int sender_;       // as which it sends
+  Operand operand_;
+  TileA<T>* const tiles_;
+  TileA<T> held_[kHeld][4];
+  ProductScales scales_;  // kScales
+};
+
+template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
+__global__ void __launch_bounds__(kResidentWarps * 32, 1)
+    ResidentBackward(const __grid_constant__ ResidentBackwardParams<T> p) {
+  if constexpr (HasOnChipCode(kCluster || kShared)) {
+    ResidentBackwardRun<Cell, T, kTiles, kCluster, kShared>(p).Walk();
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_

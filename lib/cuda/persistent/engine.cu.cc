@@ -1,0 +1,211 @@
+// The persistent engines, `cluster` and `grid`: one launch walks all steps, and R stays on the
+// chip. Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+//
+// Blocks that wait for each other must all be there: a cluster's are by definition, those of a grid
+// by cooperative launch. What runs where, and how it is cut, is decided by PlanRecurrence.
+#include <algorithm>
+#include <cstdint>
+
+#include "lib/cuda/cell/engine_table.h"
+#include "lib/cuda/cell/walk_setup.cuh"
+#include "lib/cuda/persistent/backward.cuh"
+#include "lib/cuda/persistent/forward.cuh"
+
+namespace haste {
+namespace {
+
+template <class Cell, class T>
+struct ForwardKernels {
+  using CellType = Cell;
+  using Params = ResidentForwardParams<T>;
+  using Kernel = void (*)(const Params);
+  static constexpr bool kBackward = false;
+  static int Threads(const ResidentTiling& t) {
+    return t.element_warps > 0 ? ForwardRoles<ForwardWay::kGridApart>::kThreads
+                               : ForwardRoles<ForwardWay::kGrid>::kThreads;
+  }
+  static Kernel Of(const Params& p, bool cluster) {
+    if constexpr (kMmaParts<T> == 1) {
+      if (p.tiling.element_warps > 0) return ResidentForward<Cell, T, 1, ForwardWay::kGridApart>;
+    }
+    return cluster ? OfTiles<ForwardWay::kCluster>(p.tiling) : OfTiles<ForwardWay::kGrid>(p.tiling);
+  }
+  static size_t ExchangeBytes(const ResidentTiling& t) {
+    return static_cast<size_t>(kForwardSlots<false>) * t.passes *
+           ReceivedStates(t, kOperandBytes<T>);
+  }
+
+ private:
+  template <ForwardWay kWay>
+  static Kernel OfTiles(const ResidentTiling& t) {
+    return t.row_tiles == 1 ? ResidentForward<Cell, T, 1, kWay> : ResidentForward<Cell, T, 2, kWay>;
+  }
+};
+template <class Cell, class T>
+struct BackwardKernels {
+  using CellType = Cell;
+  using Params = ResidentBackwardParams<T>;
+  using Kernel = void (*)(const Params);
+  static constexpr bool kBackward = true;
+  static int Threads(const ResidentTiling&) { return kResidentWarps * 32; }
+  // Which a plan may ask for (WithBackwardStorage).
+  static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledParts<T> > 0;
+  static constexpr bool kOwns = kScaledParts<T> == 0;
+  static Kernel Of(const Params& p, bool cluster) {
+    const ResidentTiling& t = p.tiling;
+    if constexpr (kShares) {
+      if (t.sharers > 1) return OfTiles<false, true>(t);
+    }
+    if constexpr (kOwns) return cluster ? OfTiles<true, false>(t) : OfTiles<false, false>(t);
+    return nullptr;
+  }
+  static size_t ExchangeBytes(const ResidentTiling& t) {
+    return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
+  }
+
+ private:
+  template <bool kCluster, bool kShared>
+  static Kernel OfTiles(const ResidentTiling& t) {
+    return t.row_tiles == 1 ? ResidentBackward<Cell, T, 1, kCluster, kShared>
+                            : ResidentBackward<Cell, T, 2, kCluster, kShared>;
+  }
+};
+
+// Calls run(a T*) with what a backward walk of T takes it for: gates' gradients that clusters share
+// are scaled.
+template <class Cell, class T, class Run>
+auto WithBackwardStorage(const Plan& plan, const Run& run) {
+  if constexpr (Cell::kGates > 1 && sizeof(T) == 4) {
+    if (plan.resident.tiling.sharers > 1) return run(static_cast<ScaledStorage<T>*>(nullptr));
+  }
+  return run(static_cast<T*>(nullptr));
+}
+
+// What FillOnChip leaves; `workspace` counts what it takes.
+template <class Kernels>
+void Place(const Plan& plan, const HasteRnnConfig& config, Workspace* workspace,
+           typename Kernels::Params* p) {
+  const ResidentTiling& t = p->tiling = plan.resident.tiling;
+  p->exchange = nullptr;
+  if (plan.engine == EngineKind::kGrid) {
+    p->exchange = workspace->Take<uint4>(config.lanes * t.row_groups *
+                                         (Kernels::ExchangeBytes(t) / sizeof(uint4)));
+  }
+}
+
+template <class Kernels>
+size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
+  Workspace count(nullptr);
+  typename Kernels::Params p = {};
+  count.Take<int64_t>(2 * config.batch);  // with a mask
+  Place<Kernels>(plan, config, &count, &p);
+  return count.used();
+}
+
+template <class Kernels>
+int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExecutor& executor,
+            HasteStatus* status) {
+  const ResidentTiling& t = p.tiling;
+  const bool cluster = plan.engine == EngineKind::kCluster;
+  const auto kernel = Kernels::Of(p, cluster);
+  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+  LaunchShape shape;
+  shape.blocks = p.K * t.row_groups * t.blocks;
+  shape.threads = Kernels::Threads(t);
+  shape.shared_bytes = plan.resident.shared_bytes;
+  shape.cluster = cluster ? t.blocks : t.sharers;
+  shape.cooperative = !cluster;
+  if (shape.cluster > 8) {  // what every GPU that has clusters can do
+    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                   status);
+  }
+  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
+  return HASTE_OK;
+}
+
+// Bytes that are copied together.
+template <class Kernels>
+int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
+  constexpr int kElement = sizeof(typename Kernels::Params::Storage);
+  uintptr_t bits = config.hidden * kElement | AddressBits(args.wx, args.y, args.gates);
+  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
+    bits |= AddressBits(args.saved[i]);
+  }
+  return bits % kPieceBytes == 0 ? kPieceBytes : kElement;
+}
+
+template <class Kernels, class Args>
+int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, void* workspace,
+             const Watch& watch, const HasteExecutor& executor, HasteStatus* status) {
+  typename Kernels::Params p = {};
+  p.watch = watch;
+  Workspace pieces(workspace);
+  FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
+  Place<Kernels>(plan, config, &pieces, &p);
+  if (p.exchange != nullptr) {
+    HASTE_CUDA_TRY(
+        cudaMemsetAsync(p.exchange, 0xFF,
+                        config.lanes * p.tiling.row_groups * Kernels::ExchangeBytes(p.tiling),
+                        static_cast<cudaStream_t>(executor.stream)),
+        status);
+  }
+  if constexpr (!Kernels::kBackward) p.piece = PieceOf<Kernels>(config, args);
+  const int32_t prepared = PrepareOnChip(p, executor, status);
+  if (prepared != HASTE_OK) return prepared;
+  return Run<Kernels>(plan, p, executor, status);
+}
+
+template <class Cell, class T>
+struct Resident {
+  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    const Plan& plan = planned.plan;
+    if (planned.backward) {
+      return WithBackwardStorage<Cell, T>(plan, [&](auto* storage) {
+        return BytesOf<BackwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
+      });
+    }
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      return BytesOf<ForwardKernels<Cell, std::decay_t<decltype(*storage)>>>(plan, config);
+    });
+  }
+
+  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnForwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedForward(config, planned, args, workspace, Watch(), executor, status);
+  }
+  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                          const HasteRnnBackwardArgs& args, void* workspace,
+                          const HasteExecutor& executor, HasteStatus* status) {
+    return WatchedBackward(config, planned, args, workspace, Watch(), executor, status);
+  }
+
+  static int32_t WatchedForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                const HasteRnnForwardArgs& args, void* workspace,
+                                const Watch& watch, const HasteExecutor& executor,
+                                HasteStatus* status) {
+    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+      using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
+    });
+  }
+
+  static int32_t WatchedBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                 const HasteRnnBackwardArgs& args, void* workspace,
+                                 const Watch& watch, const HasteExecutor& executor,
+                                 HasteStatus* status) {
+    const int32_t code = WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
+      using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
+      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
+    });
+    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+  }
+};
+
+}  // namespace
+
+#define HASTE_ENGINE(NAME, T) \
+  HASTE_DEFINE_WATCHED_ENGINE(ResidentEngine, HASTE_CELL, NAME, Resident<HASTE_CELL, T>)
+HASTE_UNIT(HASTE_ENGINE)
+
+}  // namespace haste

@@ -1,0 +1,175 @@
+// The forward walk of a persistent kernel: h goes to all blocks of the group, each multiplies it
+// with its units' columns of R, and makes the next h of its units.
+//
+// The warps that multiply have the elements, and others serve them (ResidentService). One barrier a
+// pass behind the product (`cluster`: one more where sums have one buffer), and one with the
+// service: all else is a thread's own. What everybody waits for comes first: h is sent before
+// anything of its step is kept.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
+
+#include "lib/cuda/persistent/io_warps.cuh"
+#include "lib/cuda/persistent/product.cuh"
+#include "lib/cuda/persistent/warp_specialized.cuh"
+
+namespace haste {
+
+template <class Cell, class T, int kTiles, ForwardWay kWay>
+class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
+  using Base = ResidentStep<Cell, T, kTiles, kWay>;
+  using Base::alone, Base::column_, Base::kCluster, Base::kGates, Base::kRows, Base::lane_,
+      Base::p_, Base::Sizes, Base::tile_, Base::two_buffers_, Base::warp_;
+  using typename Base::Params, typename Base::Words;
+
+ public:
+  __device__ __forceinline__ explicit ResidentForwardRun(const Params& p)
+      : ResidentForwardRun(p, ForwardLayout(p.tiling, Sizes(), kCluster)) {}
+
+  // By the warps that multiply, and by the others.
+  __device__ __forceinline__ void Multiply() {
+    Base::Prepare();
+    if constexpr (kScaledParts<T> > 0) Base::FindScales();
+    Base::LoadTiles();
+    Base::SendFirst();
+    Walk();
+    Leave();
+  }
+  __device__ __forceinline__ void SeeToTheRest() {
+    Base::Prepare();
+    ResidentService<Cell, T, kTiles, kWay>(p_, *this, at_, some_idle_).Serve();
+    Leave();
+  }
+
+ private:
+  __device__ __forceinline__ ResidentForwardRun(const Params& p, const ForwardLayout& at)
+      : Base(p, at),
+        at_(at),
+        has_elements_(tile_ < p.tiling.unit_tiles),
+        some_idle_(p.tiling.unit_tiles * kTiles == 1),
+        clears_(Base::PlaceToClear(lane_)),
+        seen_(resident_shared + at.seen + OnceOfThread(threadIdx.x)),
+        read_step_(ResidentReads(p.tiling, Sizes()).step()),
+        written_step_(ResidentWrites(p.tiling, Sizes()).step()),
+        read_(reinterpret_cast<T*>(resident_shared + at.reads) +
+              Once(ResidentReads(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
+        gates_(reinterpret_cast<T*>(resident_shared + at.writes) +
+               Once(ResidentWrites(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
+        y_(reinterpret_cast<T*>(resident_shared + at.writes) +
+           Once(ResidentWrites(p.tiling, Sizes()).At(1, column_) + BlockUnit())) {}
+
+  // Of this thread, in the block.
+  __device__ __forceinline__ int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
+
+  // Nobody leaves while others may still write into its memory.
+  __device__ __forceinline__ void Leave() const {
+    if (kCluster && !alone()) ClusterSync();
+  }
+
+  __device__ __forceinline__ void Walk() {
+    Words words = {};
+    AskStates(0, 0, words);
+    int buffer = 0, step = 0, pass = 0;
+    do {
+      if (!kCluster) SyncRows();  // while h is on its way
+      // The sums before have been read: in `grid` since SyncRows.
+      Base::MultiplyStates(step, pass, buffer, words, [&] {
+        if (kCluster && !two_buffers_) SyncProduct();
+      });
+      if (kCluster) {
+        SyncRows();
+      } else {
+        SyncProduct();
+      }
+      const bool wraps = pass + 1 == p_.tiling.passes;
+      const int next_step = wraps ? step + 1 : step, next_pass = wraps ? 0 : pass + 1;
+      const auto ask = [&] {
+        if (next_step < p_.T_) AskStates(next_step, next_pass, words);
+      };
+      if (has_elements_) {
+        Finish(step, pass, buffer, ask);
+      } else {
+        if (!kCluster && warp_ == kResidentWarps - 1) {
+          Base::Clear(step, pass, clears_);
+          FenceRelease();
+        }
+        ask();
+      }
+      step = next_step;
+      pass = next_pass;
+      buffer ^= 1;
+    } while (step < p_.T_);
+    SyncRows();  // the last ones are there
+  }
+
+  // The first words of h, where they are not counted as they arrive.
+  __device__ __forceinline__ void AskStates(int step, int pass, Words& words) const {
+    if constexpr (!kCluster) {
+      // Not before those who have elements, as nothing can be there.
+      if (some_idle_) SyncAt<kElementsName, kResidentWarps>();
+      Base::AskFirst(step, pass, words);
+    }
+  }
+
+  // The cell, by way of shared memory, where the service has put what is read, and finds what is
+  // left. ask(): once that is there.
+  template <class Ask>
+  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
+    Base::MakeStates(
+        step, pass, Base::Enter(step, pass, buffer),
+        [&](Foreseen* seen, T(&x)[kGates]) {
+          *seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+          seen->live &= Base::There(pass);
+#pragma unroll
+          for (int g = 0; g < kGates; ++g)
+            x[g] = read_[buffer * read_step_ + g * p_.tiling.units()];
+        },
+        [&](const auto&... left) {
+          StoreForward<Cell>(RowAt(buffer), StepPlace(0, 0, 0, 0), left...);
+          ask();
+        });
+  }
+
+  // Where what a pass leaves of this thread's element goes.
+  __device__ __forceinline__ StepRow<T> RowAt(int buffer) const {
+    StepRow<T> row;
+    row.H = p_.tiling.units();
+    row.args.gates = gates_ + buffer * written_step_;
+    row.args.y = y_ + buffer * written_step_;
+#pragma unroll
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
+      row.args.saved[i] = row.args.y + (i + 1) * kRows * p_.tiling.units();
+    }
+    row.args.keep = p_.args.keep != 0;
+    return row;
+  }
+
+  const ForwardLayout at_;
+  const bool has_elements_, some_idle_;
+  const int clears_;  // words of h, where some warps have no elements
+  // Of this thread's element: what is known of it, its first gate of wx, of the gates; its y.
+  const unsigned char* const seen_;
+  const int read_step_, written_step_;
+  const T* const read_;
+  T *const gates_, *const y_;
+};
+
+template <class Cell, class T, int kTiles, ForwardWay kWay>
+__global__ void __launch_bounds__(ForwardRoles<kWay>::kThreads, 1)
+    ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
+  if constexpr (HasOnChipCode(kWay != ForwardWay::kGrid)) {
+    using Run = std::conditional_t<kWay == ForwardWay::kGridApart, ResidentApartRun<Cell, T>,
+                                   ResidentForwardRun<Cell, T, kTiles, kWay>>;
+    using Registers = ForwardRegisters<Cell, T, kWay>;
+    if (threadIdx.x >= kResidentWarps * 32) {
+      FewerRegisters<Registers::kRest>();
+      Run(p).SeeToTheRest();
+    } else {
+      MoreRegisters<Registers::kProduct>();
+      Run(p).Multiply();
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_

@@ -1,0 +1,171 @@
+// Warps of a persistent kernel's forward walk that have no elements: they copy what a step reads
+// and leaves, say what it will do to each element, ask for inputs of later steps, and clear the
+// words of h of the step before last. Those who have elements are left with what depends on h.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
+
+#include "lib/cuda/cell/step_io.cuh"
+#include "lib/cuda/persistent/state_exchange.cuh"
+
+namespace haste {
+
+// What is known of a thread's element beforehand, in a byte.
+__device__ __forceinline__ unsigned char PackForeseen(const Foreseen& seen) {
+  return static_cast<unsigned char>((seen.live ? 1u : 0u) | (seen.repeats ? 2u : 0u) |
+                                    seen.drawn << 2);
+}
+__device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
+  Foreseen seen;
+  seen.live = (packed & 1) != 0;
+  seen.repeats = (packed & 2) != 0;
+  seen.drawn = packed >> 2;
+  return seen;
+}
+
+template <class Cell, class T, int kTiles, ForwardWay kWay>
+class ResidentService {
+  using States = ResidentStates<Cell, T, kTiles, kWay>;
+  using Params = ResidentForwardParams<T>;
+  using Thread = ResidentThread<Cell, Params, kTiles>;
+  static constexpr bool kCluster = kWay == ForwardWay::kCluster;
+  static constexpr int kSaved = SavedTensors<Cell>();
+
+ public:
+  __device__ __forceinline__ ResidentService(const Params& p, const States& states,
+                                             const ForwardLayout& at, bool some_idle)
+      : p_(p),
+        states_(states),
+        warp_(threadIdx.x / 32 - kResidentWarps),
+        thread_(threadIdx.x - kResidentWarps * 32),
+        seen_(resident_shared + at.seen + thread_),
+        read_(reinterpret_cast<T*>(resident_shared + at.reads)),
+        written_(reinterpret_cast<T*>(resident_shared + at.writes)),
+        read_step_(ResidentReads(p.tiling, SizesOf<Cell, T>()).step()),
+        written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
+        needed_(Foretells(p)),
+        clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)),
+        inputs_(p.watch) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const Thread thread(p, warp_ + i * kCopyWarps, threadIdx.x % 32);
+      rows_[i] = Once(thread.row_);
+      units_[i] = Once(thread.unit_);
+      exist_[i] = thread.exists_;
+    }
+    if (p.zoneout && p.training) key_ = MakePhiloxKey(p.seed);
+    AskMask(0, 0);
+    Foreseen live;
+    live.live = true;
+    for (int i = 0; i < 2 * kElements; ++i) seen_[i * kCopyWarps * 32] = PackForeseen(live);
+  }
+
+  // All steps, meeting the others in every pass and after the last.
+  __device__ __forceinline__ void Serve() {
+    const int passes = p_.tiling.passes;
+    void* const read[] = {const_cast<void*>(p_.args.wx)};
+    void* written[2 + kSaved] = {p_.args.keep ? p_.args.gates : nullptr, p_.args.y};
+#pragma unroll
+    for (int i = 0; i < kSaved; ++i) written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    const int units = p_.tiling.units(), unit = states_.rank_ * units;
+    const int row = states_.row_ - states_.column_;
+    StepTraffic<T, Cell::kGates, 1, PiecesOf(Cell::kGates)> reads(
+        p_, ResidentReads(p_.tiling, SizesOf<Cell, T>()), read, thread_, row, states_.k_, unit,
+        units, states_.reverse_);
+    StepTraffic<T, Cell::kGates, 2 + kSaved, PiecesOf(Cell::kGates + 1 + kSaved)> writes(
+        p_, ResidentWrites(p_.tiling, SizesOf<Cell, T>()), written, thread_, row, states_.k_, unit,
+        units, states_.reverse_);
+    int step = 0, pass = 0, before = -1;  // before: the pass that has ended last
+    int buffer = 0;
+    inputs_.Await(p_, states_.reverse_, 0);
+    reads.Read(read_, 0, passes == 1);
+    if (needed_) Tell(0, 0, 0);
+    CommitCopies();
+    WaitCopies(0);
+    do {
+      SyncRows();
+      const int other = buffer ^ 1;
+      states_.Clear(step, pass, clears_);
+      const int now = pass;
+      const bool ends = ++pass == passes;
+      if (ends) {
+        pass = 0;
+        ++step;
+      }
+      if (step < p_.T_) {
+        if (step < p_.T_ - kPrefetchSteps) reads.Prefetch(kPrefetchSteps, pass);
+        inputs_.Await(p_, states_.reverse_, step);
+        reads.Read(read_ + other * read_step_, pass, pass + 1 == passes);
+        if (needed_) Tell(step, pass, other);
+      }
+      CommitCopies();
+      // Before what would have to be waited for too.
+      if (__any_sync(0xFFFFFFFFu, clears_ >= 0)) FenceRelease();
+      if (before >= 0) writes.Write(written_ + other * written_step_, before, before + 1 == passes);
+      before = now;
+      WaitCopies(0);
+      buffer = other;
+    } while (step < p_.T_);
+    SyncRows();
+    writes.Write(written_ + (buffer ^ 1) * written_step_, before, true);
+  }
+
+ private:
+  static constexpr int kElements = kResidentWarps / kCopyWarps;  // of a thread, to tell of
+
+  // Of a thread, at most, of so many tensors' elements.
+  static constexpr int PiecesOf(int tensors) {
+    const int bytes = kResidentElements * tensors * static_cast<int>(sizeof(T));
+    return (bytes / kPieceBytes + kCopyWarps * 32 - 1) / (kCopyWarps * 32);
+  }
+
+  // The mask of a step's elements: asked for long before it is looked at.
+  __device__ __forceinline__ void AskMask(int step, int pass) {
+    if (p_.mask == nullptr || step >= p_.T_) return;
+    const int64_t t = TimeOf(p_, states_.reverse_, step);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      if ((exist_[i] >> pass & 1) != 0) {
+        mask_[i] = p_.mask[static_cast<int64_t>(rows_[i] + pass * Thread::kRows) * p_.T_ + t];
+      }
+    }
+  }
+  // What a step will do to all threads' elements. Steps are told of one after the other.
+  __device__ __forceinline__ void Tell(int step, int pass, int buffer) {
+    unsigned char told[kElements];
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      told[i] = 0;
+      if (exist_[i] == 0) continue;
+      Element e;
+      e.n = rows_[i] + pass * Thread::kRows;
+      e.k = states_.k_;
+      e.j = units_[i];
+      e.exists = (exist_[i] >> pass & 1) != 0;
+      told[i] = PackForeseen(
+          Foresee<Cell>(p_, e, states_.reverse_, step, p_.mask == nullptr || mask_[i] != 0, key_));
+    }
+    const bool wraps = pass + 1 == p_.tiling.passes;
+    AskMask(wraps ? step + 1 : step, wraps ? 0 : pass + 1);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      seen_[buffer * kResidentElements + i * kCopyWarps * 32] = told[i];
+    }
+  }
+
+  const Params& p_;
+  const States& states_;
+  const int warp_, thread_;  // of those that serve
+  unsigned char* const seen_;
+  T *const read_, *const written_;
+  const int read_step_, written_step_;
+  int rows_[kElements], units_[kElements], exist_[kElements];
+  unsigned char mask_[kElements] = {};  // of the next step to be told of
+  PhiloxKey key_ = {};
+  const bool needed_;  // is there more to say of a step than whether an element exists?
+  const int clears_;
+  InputWatch inputs_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_

@@ -1,0 +1,230 @@
+// The gates' gradients that a block of the backward walk multiplies with its part of Rᵀ: their
+// order, and how they come to be in its shared memory, [part, chunk, row tile, lane] of 16 bytes.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
+
+#include <stdint.h>
+
+#include <type_traits>
+
+#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/mma.cuh"
+#include "lib/cuda/ptx/vector_access.cuh"
+#include "lib/plan/persistent.h"
+
+namespace haste {
+
+// Of a thread's element: unit of the block's, row of the pass.
+struct OperandElement {
+  int unit, row;
+};
+
+// from[0 … kCount - 1], 0 from `left` on. aligned: to kCount of them, and `left` is a multiple.
+template <int kCount, class T>
+__device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool aligned,
+                                              T (&to)[kCount]) {
+  if (aligned && left > 0) {
+    const Fragment<T, kCount> all = LoadFragment<kCount>(from);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = all.v[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = i < left ? from[i] : FromCompute<T>(0);
+  }
+}
+
+// Where the R of one lane lies, [H, G, H].
+template <class T>
+struct ResidentKernel {
+  const T* r;
+  int hidden;
+
+  // Whether runs of so many units begin where a load of them may.
+  __device__ __forceinline__ bool Aligned(int units) const {
+    return hidden % units == 0 && reinterpret_cast<uintptr_t>(r) % (units * sizeof(T)) == 0;
+  }
+};
+
+// A block's own gates: depth is gate · units + unit.
+template <class T, int kGates, int kTiles>
+class OwnOperand {
+  static constexpr int kParts = kMmaParts<T>;
+
+ public:
+  __device__ __forceinline__ OwnOperand(const ResidentTiling& t, uint4* words,
+                                        const OperandElement& e)
+      : two_(t.unit_tiles == 2), chunks_(t.chunks), words_(words) {
+    mine_ = reinterpret_cast<uint16_t*>(words + e.row / 8 * 32 + e.row % 8 * 4 + e.unit / 8) +
+            e.unit % 8;
+  }
+
+  // Before a ClusterSync or __syncthreads: gates behind the last of a chunk are multiplied too.
+  __device__ __forceinline__ void Clear() {
+    for (int i = threadIdx.x; i < chunks_ * kTiles * 32 * kParts; i += kResidentWarps * 32) {
+      words_[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  // By every thread that has an element.
+  __device__ __forceinline__ void Set(const float (&dq)[kGates], int, ArrivalCounter*) {
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      // With one unit tile two gates share a chunk.
+      const int chunk = two_ ? g : g / 2, eighth = two_ ? 0 : g % 2 * 2;
+      uint16_t part[3];
+      SplitOperand<T>(dq[g], part);
+#pragma unroll
+      for (int s = 0; s < kParts; ++s) {
+        mine_[((s * chunks_ + chunk) * kTiles * 32 + eighth) * 8] = part[s];
+      }
+    }
+  }
+  // By all threads: the words of all elements.
+  __device__ __forceinline__ const uint4* Get(int, ArrivalCounter*, uint32_t) const {
+    __syncthreads();
+    return words_;
+  }
+
+  // What of R a row of dh, `unit`, has to do with eight depths; own: the operand's first unit.
+  static __device__ __forceinline__ void LoadWeights(const ResidentTiling& t,
+                                                     const ResidentKernel<T>& kernel, int unit,
+                                                     int own, int depth, T (&to)[8]) {
+    const int units = t.units(), gate = depth / units, j = own + depth % units;
+    const int left = gate < kGates && unit < kernel.hidden ? kernel.hidden - j : 0;
+    LoadNeighbors(kernel.r + (unit * kGates + gate) * kernel.hidden + j, left, kernel.Aligned(8),
+                  to);
+  }
+
+ private:
+  const bool two_;
+  const int chunks_;
+  uint4* const words_;
+  uint16_t* mine_;  // this thread's gate 0
+};
+
+// The gates of all blocks of a cluster: depth is unit · kDepthGates + gate, so that a few lanes
+// have 16 bytes together, which they hand to the blocks by turns.
+template <class T, int kGates, int kTiles>
+class SharedOperand {
+  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
+  static constexpr int kLanes = 8 / kDepthGates;  // that share a word, a unit each
+  static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
+  static constexpr bool kScalesRows = kScaledParts<T> > 0;
+  static_assert(!kScalesRows || kDepthGates == 4, "a warp's are two chunks");
+
+ public:
+  __device__ __forceinline__ SharedOperand(const ResidentTiling& t, uint4* words,
+                                           const OperandElement& e)
+      : chunks_(t.chunks),
+        words_of_use_(t.chunks * kTiles * 32 * kParts),
+        tiles_(kSharers * t.unit_tiles),
+        words_(words),
+        scales_(reinterpret_cast<float2*>(words + 2 * t.passes * words_of_use_)) {
+    const int first = static_cast<int>(blockIdx.x) % kSharers * t.units();
+    const int depth = (first + e.unit) * kDepthGates;
+    at_ = (depth / kChunkDepth * kTiles + e.row / 8) * 32 + e.row % 8 * 4 + depth % kChunkDepth / 8;
+    scale_at_ = (first + e.unit) / kTileRows * kPairs + e.row / 2;
+  }
+
+  __device__ __forceinline__ void Clear() {}
+
+  __device__ __forceinline__ void Set(const float (&dq)[kGates], int use, ArrivalCounter* counter) {
+    float scaled[kGates];
+    if constexpr (kScalesRows) ScaleRows(dq, use, counter, scaled);
+    const int lane = threadIdx.x % kLanes;
+    uint16_t part[kDepthGates][3] = {};
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) SplitOperand<T>(kScalesRows ? scaled[g] : dq[g], part[g]);
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      uint4 word;
+      if constexpr (kDepthGates == 4) {
+        const uint32_t low = part[0][s] | static_cast<uint32_t>(part[1][s]) << 16;
+        const uint32_t high = part[2][s] | static_cast<uint32_t>(part[3][s]) << 16;
+        const uint32_t other_low = __shfl_xor_sync(0xFFFFFFFFu, low, 1);
+        const uint32_t other_high = __shfl_xor_sync(0xFFFFFFFFu, high, 1);
+        word = lane == 0 ? make_uint4(low, high, other_low, other_high)
+                         : make_uint4(other_low, other_high, low, high);
+      } else {
+        const uint32_t mine = part[0][s];
+        const uint32_t pair = mine | __shfl_down_sync(0xFFFFFFFFu, mine, 1) << 16;  // of even lanes
+        word.x = __shfl_sync(0xFFFFFFFFu, pair, 0, kLanes);
+        word.y = __shfl_sync(0xFFFFFFFFu, pair, 2, kLanes);
+        word.z = __shfl_sync(0xFFFFFFFFu, pair, 4, kLanes);
+        word.w = __shfl_sync(0xFFFFFFFFu, pair, 6, kLanes);
+      }
+      const uint32_t to =
+          SharedAddress(words_ + use * words_of_use_ + s * chunks_ * kTiles * 32 + at_);
+      const uint32_t count = SharedAddress(counter);
+#pragma unroll
+      for (int rank = 0; rank < kSharers; rank += kLanes) {
+        Push(AddressIn(to, rank + lane), word, AddressIn(count, rank + lane));
+      }
+    }
+  }
+  __device__ __forceinline__ const uint4* Get(int use, ArrivalCounter* counter,
+                                              uint32_t parity) const {
+    const int first = Once(use * words_of_use_);
+    if (threadIdx.x == 0) {
+      counter->Expect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
+    }
+    __syncthreads();  // what this block's own Set was made of has been read
+    counter->Wait(parity);
+    return words_ + first;
+  }
+  // What undoes the scales of a chunk's rows, in pairs.
+  __device__ __forceinline__ const float2* Scales(int use, int chunk) const {
+    return scales_ + (use * tiles_ + chunk / kTileChunks) * kPairs;
+  }
+  static constexpr int kTileChunks = kTileRows * kDepthGates / kChunkDepth;
+
+  static __device__ __forceinline__ void LoadWeights(const ResidentTiling&,
+                                                     const ResidentKernel<T>& kernel, int unit,
+                                                     int own, int depth, T (&to)[8]) {
+    const int j = own + depth / kDepthGates;
+    const int left = unit < kernel.hidden ? kernel.hidden - j : 0;
+    const T* from = kernel.r + unit * kGates * kernel.hidden + j;
+#pragma unroll
+    for (int g = 0; g < kDepthGates; ++g) {
+      T some[kLanes];
+      LoadNeighbors(from + g * kernel.hidden, g < kGates ? left : 0, kernel.Aligned(kLanes), some);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) to[i * kDepthGates + g] = some[i];
+    }
+  }
+
+ private:
+  static constexpr int kPairs = kTiles * kTileColumns / 2;  // of rows; a warp has one of 16 units
+
+  // A warp's two rows.
+  __device__ __forceinline__ void ScaleRows(const float (&dq)[kGates], int use,
+                                            ArrivalCounter* counter,
+                                            float (&scaled)[kGates]) const {
+    float most = fabsf(dq[0]);
+#pragma unroll
+    for (int g = 1; g < kGates; ++g) most = fmaxf(most, fabsf(dq[g]));
+    const int lane = threadIdx.x % 32;
+    const bool second = lane >= kTileRows;
+    const uint32_t bits = __float_as_uint(most);
+    const RowScale one(LargestBits(second ? 0 : bits)), two(LargestBits(second ? bits : 0));
+    const float up = second ? two.up : one.up;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) scaled[g] = dq[g] * up;
+    if (lane < kSharers) {
+      Push(AddressIn(SharedAddress(scales_ + use * tiles_ * kPairs + scale_at_), lane),
+           make_float2(one.down, two.down), AddressIn(SharedAddress(counter), lane));
+    }
+  }
+
+  const int chunks_, words_of_use_;
+  const int tiles_;  // of 16 units, of all blocks
+  uint4* const words_;
+  float2* const scales_;  // [use, tile, pair]
+  int at_, scale_at_;     // this thread's word; its warp's pair
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_

@@ -1,0 +1,159 @@
+// What the persistent kernels share (engines `cluster` and `grid`): sizes, the work of a block, and
+// which thread has which element.
+//
+// A group of blocks walks one lane and some rows of the batch alone. Each block owns `units` hidden
+// units of it, whose part of R it keeps in registers, and what these do not hold in shared memory,
+// for all steps. The rows come in passes: while one is under way between the blocks, the next
+// is multiplied.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
+
+#include "lib/cuda/cell/element.cuh"
+#include "lib/cuda/cell/on_chip.cuh"
+#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/mma.cuh"
+#include "lib/engine/engine.h"
+#include "lib/plan/persistent.h"
+
+namespace haste {
+
+// How far ahead of the walk inputs are asked for.
+constexpr int kPrefetchSteps = 3;
+
+template <class T, class Args>
+struct ResidentParams : OnChipParams<T, Args> {
+  ResidentTiling tiling;
+  uint4* exchange;  // of the grid, all bits set
+  int piece;        // forward: bytes that are copied together: kPieceBytes, or an element's
+  Watch watch;      // counts: null where nothing is at work beside the walk
+};
+
+enum class ForwardWay;
+
+// A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
+// element have none: all of theirs are not `There`.
+template <class Cell, class Params, int kTiles>
+class ResidentThread {
+  template <class, class, int, ForwardWay>
+  friend class ResidentService;
+
+ public:
+  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  static constexpr int kRows = kTiles * kTileColumns;  // of a pass
+  static constexpr int kThreads = kResidentWarps * 32;
+  static constexpr bool kBackward = std::is_same_v<typename Params::Args, HasteRnnBackwardArgs>;
+
+  // states: [pass, state, then what dropout multiplies h with, thread]; not to be asked for if null
+  __device__ __forceinline__ ResidentThread(const Params& p, int warp, int lane,
+                                            float* states = nullptr)
+      : p_(p),
+        rank_(blockIdx.x % p.tiling.blocks),
+        group_(blockIdx.x / p.tiling.blocks),
+        warp_(warp),
+        lane_(OfThread(lane)),
+        column_(warp_ % (kRows / 2) * 2 + lane_ / 16),
+        tile_(warp_ / (kRows / 2)),
+        states_(states + OfThread(warp * 32 + lane)) {
+    const int row_groups = p.tiling.row_groups;
+    k_ = group_ / row_groups;
+    reverse_ = p.IsReverse(k_);
+    row_ = group_ % row_groups * p.tiling.group_rows() + column_;
+    unit_ = rank_ * p.tiling.units() + tile_ * kTileRows + lane_ % 16;
+    exists_ = 0;
+    for (int pass = 0; pass < p.tiling.passes; ++pass) {
+      const bool there = tile_ < p.tiling.unit_tiles && unit_ < p.H && row_ + pass * kRows < p.N;
+      exists_ |= (there ? 1 : 0) << pass;
+    }
+    exists_ = Once(exists_);
+    const int64_t stride = p.K * p.H;
+    pass_stride_ = kRows * p.T_ * stride;
+    wrap_stride_ =
+        (reverse_ == kBackward ? stride : -stride) - (p.tiling.passes - 1) * pass_stride_;
+  }
+
+  // The element of pass 0 at a step.
+  __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
+    return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
+  }
+  // Of any pass.
+  __device__ __forceinline__ StepPlace PlaceOf(int64_t step, int pass) const {
+    StepPlace place = PlaceOf(step);
+    place.one += pass * pass_stride_;
+    place.gates += pass * pass_stride_ * kGates;
+    return place;
+  }
+  // Of the next pass; wraps: which is the first of the next step.
+  __device__ __forceinline__ StepPlace Further(const StepPlace& place, bool wraps) const {
+    const int64_t by = wraps ? wrap_stride_ : pass_stride_;
+    StepPlace further;
+    further.one = place.one + by;
+    further.gates = place.gates + by * kGates;
+    return further;
+  }
+  __device__ __forceinline__ bool There(int pass) const { return (exists_ >> pass & 1) != 0; }
+  __device__ __forceinline__ Element ElementOf(int pass) const {
+    Element e;
+    e.n = row_ + pass * kRows;
+    e.k = k_;
+    e.j = unit_;
+    e.exists = There(pass);
+    e.at = (e.n * p_.K + e.k) * p_.H + e.j;
+    return e;
+  }
+  // Of what comes kPrefetchSteps after the first of the walk.
+  template <int kParts>
+  __device__ __forceinline__ auto PrefetcherOf(const void* tensor) const {
+    const bool up = reverse_ == kBackward;
+    return Prefetcher<typename Params::Storage, kParts>(
+        p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
+        p_.tiling.units(), up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
+  }
+
+  __device__ __forceinline__ float& State(int pass, int s) const {
+    return states_[(pass * (kStates + 1) + s) * kThreads];
+  }
+  __device__ __forceinline__ float Scale(int pass) const {
+    return p_.dropout_rate == 0.0f ? 1.0f : State(pass, kStates);
+  }
+  // from: [N, K, H] each, or null.
+  __device__ __forceinline__ void LoadStates(const void* const* from, int pass) const {
+    using T = typename Params::Storage;
+    const Element e = ElementOf(pass);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      const T* all = static_cast<const T*>(from[s]);
+      State(pass, s) = all == nullptr || !e.exists ? 0.0f : ToCompute(all[e.at]);
+    }
+    if (p_.dropout_rate != 0.0f) State(pass, kStates) = e.exists ? DropScale(p_, e) : 1.0f;
+  }
+
+  __device__ __forceinline__ Foreseen Foresee(int step, int pass) const {
+    return haste::Foresee<Cell>(p_, ElementOf(pass), reverse_, step);
+  }
+
+ protected:
+  // Backward has no register for it.
+  static __device__ __forceinline__ int OfThread(int x) { return kBackward ? x : OnceOfThread(x); }
+
+  const Params& p_;
+  const int rank_, group_;  // of the block in its group, and which group that is
+  const int warp_, lane_;
+  const int column_;  // row of the pass
+  const int tile_;    // of the block
+  float* const states_;
+  int k_, row_, unit_;  // lane; row of the batch, at pass 0; hidden unit
+  int exists_;          // bit p: at pass p
+  bool reverse_;
+  int64_t pass_stride_,
+      wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
+};
+
+// Is there more to say of a step than whether an element exists?
+template <class T>
+__device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
+  return p.mask != nullptr || (p.zoneout && p.training);
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_

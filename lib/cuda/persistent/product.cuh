@@ -1,0 +1,312 @@
+// A step of a persistent kernel's forward walk: R, on the chip for all steps, times h as it comes
+// in, and what the cell makes of that.
+//
+// A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
+// memory, where each element's are added up by the thread that has it.
+#ifndef HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
+#define HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
+
+#include "lib/cuda/cell/state_bound.cuh"
+#include "lib/cuda/persistent/state_exchange.cuh"
+
+namespace haste {
+
+template <class Cell, class T, int kTiles, ForwardWay kWay>
+class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
+ protected:
+  using Base = ResidentStates<Cell, T, kTiles, kWay>;
+  using Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::group_, Base::k_, Base::kAhead,
+      Base::kGates, Base::kHeld, Base::kRows, Base::kStates, Base::kWords, Base::lane_, Base::p_,
+      Base::rank_, Base::scales_, Base::tile_, Base::unit_, Base::warp_;
+  // Whether the words of a chunk that registers do not hold are asked for while the one before is
+  // multiplied: floats of two tiles leave no registers for it.
+  static constexpr bool kAsksAhead = kWords * kTiles < 4;
+  // A tile's sums in several chains, where there are too few tiles to cover a product's latency.
+  static constexpr int kChains = kGates == 1 ? 4 / kTiles : 1;
+
+  using Base::kApart, Base::kCluster;
+  using typename Base::Params;
+  using Roles = ForwardRoles<kWay>;
+  static constexpr ResidentCell Sizes() { return SizesOf<Cell, T, kWay>(); }
+  using Sums = Fragment<float, Sizes().width()>;
+  using Words = uint4[kAhead][kTiles][kWords];
+  static constexpr int kSumsOfWarp = kRows * Sizes().row_stride();
+  // The warps that multiply and those that have elements.
+  static constexpr int kWalkers = Roles::kProducts + Roles::kElements;
+
+  __device__ __forceinline__ ResidentStep(const Params& p, const ForwardLayout& at)
+      : Base(p, at),
+        two_buffers_(at.sum_buffers == 2),
+        product_tile_(warp_ % Base::unit_tiles()),
+        product_part_(warp_ / Base::unit_tiles()),
+        first_chunk_(Once(product_part_ * p.tiling.chunks)),
+        count_(Once(min(p.tiling.chunks, chunks_ - first_chunk_))),
+        first_words_(Base::PlaceOfWords(first_chunk_)),
+        buffer_(Once(two_buffers_ ? kResidentWarps * kSumsOfWarp : 0)),
+        put_(Once((product_tile_ * p.tiling.depth_warps() + product_part_) * kSumsOfWarp +
+                  Sizes().sum_at(lane_ % 4 * 2, lane_ / 4))),
+        got_(Once(tile_ * p.tiling.depth_warps() * kSumsOfWarp +
+                  Sizes().sum_at(column_, lane_ % 16))),
+        sums_(reinterpret_cast<Sums*>(resident_shared + at.sums)),
+        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+
+  // The h that enters the first step, of every so many passes.
+  __device__ __forceinline__ void SendFirst(int first = 0, int every = 1) const {
+    for (int pass = first; pass < p_.tiling.passes; pass += every) {
+      Base::LoadStates(p_.args.s0, pass);
+      Base::Send(0, pass, Base::State(pass, 0) * Base::Scale(pass));
+    }
+  }
+
+  // --- R
+
+  // 32 bits index one lane's R: what stays on a chip is far smaller. make: of a weight what is
+  // loaded.
+  template <class Make>
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
+                                           const Make& make) const {
+    const int half = i / kGates, gate = i % kGates;
+    const int H = static_cast<int>(p_.H);
+    const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
+    const int first_depth = (product_part_ * p_.tiling.chunks + chunk) * kChunkDepth;
+    const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
+    tile->Load(half, [&](int row, int depth) {
+      const int unit = first_unit + row, from = first_depth + depth;
+      return make(unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0));
+    });
+  }
+  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile) const {
+    LoadTile(chunk, i, tile, [&](T weight) { return scales_.OfWeight(weight); });
+  }
+  __device__ __forceinline__ void LoadTiles() {
+#pragma unroll
+    for (int c = 0; c < kHeld; ++c) {
+      if (c >= p_.tiling.chunks) break;
+#pragma unroll
+      for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &held_[c][i]);
+    }
+    for (int c = kHeld; c < p_.tiling.chunks; ++c) {
+      for (int i = 0; i < 2 * kGates; ++i) {
+        TileA<T> tile;
+        LoadTile(c, i, &tile);
+        *TileAt(c, i) = tile;
+      }
+    }
+  }
+  __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
+    return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kResidentWarps + warp_) * 32 + lane_;
+  }
+
+  // By all walkers. The same for all blocks of a group of what is h's, for all warps of a block of
+  // what is R's.
+  __device__ __forceinline__ void FindScales() {
+    float2* most = reinterpret_cast<float2*>(sums_);  // of each warp
+    if (!kApart || threadIdx.x < kResidentWarps * 32) {
+      float weight = LargestWeight<T>([&](const auto& look) {
+        TileA<T> unused;
+        for (int c = 0; c < count_; ++c) {
+          for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &unused, look);
+        }
+      });
+      const int rows = p_.tiling.group_rows();
+      float state = BoundOfStates<Cell>(p_, k_, group_ % p_.tiling.row_groups * int64_t{rows}, rows,
+                                        threadIdx.x, kResidentWarps * 32);
+      weight = LargestOfWarp(weight);
+      state = LargestOfWarp(state);
+      if (lane_ == 0) most[warp_] = make_float2(state, weight);
+    }
+    SyncAt<kProductName, kWalkers>();
+    float state = 0, weight = 0;
+#pragma unroll
+    for (int i = 0; i < kResidentWarps; ++i) {
+      state = Larger(state, most[i].x);
+      weight = Larger(weight, most[i].y);
+    }
+    SyncAt<kProductName, kWalkers>();  // the first sums take their place
+    scales_ = ProductScales(state, weight, p_.dropout_rate);
+  }
+
+  // --- A step
+
+  // The first words of h, where they are not counted as they arrive.
+  __device__ __forceinline__ void AskFirst(int step, int pass, Words& words) const {
+    Ask(first_words_ + Base::UseOf(step, pass), first_chunk_, count_, words);
+  }
+
+  // This warp's part of h·R into shared memory. words: those that have been asked for; free():
+  // before sums take the place of others.
+  template <class Free>
+  __device__ __forceinline__ void MultiplyStates(int step, int pass, int buffer, Words& words,
+                                                 const Free& free) {
+    TileC<T> sums[kGates][kTiles][kChains];
+    uint4 next[1][kTiles][kWords] = {};  // of a chunk that registers do not hold
+    Base::Receive(step, pass);
+    const uint4* from = first_words_ + Base::UseOf(step, pass);
+    constexpr int kChunkWords = 32 * kWords;
+    const int first = first_chunk_, count = count_;
+#pragma unroll
+    for (int c = 0; c < kHeld; c += kAhead, from += kAhead * kChunkWords) {
+      if (c >= count) break;
+      if (c > 0) ClearWords(words);
+      if (kCluster || c > 0) Ask(from, first + c, count - c, words);
+      Await(from, words);
+      if (kAsksAhead && c + kAhead >= kHeld && count > kHeld) {
+        Ask(from + (kHeld - c) * kChunkWords, first + kHeld, 1, next);
+      }
+      constexpr int kMost = kAhead < kHeld ? kAhead : kHeld;
+      AddHeld<kMost>(words, c, count - c, sums);
+    }
+    from = first_words_ + Base::UseOf(step, pass) + kHeld * kChunkWords;
+    for (int c = kHeld; c < count; ++c, from += kChunkWords) {
+      if (!kAsksAhead) Ask(from, first + c, 1, next);
+      Await(from, next);
+      ChunkB<T> b[kTiles];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) b[n].Set(next[0][n]);
+      if (kAsksAhead && c + 1 < count) Ask(from + kChunkWords, first + c + 1, 1, next);
+      TileA<T> tiles[2 * kGates];
+#pragma unroll
+      for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
+      AddChunk(b, tiles, sums, 0);
+    }
+    free();
+    Sums* to = sums_ + BufferAt(buffer) + put_;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        Sums sum = {};
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          sum.v[g] = sums[g][n][0].Get(i);
+#pragma unroll
+          for (int c = 1; c < kChains; ++c) sum.v[g] += sums[g][n][c].Get(i);
+        }
+        to[(n * kTileColumns + i % 2) * Sizes().row_stride() + i / 2 * 8] = sum;
+      }
+    }
+  }
+
+  // So many chunks, kMost or fewer, of those that registers hold from `first` on: no branch parts
+  // their products, at which sums would be moved, and so waited for.
+  template <int kMost>
+  __device__ __forceinline__ void AddHeld(const Words& words, int first, int count,
+                                          TileC<T> (&sums)[kGates][kTiles][kChains]) {
+    if constexpr (kMost > 1) {
+      if (count < kMost || first + kMost > kHeld) {
+        AddHeld<kMost - 1>(words, first, count, sums);
+        return;
+      }
+    }
+#pragma unroll
+    for (int a = 0; a < kMost; ++a) {
+      ChunkB<T> b[kTiles];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) b[n].Set(words[a][n]);
+      AddChunk(b, held_[first + a], sums, a);
+    }
+  }
+
+  __device__ __forceinline__ void AddChunk(const ChunkB<T> (&b)[kTiles],
+                                           const TileA<T> (&tiles)[2 * kGates],
+                                           TileC<T> (&sums)[kGates][kTiles][kChains], int chunk) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          sums[g][n][(2 * chunk + half) % kChains].Add(tiles[half * kGates + g], b[n], half);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ int BufferAt(int buffer) const {
+    return kWay == ForwardWay::kGrid ? 0 : buffer * buffer_;
+  }
+
+  static __device__ __forceinline__ void ClearWords(Words& words) {
+#pragma unroll
+    for (int i = 0; i < kAhead * kTiles * kWords; ++i) (&words[0][0][0])[i] = uint4{};
+  }
+
+  // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
+  // from: the first part.
+  __device__ __forceinline__ void GetProduct(const Sums* from, float (&q)[kGates]) const {
+    const bool all = kApart || kTiles == 2 || p_.tiling.unit_tiles == 1;
+    static_assert(kResidentWarps == 8);
+    Sums part[kResidentWarps] = {};  // asked for at once
+#pragma unroll
+    for (int i = 0; i < kResidentWarps; ++i) {
+      if (i < kResidentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      q[g] = ((part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g])) +
+             ((part[4].v[g] + part[5].v[g]) + (part[6].v[g] + part[7].v[g]));
+    }
+  }
+
+  // What is known of this thread's element before its sums are there.
+  struct Entering {
+    float prev[kStates], scale;  // its states; what dropout multiplies h with
+    const Sums* sums;            // the first part's
+    uint32_t* word;              // grid: where its next h goes
+  };
+  __device__ __forceinline__ Entering Enter(int step, int pass, int buffer) const {
+    Entering in;
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
+    in.scale = Base::Scale(pass);
+    in.sums = sums_ + Once(BufferAt(buffer) + got_);
+    if constexpr (!kCluster) in.word = Once(Base::WordOf(step + 1, pass));
+    return in;
+  }
+
+  // The cell, on this thread's element: its h to all blocks, the rest to where the next step finds
+  // it, and what it leaves to store(y, before, kept). get(seen, x): what it reads, once its sums
+  // are there.
+  template <class Get, class Store>
+  __device__ __forceinline__ void MakeStates(int step, int pass, const Entering& in, const Get& get,
+                                             const Store& store) const {
+    float product[kGates];
+    GetProduct(in.sums, product);
+    Foreseen seen;
+    T x[kGates];
+    get(&seen, x);
+    float y[1], before[kStates], kept[Cell::kKept] = {}, next[kStates];
+    WalkForward<Cell, T, 1>(
+        p_, {seen}, k_, {unit_}, OfOne(x), {in.scale}, OfOne(in.prev),
+        [&](float (&q)[1][kGates]) {
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) {
+            q[0][g] = kScaledParts<T> > 0 ? product[g] * scales_.product : product[g];
+          }
+        },
+        OfOne(before), OfOne(kept), OfOne(next), y);
+    const bool last = step + 1 == p_.T_;
+    if (!last) Base::Send(step + 1, pass, next[0] * in.scale, in.word);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
+    store(y[0], before, kept);
+    if (last && Base::There(pass)) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
+  }
+
+  const bool two_buffers_;
+
+ private:
+  const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth,
+  const int first_chunk_, count_;          // in chunks,
+  const uint4* const first_words_;         // whose words of h, of use 0, begin here
+  const int buffer_;                       // from one buffer of sums to the other
+  const int put_;                          // where this lane's first sums go, in a buffer;
+  const int got_;                          // where those of its element are, of the first part
+  Sums* const sums_;
+  TileA<T>* const tiles_;
+  TileA<T> held_[kHeld][2 * kGates];
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_

@@ -1,0 +1,89 @@
+// Memory traffic that needs no registers: prefetches, copies into shared memory (sm_80+); and the
+// overlap of a kernel's prologue with the end of the one before it (sm_90+). Older GPUs do the
+// same work in order.
+#ifndef HASTE_LIB_CUDA_PTX_ASYNC_CUH_
+#define HASTE_LIB_CUDA_PTX_ASYNC_CUH_
+
+#include <stdint.h>
+
+namespace haste {
+
+__device__ __forceinline__ void PrefetchL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+// 4, 8 or 16 bytes, both sides aligned to that.
+template <int kBytes>
+__device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(kBytes)
+                 : "memory");
+  }
+#else
+  if constexpr (kBytes == 16) {
+    *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
+  } else if constexpr (kBytes == 8) {
+    *static_cast<uint2*>(shared) = *static_cast<const uint2*>(global);
+  } else {
+    *static_cast<uint32_t*>(shared) = *static_cast<const uint32_t*>(global);
+  }
+#endif
+}
+
+// Closes a group of this thread's copies; groups complete in order.
+__device__ __forceinline__ void CommitCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most `pending` (0 to 2) of this thread's groups are under way.
+__device__ __forceinline__ void WaitCopies(int pending) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if (pending >= 2) {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+  } else if (pending == 1) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  }
+#endif
+}
+
+// Registers of a thread, by all of a warpgroup (sm_90a): given back, or taken of those given back.
+template <int kRegisters>
+__device__ __forceinline__ void FewerRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+template <int kRegisters>
+__device__ __forceinline__ void MoreRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+// From here on, all that earlier kernels of the stream have written is visible.
+__device__ __forceinline__ void WaitForPreviousKernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next kernel may start its prologue, which reads nothing that this one writes. To be called
+// after WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
+__device__ __forceinline__ void LetNextKernelStart() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_ASYNC_CUH_

@@ -1,0 +1,95 @@
+// The scale of float16 that stands in for floats: powers of two that bring R, and what it is
+// multiplied with, to where float16 is at its finest. R is there to be looked at; h has a bound;
+// gates' gradients have a scale for each row of the batch and step, which travels with them.
+#ifndef HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
+#define HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
+
+#include "lib/cuda/ptx/mma.cuh"
+
+namespace haste {
+
+// Beyond it there is nothing to go by: what is infinite or NaN stays so.
+constexpr float kMostBound = 1e30f;
+
+constexpr int kTopOfHalf = 14, kMostShift = 100;  // exponents
+
+__device__ __forceinline__ float PowerOfTwo(int exponent) {
+  return __int_as_float((127 + exponent) << 23);
+}
+
+// The largest power of two whose product with `most` is below 2^15: half of what float16 holds, for
+// what rounding adds to a bound.
+__device__ __forceinline__ float ScaleToHalf(float most) {
+  if (!(most > 0.0f && most < kMostBound)) most = 1.0f;
+  const int exponent = static_cast<int>(__float_as_uint(most) >> 23) - 127;
+  return PowerOfTwo(min(kTopOfHalf - exponent, kMostShift));
+}
+
+// The larger of two magnitudes.
+__device__ __forceinline__ float Larger(float most, float x) {
+  return fabsf(x) < kMostBound ? fmaxf(most, fabsf(x)) : most;
+}
+__device__ __forceinline__ uint32_t LargestBits(uint32_t bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xFFFFFFFFu, bits);
+#else
+  return bits;  // no such kernel is launched
+#endif
+}
+__device__ __forceinline__ float LargestOfWarp(float x) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    x = Larger(x, __shfl_xor_sync(0xFFFFFFFFu, x, distance));
+  }
+  return x;
+}
+
+// Of a row's gates' gradients, the largest of which is `most`: what they are multiplied with, and
+// what undoes that. Where one is infinite so it stays, and the others count for nothing beside it.
+struct RowScale {
+  float up, down;
+
+  // most: its bits.
+  __device__ __forceinline__ explicit RowScale(uint32_t most, int most_shift = kMostShift) {
+    const int exponent = min(kTopOfHalf + 127 - static_cast<int>(most >> 23), most_shift);
+    up = PowerOfTwo(exponent);
+    down = PowerOfTwo(-exponent);
+  }
+};
+
+// The largest of a lane's part of R. load(make) loads that, and makes of each weight what it keeps.
+template <class T, class Load>
+__device__ __forceinline__ float LargestWeight(const Load& load) {
+  float most = 0.0f;
+  load([&most](T weight) {
+    most = Larger(most, weight.value);
+    return weight;
+  });
+  return most;
+}
+
+// What h is multiplied with where it is sent, R where it is loaded, and their product after.
+struct ProductScales {
+  float state, weight, product;
+
+  ProductScales() = default;
+  // Of the largest of each. rate: of dropout, which makes of h what it leaves.
+  __device__ __forceinline__ ProductScales(float most_state, float most_weight, float rate)
+      : state(ScaleToHalf(most_state / (1.0f - rate))),
+        weight(ScaleToHalf(most_weight)),
+        product(1.0f / (state * weight)) {}
+  // Where what R is multiplied with has scales of its own.
+  __device__ __forceinline__ explicit ProductScales(float most_weight)
+      : state(1.0f), weight(ScaleToHalf(most_weight)), product(1.0f / weight) {}
+
+  // What is loaded of R; as it is, where nothing is scaled.
+  template <class T>
+  __device__ __forceinline__ T OfWeight(T of_r) const {
+    if constexpr (kScaledParts<T> > 0) of_r.value *= weight;
+    return of_r;
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_

@@ -1,0 +1,221 @@
+// Matrix products on tensor cores, one warp at a time (sm_80+), with operands in an order of our
+// own.
+//
+// c[16 × 8] += a[16 × 16] · b[16 × 8] sums over 16 depths, and any order of them is as good as
+// another. Ours lets a thread have eight neighbouring depths of two products in a row (a "chunk" of
+// 32 depths): lane 4·n + i of b has row n's elements 8·i … 8·i + 7 of the chunk, 16 bytes of
+// memory. Of c a lane has rows lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next.
+//
+// A float is the sum of three bfloat16 (8 bits each of its 24), so that a product of floats is a
+// sum of nine; the three smallest are left out: at most 2^-22 of it where parts were cut off, 2^-24
+// where they were rounded, 2^-26 on average. With two parts and three products the error is 2^-16:
+// where TensorFloat-32 (2^-11) would do. What has a bound is float16, scaled: one part has eleven
+// bits, TensorFloat-32's, two have 22 and a sign, and with three products an error of 2^-22.
+#ifndef HASTE_LIB_CUDA_PTX_MMA_CUH_
+#define HASTE_LIB_CUDA_PTX_MMA_CUH_
+
+#include <type_traits>
+
+#include "lib/cuda/ptx/vector_access.cuh"
+
+namespace haste {
+
+constexpr int kChunkDepth = 32;
+constexpr int kTileRows = 16, kTileColumns = 8;  // of c
+
+// What is multiplied in place of a T, and how many of them.
+template <class T>
+constexpr int kScaledParts = 0;
+template <int kParts>
+constexpr int kScaledParts<Scaled<kParts>> = kParts;
+template <class T>
+using MmaOperand =
+    std::conditional_t<std::is_same_v<T, Half> || (kScaledParts<T> > 0), Half, Bfloat16>;
+template <class T>
+constexpr int kMmaParts = kScaledParts<T> > 0              ? kScaledParts<T>
+                          : sizeof(T) == 2                 ? 1
+                          : std::is_same_v<T, TensorFloat> ? 2
+                                                           : 3;
+// Of b on its way: its parts, or where these are three the float.
+template <class T>
+constexpr int kOperandBytes = kMmaParts<T> == 1 ? 2 : 4;
+
+template <class Operand>
+__device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    float (&c)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Operand, Half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#endif
+}
+
+// x as parts of bfloat16, the largest first, of which a TensorFloat is the first two. Infinity and
+// NaN are their own first part.
+__device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
+  uint16_t bits = FromCompute<Bfloat16>(x).bits;
+  // Rounding up must not make infinity of a finite number.
+  if ((bits & 0x7FFF) == 0x7F80) bits = static_cast<uint16_t>(__float_as_uint(x) >> 16);
+  part[0] = bits;
+  float rest = (bits & 0x7F80) == 0x7F80 ? 0.0f : x - ToCompute(Bfloat16{bits});
+  part[1] = FromCompute<Bfloat16>(rest).bits;
+  rest -= ToCompute(Bfloat16{part[1]});
+  part[2] = FromCompute<Bfloat16>(rest).bits;
+}
+
+// The same as T is multiplied, of which x may be a product.
+template <class T>
+__device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
+  if constexpr (kMmaParts<T> == 1) {
+    part[0] = FromCompute<MmaOperand<T>>(x).bits;
+  } else if constexpr (kScaledParts<T> == 2) {
+    const Half first = FromCompute<Half>(x);
+    part[0] = first.bits;
+    part[1] = FromCompute<Half>(x - ToCompute(first)).bits;
+  } else {
+    Split(x, part);
+  }
+}
+
+// By two neighbouring lanes, of neighbouring depths: the first gets the first of two parts of both,
+// packed as an operand has them, the second the second parts. Nothing gets all bits set.
+template <class T>
+__device__ __forceinline__ uint32_t PackedParts(float x) {
+  uint16_t part[3];
+  SplitOperand<T>(x, part);
+  const uint32_t mine = part[0] | static_cast<uint32_t>(part[1]) << 16;
+  const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+  return threadIdx.x % 2 == 0 ? __byte_perm(mine, other, 0x5410) : __byte_perm(other, mine, 0x7632);
+}
+
+// Two neighbouring depths of each part, packed as an operand has them.
+template <class T>
+__device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
+  if constexpr (sizeof(T) == 2) {
+    packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
+  } else {
+    uint16_t low[3], high[3];
+    SplitOperand<T>(ToCompute(first), low);
+    SplitOperand<T>(ToCompute(second), high);
+#pragma unroll
+    for (int i = 0; i < kMmaParts<T>; ++i) {
+      packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+    }
+  }
+}
+
+// One tile of a, in parts.
+template <class T>
+struct alignas(16) TileA {
+  uint32_t part[kMmaParts<T>][4];
+
+  // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
+  template <class Element>
+  __device__ __forceinline__ void Load(int half, const Element& element) {
+    const int lane = threadIdx.x % 32;
+    const int row = lane / 4, depth = lane % 4 * 8 + half * 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t packed[kMmaParts<T>];
+      const int r = row + i % 2 * 8, d = depth + i / 2 * 2;
+      PackPair<T>(element(r, d), element(r, d + 1), packed);
+#pragma unroll
+      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+    }
+  }
+  // The same of what this lane has of both halves: of row lane / 4, and of the row 8 further.
+  __device__ __forceinline__ void Set(int half, const T (&row)[8], const T (&further)[8]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint32_t packed[kMmaParts<T>];
+      const int d = half * 4 + i / 2 * 2;
+      PackPair<T>(i % 2 == 0 ? row[d] : further[d], i % 2 == 0 ? row[d + 1] : further[d + 1],
+                  packed);
+#pragma unroll
+      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+    }
+  }
+};
+
+// What a lane has of one chunk of b: two tiles, in parts.
+template <class T>
+struct ChunkB {
+  uint32_t part[kMmaParts<T>][4];
+
+  // v: the lane's eight elements, in memory's order; of two parts as PackedParts has them.
+  __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
+    if constexpr (kMmaParts<T> == 1) {
+      part[0][0] = v[0].x;
+      part[0][1] = v[0].y;
+      part[0][2] = v[0].z;
+      part[0][3] = v[0].w;
+    } else if constexpr (kMmaParts<T> == 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        part[0][2 * i] = v[i].x;
+        part[1][2 * i] = v[i].y;
+        part[0][2 * i + 1] = v[i].z;
+        part[1][2 * i + 1] = v[i].w;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        SetPair(2 * i, v[i].x, v[i].y);
+        SetPair(2 * i + 1, v[i].z, v[i].w);
+      }
+    }
+  }
+
+ private:
+  // Parts cut off, not rounded: eight bits each are all 24, for a third of the instructions.
+  // Infinity leaves NaN.
+  __device__ __forceinline__ void SetPair(int i, uint32_t first, uint32_t second) {
+#pragma unroll
+    for (int s = 0; s < 3; ++s) {
+      part[s][i] = __byte_perm(first, second, 0x7632);
+      first = CutOff(first);
+      second = CutOff(second);
+    }
+  }
+  static __device__ __forceinline__ uint32_t CutOff(uint32_t x) {
+    return __float_as_uint(__uint_as_float(x) - __uint_as_float(x & 0xFFFF0000u));
+  }
+};
+
+// Sums of one tile. Of three parts the large products and the small ones are summed apart, so that
+// the latter are not cut off.
+template <class T>
+struct TileC {
+  static constexpr int kSums = kMmaParts<T> == 3 ? 2 : 1;
+  float sum[kSums][4] = {};
+
+  __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half) {
+    using Operand = MmaOperand<T>;
+    const int at = 2 * half;
+    Mma<Operand>(a.part[0], b.part[0][at], b.part[0][at + 1], sum[0]);
+    if constexpr (kMmaParts<T> > 1) {
+      Mma<Operand>(a.part[0], b.part[1][at], b.part[1][at + 1], sum[kSums - 1]);
+      Mma<Operand>(a.part[1], b.part[0][at], b.part[0][at + 1], sum[kSums - 1]);
+    }
+    if constexpr (kMmaParts<T> == 3) {
+      Mma<Operand>(a.part[1], b.part[1][at], b.part[1][at + 1], sum[1]);
+      Mma<Operand>(a.part[0], b.part[2][at], b.part[2][at + 1], sum[1]);
+      Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);
+    }
+  }
+  __device__ __forceinline__ float Get(int i) const {
+    return kSums == 1 ? sum[0][i] : sum[0][i] + sum[kSums - 1][i];
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_MMA_CUH_

@@ -1,0 +1,116 @@
+// Sums over the threads of a block and over the rows of a matrix, in one fixed order.
+#ifndef HASTE_LIB_CUDA_PTX_REDUCE_CUH_
+#define HASTE_LIB_CUDA_PTX_REDUCE_CUH_
+
+#include <cinttypes>
+#include <cstdint>
+
+#include "lib/base/status.h"
+#include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ptx/vector_access.cuh"
+
+namespace haste {
+
+constexpr int kWarpThreads = 32;
+
+// kCount sums over the threads that share threadIdx.y: one warp, or all of a block that has one y.
+// All of them call it, and all get the same bits.
+template <class C, int kCount>
+class BlockSum {
+ public:
+  static constexpr int kMaxWarps = 32;
+  struct Shared {
+    C parts[2][kMaxWarps][kCount];
+  };
+
+  __device__ explicit BlockSum(Shared* shared) : shared_(shared) {}
+
+  __device__ void operator()(C (&sum)[kCount]) {
+    SumOfWarp(sum);
+    const int warps = blockDim.x / kWarpThreads;
+    if (warps == 1) return;
+    // Two buffers by turns: the barrier of one call keeps apart the two around it.
+    C(*const parts)[kCount] = shared_->parts[turn_];
+    turn_ ^= 1;
+    const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
+    if (lane == 0) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) parts[warp][i] = sum[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum[i] = lane < warps ? parts[lane][i] : C(0);
+    SumOfWarp(sum);
+  }
+
+ private:
+  static __device__ __forceinline__ void SumOfWarp(C (&sum)[kCount]) {
+#pragma unroll
+    for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+    }
+  }
+
+  Shared* const shared_;
+  int turn_ = 0;
+};
+
+// Mean and 1 / sqrt(variance + epsilon) of a row of `count` values.
+template <class C>
+struct Moments {
+  C mean, scale;
+
+  __device__ __forceinline__ C Normed(C value) const { return (value - mean) * scale; }
+};
+
+template <class C>
+__device__ __forceinline__ C InverseDeviation(C squares, C count, float epsilon) {
+  return C(1) / sqrt(squares / count + static_cast<C>(epsilon));
+}
+
+constexpr int kSumColumns = 32, kSumRows = 32;
+
+// out[c] = Σ_r in[r, c] of in [rows, columns]. Blocks of kSumColumns × kSumRows threads, one for
+// every kSumColumns columns.
+template <class From, class To>
+__global__ void __launch_bounds__(kSumColumns* kSumRows)
+    SumOverRows(int64_t rows, int64_t columns, const From* in, To* out) {
+  using C = Compute<To>;
+  __shared__ C parts[kSumRows][kSumColumns + 1];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
+  C sum = 0;
+  if (column < columns) {
+#pragma unroll 8
+    for (int64_t row = threadIdx.y; row < rows; row += kSumRows) {
+      sum += ToCompute(in[row * columns + column]);
+    }
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  for (int half = kSumRows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) {
+      parts[threadIdx.y][threadIdx.x] += parts[threadIdx.y + half][threadIdx.x];
+    }
+  }
+  if (threadIdx.y == 0 && column < columns) out[column] = FromCompute<To>(parts[0][threadIdx.x]);
+}
+
+template <class From, class To>
+int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* out,
+                          const HasteExecutor& executor, HasteStatus* status) {
+  const int64_t blocks = (columns + kSumColumns - 1) / kSumColumns;
+  if (blocks > INT32_MAX) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "columns: %" PRId64 " are more than one launch takes", columns);
+  }
+  HASTE_CUDA_TRY(Launch(SumOverRows<From, To>, blocks, dim3(kSumColumns, kSumRows), 0, false,
+                        executor, rows, columns, in, static_cast<To*>(out)),
+                 status);
+  return HASTE_OK;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_REDUCE_CUH_

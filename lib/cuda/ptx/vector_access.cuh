@@ -1,0 +1,125 @@
+// Storage types on the device: conversions and vector loads.
+#ifndef HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
+#define HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <string.h>
+
+#include <type_traits>
+
+#include "lib/base/dtypes.h"
+
+namespace haste {
+
+__device__ __forceinline__ float ToCompute(float x) { return x; }
+__device__ __forceinline__ double ToCompute(double x) { return x; }
+__device__ __forceinline__ float ToCompute(TensorFloat x) { return x.value; }
+template <int kParts>
+__device__ __forceinline__ float ToCompute(Scaled<kParts> x) {
+  return x.value;
+}
+__device__ __forceinline__ float ToCompute(Half x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+__device__ __forceinline__ float ToCompute(Bfloat16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+
+template <class T>
+__device__ __forceinline__ T FromCompute(Compute<T> x) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return x;
+  } else {
+    return {x};  // TensorFloat, Scaled
+  }
+}
+template <>
+__device__ __forceinline__ Half FromCompute<Half>(float x) {
+  return {__half_as_ushort(__float2half_rn(x))};
+}
+template <>
+__device__ __forceinline__ Bfloat16 FromCompute<Bfloat16>(float x) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+// Two neighbours in 32 bits, the first lowest.
+template <class T>
+__device__ __forceinline__ uint32_t PackTwo(float low, float high) {
+  uint32_t packed;
+  if constexpr (std::is_same_v<T, Half>) {
+    const __half2 both = __floats2half2_rn(low, high);
+    memcpy(&packed, &both, sizeof packed);
+  } else {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    memcpy(&packed, &both, sizeof packed);
+  }
+  return packed;
+}
+
+// x, which the compiler would otherwise compute again at every use.
+__device__ __forceinline__ int Once(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+// The same of what is a thread's number: the assembler would rather read that again, in a special
+// register, which is slow. By whole warps.
+__device__ __forceinline__ int OnceOfThread(int x) {
+  return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32);
+}
+
+template <class V>
+__device__ __forceinline__ V* Once(V* x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
+// Widest access, up to 16 bytes, that divides `bytes`.
+constexpr int AccessBytes(size_t bytes) {
+  return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
+}
+
+// kCount neighbours, moved by the widest accesses that their size allows.
+template <class T, int kCount>
+struct alignas(AccessBytes(sizeof(T) * kCount)) Fragment {
+  T v[kCount];
+};
+
+template <int kCount, class T>
+__device__ __forceinline__ Fragment<T, kCount> LoadFragment(const T* from) {
+  return *reinterpret_cast<const Fragment<T, kCount>*>(from);
+}
+
+template <int kCount, class T>
+__device__ __forceinline__ void StoreFragment(T* to, const T (&values)[kCount]) {
+  Fragment<T, kCount> fragment;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) fragment.v[i] = values[i];
+  *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
+}
+
+// Into shared memory, in PTX: the compiler would store element by element.
+template <int kCount, class T>
+__device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
+  constexpr int kBytes = AccessBytes(sizeof(T) * kCount);
+  constexpr int kElements = kBytes / sizeof(T);
+#pragma unroll
+  for (int i = 0; i < kCount; i += kElements) {
+    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to + i));
+    if constexpr (kBytes == 16) {
+      uint32_t w[4];
+      memcpy(w, values + i, kBytes);
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]), "r"(w[1]),
+                   "r"(w[2]), "r"(w[3])
+                   : "memory");
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) to[i + e] = values[i + e];
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_

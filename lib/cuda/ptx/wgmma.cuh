@@ -1,0 +1,96 @@
+// wgmma (sm_90a): products that four warps make together, of operands in shared memory that lie in
+// tiles of 8 rows × 16 bytes ("core matrices").
+#ifndef HASTE_LIB_CUDA_PTX_WGMMA_CUH_
+#define HASTE_LIB_CUDA_PTX_WGMMA_CUH_
+
+#include <type_traits>
+
+#include "lib/base/dtypes.h"
+#include "lib/cuda/ptx/exchange.cuh"
+
+namespace haste {
+
+// c[64 × kRows] += a[64 × 16] · b[kRows × 16]ᵀ; a, b: descriptors. A thread has of each tile of 8
+// rows what it would have of mma.sync's. adds: else c is overwritten.
+template <class Operand, int kRows>
+__device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b,
+                                             bool adds = true) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool kHalf = std::is_same_v<Operand, Half>;
+#define HASTE_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define HASTE_16(i) HASTE_4(i), HASTE_4(i + 4), HASTE_4(i + 8), HASTE_4(i + 12)
+#define HASTE_64(i) HASTE_16(i), HASTE_16(i + 16), HASTE_16(i + 32), HASTE_16(i + 48)
+#define HASTE_SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define HASTE_SUMS_16 \
+  HASTE_SUMS_8        \
+  ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define HASTE_SUMS_32 \
+  HASTE_SUMS_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HASTE_SUMS_64                                                                \
+  HASTE_SUMS_32                                                                      \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HASTE_WGMMA_OF(types, shape, registers, operands, adding, ...)                       \
+  asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, " adding                          \
+               ", 0;\n\twgmma.mma_async.sync.aligned." shape "k16.f32." types " {" registers \
+               "}, " operands ", adds, 1, 1, 0, 0;\n\t}"                                     \
+               : __VA_ARGS__                                                                 \
+               : "l"(a), "l"(b), "r"(static_cast<int>(adds)))
+#define HASTE_WGMMA(...)                      \
+  if constexpr (kHalf) {                      \
+    HASTE_WGMMA_OF("f16.f16", __VA_ARGS__);   \
+  } else {                                    \
+    HASTE_WGMMA_OF("bf16.bf16", __VA_ARGS__); \
+  }
+  if constexpr (kRows == 32) {
+    HASTE_WGMMA("m64n32", HASTE_SUMS_16, "%16, %17", "%18", HASTE_16(0));
+  } else if constexpr (kRows == 64) {
+    HASTE_WGMMA("m64n64", HASTE_SUMS_32, "%32, %33", "%34", HASTE_16(0), HASTE_16(16));
+  } else if constexpr (kRows == 128) {
+    HASTE_WGMMA("m64n128", HASTE_SUMS_64, "%64, %65", "%66", HASTE_64(0));
+  } else {
+    static_assert(kRows == 16, "no such product here");
+    HASTE_WGMMA("m64n16", HASTE_SUMS_8, "%8, %9", "%10", HASTE_4(0), HASTE_4(4));
+  }
+#undef HASTE_WGMMA_OF
+#undef HASTE_WGMMA
+#undef HASTE_SUMS_64
+#undef HASTE_SUMS_32
+#undef HASTE_SUMS_16
+#undef HASTE_SUMS_8
+#undef HASTE_64
+#undef HASTE_16
+#undef HASTE_4
+#endif
+}
+
+// Where wgmma finds core matrices: 128 bytes each, those of a chunk's depth side by side.
+template <int kDepth>
+__device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
+  constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
+  return (SharedAddress(shared) & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
+}
+
+// Before the first product of a group: what threads wrote to accumulators is there.
+__device__ __forceinline__ void BeginWarpgroupMma() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void CommitWarpgroupMma() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+// Until all but the last kPending groups have been multiplied.
+template <int kPending>
+__device__ __forceinline__ void WaitWarpgroupMma() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_WGMMA_CUH_

@@ -1,0 +1,87 @@
+#include "lib/cuda/registry/engines.h"
+
+#include "lib/cells/cells.h"
+#include "lib/cells/info.h"
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+// As lib/cuda/cell/engine_table.h defines them.
+#define HASTE_DECLARE(DTYPE, CELL) extern const Engine CudaEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_TILED(DTYPE, CELL) extern const Engine TiledEngine_##CELL##_##DTYPE;
+#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)             \
+  extern const Engine ResidentEngine_##CELL##_##DTYPE; \
+  extern const Engine BlockEngine_##CELL##_##DTYPE;
+#define HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) \
+  DECLARE(f32, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
+#define HASTE_FOR_DTYPES(DECLARE, CELL) HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) DECLARE(f64, CELL)
+#define HASTE_DECLARE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE, CELL)
+#define HASTE_DECLARE_DENSE_CELL(CELL) HASTE_FOR_DTYPES(HASTE_DECLARE_BLAS, CELL)
+#define HASTE_DECLARE_MATRIX_CELL(CELL) HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_TILED, CELL)
+#define HASTE_DECLARE_ONE_PRODUCT_CELL(CELL)           \
+  HASTE_FOR_TENSOR_DTYPES(HASTE_DECLARE_ON_CHIP, CELL) \
+  HASTE_DECLARE_ON_CHIP(tf32, CELL)
+HASTE_CELLS(HASTE_DECLARE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_DENSE_CELL)
+HASTE_NORM_CELLS(HASTE_DECLARE_DENSE_CELL)
+HASTE_MATRIX_CELLS(HASTE_DECLARE_MATRIX_CELL)
+HASTE_ONE_PRODUCT_CELLS(HASTE_DECLARE_ONE_PRODUCT_CELL)
+
+namespace {
+
+#define HASTE_ENGINES(ENGINE, CELL) \
+  {&ENGINE##_##CELL##_f32, &ENGINE##_##CELL##_f64, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+// Products of tensor cores: not in float64.
+#define HASTE_TENSOR_ENGINES(ENGINE, CELL) \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16}
+#define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
+  {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
+   &ENGINE##_##CELL##_tf32}
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)           \
+  {CellInfo<CELL>(),                                 \
+   HASTE_ENGINES(CudaEngine, CELL),                  \
+   HASTE_TENSOR_FLOAT_ENGINES(ResidentEngine, CELL), \
+   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),    \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL),          \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
+  {CellInfo<CELL>(),                        \
+   HASTE_ENGINES(CudaEngine, CELL),         \
+   {},                                      \
+   {},                                      \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL), \
+   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_NORM_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_SCAN_CELL_ENTRY(CELL) \
+  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, {}},
+// In the order of lib/api/registry.cc.
+constexpr CudaCell kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_ENTRY)
+                                   HASTE_TWO_PRODUCT_CELLS(HASTE_TWO_PRODUCT_CELL_ENTRY)
+                                       HASTE_NORM_CELLS(HASTE_NORM_CELL_ENTRY)
+                                           HASTE_SCAN_CELLS(HASTE_SCAN_CELL_ENTRY)};
+
+}  // namespace
+
+const CudaCell& CudaCellAt(int cell) { return kCells[cell]; }
+
+const Engine* EngineOf(const HasteRnnConfig& config, const CudaCell& cell, const Plan& plan) {
+  const bool relaxed = config.dtype == HASTE_FLOAT32 && config.allow_tf32;
+  const int form = relaxed ? kTensorFloatForm : config.dtype;
+  switch (plan.engine) {
+    case EngineKind::kCluster:
+    case EngineKind::kGrid:
+      return cell.resident[form];
+    case EngineKind::kBlock:
+      return cell.block[form];
+    case EngineKind::kTiled:
+      return cell.tiled[config.dtype];
+    case EngineKind::kBlas:
+      return cell.blas[config.dtype];
+    default:
+      return cell.any_size[config.dtype];
+  }
+}
+
+}  // namespace haste

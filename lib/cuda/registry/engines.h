@@ -1,0 +1,37 @@
+// The engines of each cell on a GPU.
+#ifndef HASTE_LIB_CUDA_REGISTRY_ENGINES_H_
+#define HASTE_LIB_CUDA_REGISTRY_ENGINES_H_
+
+#include <stdint.h>
+
+#include "haste/c_api.h"
+#include "lib/engine/engine.h"
+
+namespace haste {
+
+// Engines in the order of HasteDtype; after these, of those that tell it apart, that of float32
+// where TensorFloat-32 is allowed.
+constexpr int kTensorFloatForm = 4;
+struct CudaCell {
+  HasteCellInfo info;
+  const Engine* any_size[4];  // `stepwise` or `scan`
+  const Engine* resident[5];  // `cluster` and `grid`; null where these never run it
+  const Engine* block[5];     // the same, here and below
+  const Engine* tiled[4];
+  const Engine* blas[4];
+};
+
+// cell: its index in haste_cell.
+const CudaCell& CudaCellAt(int cell);
+
+// The engine that runs a plan.
+const Engine* EngineOf(const HasteRnnConfig&, const CudaCell&, const Plan&);
+
+// PlanRnn of lib/api/registry.h, on a GPU. Plans are kept, so that a call like one before takes no
+// time for it.
+int32_t PlanCudaRnn(const HasteRnnConfig&, const CudaCell&, bool backward, const HasteExecutor&,
+                    PlannedRnn*, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_REGISTRY_ENGINES_H_

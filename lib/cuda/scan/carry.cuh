@@ -1,0 +1,170 @@
+// What both linear scans share: the chain from warp to warp, and what a block knows of its place.
+#ifndef HASTE_LIB_CUDA_SCAN_CARRY_CUH_
+#define HASTE_LIB_CUDA_SCAN_CARRY_CUH_
+
+#include <string.h>
+
+#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/scan/params.cuh"
+#include "lib/cuda/scan/tile.cuh"
+#include "lib/plan/scan.h"
+
+namespace haste {
+
+constexpr int kMaxScanThreads = kMaxScanWarps * kScanWidth;
+
+// What a warp of a block walks: its elements, and its turns within the block's chunk of time.
+struct ScanPlace {
+  int warp, warps, lane;
+  int64_t unit, chunk;
+  int first, end;  // steps of the walk
+
+  template <class Params>
+  __device__ explicit ScanPlace(const ScanParams<Params>& p)
+      : warp(threadIdx.x / kScanWidth),
+        warps(blockDim.x / kScanWidth),
+        lane(threadIdx.x % kScanWidth),
+        unit(blockIdx.x % p.units),
+        chunk(blockIdx.x / p.units),
+        first(static_cast<int>(chunk * p.chunk_steps)),
+        end(static_cast<int>(p.T_ - first < p.chunk_steps ? p.T_ : first + p.chunk_steps)) {}
+
+  // Element of this launch, in column `column` of the block.
+  __device__ int64_t Index(int column) const { return unit * kScanWidth + column; }
+};
+
+// The chain of each element goes from turn to turn through its lane's own place in shared memory.
+// A warp's counter says when the turn before one of its own has left it there.
+template <class C, int kParts>
+class CountedRelay {
+ public:
+  struct Shared {
+    ArrivalCounter there[kMaxScanWarps];
+    C slots[kParts][kScanWidth];
+  };
+
+  // All threads of a block, before a barrier.
+  __device__ __forceinline__ CountedRelay(unsigned char* shared, const ScanPlace& place)
+      : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
+    // By one thread: by one a warp it becomes predicated code, in which synccheck takes the threads
+    // that do nothing for initialisations of other addresses.
+    if (threadIdx.x == 0) ArrivalCounter::Init(shared_->there, kScanWidth);
+  }
+
+  // What the turn before this one has left, if it was another warp's.
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) {
+    if (turn == 0 || place_.warps == 1) return;
+    shared_->there[place_.warp].Wait(taken_++ & 1);
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) value[i] = shared_->slots[i][place_.lane];
+  }
+  // What this one leaves to the next.
+  __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kParts]) const {
+    if (place_.warps == 1) return;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) shared_->slots[i][place_.lane] = value[i];
+    shared_->there[(place_.warp + 1) % place_.warps].Arrive();
+  }
+
+ private:
+  Shared* const shared_;
+  const ScanPlace& place_;
+  uint32_t taken_ = 0;
+};
+
+// The same before compute capability 9.0: every word comes with the number of the turn that it is
+// for, in one access, so that no fence is needed.
+template <class C, int kParts>
+class NumberedRelay {
+  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
+
+ public:
+  using Shared = uint64_t[kWords][kScanWidth];
+
+  // There is no turn 0 to be waited for.
+  __device__ __forceinline__ NumberedRelay(unsigned char* shared, const ScanPlace& place)
+      : slots_(reinterpret_cast<volatile uint64_t*>(shared) + place.lane),
+        alone_(place.warps == 1) {
+    if (place.warp > 0) return;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
+  }
+
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
+    if (turn == 0 || alone_) return;
+    uint32_t word[kWords];
+    for (;;) {
+      bool here = true;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const uint64_t slot = slots_[i * kScanWidth];
+        here &= static_cast<uint32_t>(slot >> 32) == turn;
+        word[i] = static_cast<uint32_t>(slot);
+      }
+      if (__all_sync(0xFFFFFFFFu, here)) break;
+    }
+    memcpy(value, word, sizeof value);
+  }
+  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) const {
+    if (alone_) return;
+    uint32_t word[kWords];
+    memcpy(word, value, sizeof value);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      slots_[i * kScanWidth] = static_cast<uint64_t>(turn + 1) << 32 | word[i];
+    }
+  }
+
+ private:
+  volatile uint64_t* const slots_;
+  const bool alone_;
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+template <class C, int kParts>
+using Relay = CountedRelay<C, kParts>;
+#else
+template <class C, int kParts>
+using Relay = NumberedRelay<C, kParts>;
+#endif
+// What a block's takes.
+template <class C>
+constexpr int64_t RelayBytes(int parts) {
+  static_assert(sizeof(typename CountedRelay<C, 1>::Shared) <=
+                sizeof(typename NumberedRelay<C, 1>::Shared));
+  return parts * sizeof(typename NumberedRelay<C, 1>::Shared);
+}
+
+// Part `part` of what a chunk does to the state of this lane's element, in p.spans.
+template <int kParts, class Params>
+__device__ __forceinline__ typename Params::C* SpanAt(const ScanParams<Params>& p,
+                                                      const ScanPlace& place, int64_t chunk,
+                                                      int part) {
+  return p.spans + ((chunk * kParts + part) * p.units + place.unit) * kScanWidth + place.lane;
+}
+
+template <class Params>
+__device__ __forceinline__ Track TrackOf(const ScanParams<Params>& p, const Course& e) {
+  return {e.Row(p) * p.H, e.sign * p.K * p.H, e.j, e.exists};
+}
+
+// The next `count` steps that are live, a bit each.
+template <class Params>
+__device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const Course& e,
+                                             int count) {
+  const uint32_t there = (1u << count) - 1;
+  return e.exists ? there & static_cast<uint32_t>(LiveSteps(p, e, count)) : there;
+}
+
+// Zoneout around a cell that leaves it to the engine: s becomes share · s_prev + (1 - share) · s.
+// Selected where a state is wholly kept or new: the other may be infinite.
+template <class Cell, class C>
+__device__ __forceinline__ void MixAffine(C share, C* a, C* b) {
+  if (Cell::kZoneoutInGate || share == C(0)) return;
+  *a = share == C(1) ? C(1) : MulAdd(share, C(1) - *a, *a);
+  *b = share == C(1) ? C(0) : *b * (C(1) - share);
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_SCAN_CARRY_CUH_

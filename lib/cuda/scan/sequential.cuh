@@ -1,0 +1,275 @@
+// The walk through time of a cell without a matrix product whose state is no linear function of the
+// last: one thread an element, all steps.
+//
+// Elements never meet, so nothing waits but for memory, and a thread keeps it busy alone: while it
+// computes one chunk of steps, the loads of the next are under way to its registers. From there a
+// chunk goes to the thread's own places in shared memory, so that the loop over its steps needs no
+// unrolling and the cell's code is there once. Blocks are one warp: few elements reach many
+// multiprocessors.
+#ifndef HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
+#define HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
+
+#include "lib/cuda/scan/params.cuh"
+
+namespace haste {
+
+constexpr int kScanThreads = 32;
+constexpr int kChunkBytes = 256;    // of loads that a thread has under way
+constexpr int kMaxChunkSteps = 64;  // that have a bit each in a word
+
+// What a thread reads of kTensors tensors, chunk by chunk.
+template <class T, int kTensors>
+class Chunks {
+  static constexpr int kFit = kChunkBytes / (sizeof(T) * kTensors);
+
+ public:
+  static constexpr int kSteps = kFit < kMaxChunkSteps ? kFit : kMaxChunkSteps;
+  using Shared = T[kSteps][kTensors][kScanThreads];
+
+  const T* from[kTensors];  // of the next chunk; null: zeros
+  int64_t stride[kTensors];
+
+  // Asks for the next chunk, of which there are `left` steps or fewer.
+  __device__ __forceinline__ void Fetch(int64_t left) {
+    const int count = left <= 0 ? 0 : static_cast<int>(left < kSteps ? left : kSteps);
+#pragma unroll
+    for (int l = 0; l < kTensors; ++l) {
+      const T* at = from[l];
+      const int there = at == nullptr ? 0 : count;
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        if (i < there) ahead_[i][l] = *at;
+        at += stride[l];
+      }
+      if (there > 0) from[l] = at;
+    }
+  }
+  // Waits for what was asked for.
+  __device__ __forceinline__ void Stage(Shared& shared) const {
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+      for (int l = 0; l < kTensors; ++l) shared[i][l][threadIdx.x] = ahead_[i][l];
+    }
+  }
+
+ private:
+  T ahead_[kSteps][kTensors] = {};
+};
+
+// kPlain: no mask, no Zoneout.
+template <class Cell, class T, bool kPlain>
+__global__ void __launch_bounds__(kScanThreads)
+    ScanForward(const __grid_constant__ ScanParams<ForwardParams<T>> p) {
+  using C = Compute<T>;
+  constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  constexpr bool kDiagonal = Cell::kRecurrence == HASTE_DIAGONAL;
+  static_assert(kSavedStates<Cell> == kStates && Cell::kKept == kGates, "the reserve of a scan");
+  using Loads = Chunks<T, kGates>;
+  __shared__ typename Loads::Shared staged;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
+  if (index >= p.N * p.lanes * p.H) return;
+  Course e(p, index, false);
+
+  const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
+  const int64_t row = e.Row(p);
+  Loads loads;
+  T* gate_to[kGates] = {};
+  T* saved_to[kStates] = {};
+  const bool keep = p.args.keep != 0;
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    loads.from[g] = GateAt<Cell, const T>(p.args.wx, p.args.x, g, row, p.H, e.j);
+    loads.stride[g] = gate_stride;
+    if (keep && !Cell::kSeparateGates) {
+      gate_to[g] = static_cast<T*>(p.args.gates) + (row * kGates + g) * p.H + e.j;
+    }
+  }
+  T* y_to = static_cast<T*>(p.args.y) + row * p.H + e.j;
+  C state[kStates], u[kGates] = {}, y = 0;
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    const T* s0 = static_cast<const T*>(p.args.s0[s]);
+    state[s] = s0 == nullptr ? C(0) : ToCompute(s0[e.at]);
+    if (keep) saved_to[s] = static_cast<T*>(p.args.saved[s]) + row * p.H + e.j;
+  }
+  if constexpr (kDiagonal) {
+    const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+  }
+  const C scale = kDiagonal ? DropScale(p, e) : C(1);
+  const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
+  bool begun = false;  // was there a live step?
+
+  loads.Fetch(p.T_);
+  for (int64_t left = p.T_; left > 0; left -= Loads::kSteps) {
+    loads.Stage(staged);
+    loads.Fetch(left - Loads::kSteps);
+    const int count = static_cast<int>(left < Loads::kSteps ? left : Loads::kSteps);
+    const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
+    const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
+    e.t += count * e.sign;
+    WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
+#pragma unroll kScanUnroll
+      for (int i = 0; i < count; ++i) {
+        C x[kGates], q[kGates], before[kStates], gate[kGates] = {}, next[kStates],
+                                                 share[kStates] = {};
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) before[s] = s == 0 ? state[0] * scale : state[s];
+        C out = 0;
+        if (kPlain || (live >> i & 1) != 0) {
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) {
+            x[g] = ToCompute(staged[i][g][threadIdx.x]);
+            q[g] = u[g] * before[0];
+          }
+          if (!kPlain) shares.Get(p, i, share);
+          Cell::Forward(act, share, x, q, before, gate, next, &y);
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            if (!kPlain && !Cell::kZoneoutInGate) {
+              // Selected where a state is wholly kept or new: the other may be infinite.
+              const C mixed = MulAdd(share[s], state[s] - next[s], next[s]);
+              next[s] = share[s] == C(1) ? state[s] : share[s] == C(0) ? next[s] : mixed;
+            }
+            state[s] = next[s];
+          }
+          if constexpr (Cell::kOutputsState) y = state[0];
+          out = y;
+          begun = true;
+        } else if (begun && !p.zero_output_for_mask) {
+          out = y;
+        }
+        *y_to = FromCompute<T>(out);
+        y_to += stride;
+        if (keep) {
+#pragma unroll
+          for (int g = 0; g < kGates && !Cell::kSeparateGates; ++g) {
+            *gate_to[g] = FromCompute<T>(gate[g]);
+            gate_to[g] += gate_stride;
+          }
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            *saved_to[s] = FromCompute<T>(before[s]);
+            saved_to[s] += stride;
+          }
+        }
+      }
+    });
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (p.args.sT[s] != nullptr) static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(state[s]);
+  }
+}
+
+template <class Cell, class T, bool kPlain>
+__global__ void __launch_bounds__(kScanThreads)
+    ScanBackward(const __grid_constant__ ScanParams<BackwardParams<T>> p) {
+  using C = Compute<T>;
+  constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+  constexpr bool kDiagonal = Cell::kRecurrence == HASTE_DIAGONAL;
+  using Loads = Chunks<T, kGates + kStates + 1>;  // gates, states that entered, dy
+  __shared__ typename Loads::Shared staged;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
+  if (index >= p.N * p.lanes * p.H) return;
+  Course e(p, index, true);
+
+  const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
+  const int64_t row = e.Row(p), element = row * p.H + e.j;
+  Loads loads;
+  T* to[kGates];
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    loads.from[g] = GateAt<Cell, const T>(p.args.gates, p.args.x, g, row, p.H, e.j);
+    loads.stride[g] = gate_stride;
+    to[g] = GateAt<Cell, T>(p.args.dwx, p.args.dx, g, row, p.H, e.j);
+  }
+  C ds[kStates], u[kGates] = {}, du[kGates] = {};
+  C waiting = 0;  // gradient of outputs that repeat that of a live step to come
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    loads.from[kGates + s] = static_cast<const T*>(p.args.saved[s]) + element;
+    loads.stride[kGates + s] = stride;
+    const T* dsT = static_cast<const T*>(p.args.dsT[s]);
+    ds[s] = dsT == nullptr ? C(0) : ToCompute(dsT[e.at]);
+  }
+  const T* dy_from = static_cast<const T*>(p.args.dy);
+  loads.from[kGates + kStates] = dy_from == nullptr ? nullptr : dy_from + element;
+  loads.stride[kGates + kStates] = stride;
+  if constexpr (kDiagonal) {
+    const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+  }
+  const C scale = kDiagonal ? DropScale(p, e) : C(1);
+  const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
+
+  loads.Fetch(p.T_);
+  for (int64_t left = p.T_; left > 0; left -= Loads::kSteps) {
+    loads.Stage(staged);
+    loads.Fetch(left - Loads::kSteps);
+    const int count = static_cast<int>(left < Loads::kSteps ? left : Loads::kSteps);
+    const uint64_t live = kPlain ? ~uint64_t{0} : LiveSteps(p, e, count);
+    const ChunkShares<kStates, C> shares(p, e, key, kPlain ? 0 : count);
+    e.t += count * e.sign;
+    WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
+#pragma unroll kScanUnroll
+      for (int i = 0; i < count; ++i) {
+        C dy = ToCompute(staged[i][kGates + kStates][threadIdx.x]), dx[kGates] = {};
+        if (kPlain || (live >> i & 1) != 0) {
+          C gate[kGates], prev[kStates], past[kStates] = {}, share[kStates] = {}, before[kStates];
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(staged[i][g][threadIdx.x]);
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            prev[s] = ToCompute(staged[i][kGates + s][threadIdx.x]);
+          }
+          dy += waiting;
+          waiting = 0;
+          if constexpr (Cell::kOutputsState) ds[0] += dy;
+          if (!kPlain) shares.Get(p, i, share);
+#pragma unroll
+          for (int s = 0; s < kStates && !kPlain && !Cell::kZoneoutInGate; ++s) {
+            // What went past the cell comes back past it.
+            past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
+            ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
+          }
+          Cell::Backward(act, share, gate, prev, ds, dy, dx, before);
+          if constexpr (kDiagonal) {
+#pragma unroll
+            for (int g = 0; g < kGates; ++g) {
+              before[0] = MulAdd(u[g], dx[g], before[0]);
+              du[g] = MulAdd(prev[0], dx[g], du[g]);
+            }
+            before[0] *= scale;  // the cell saw h with dropout
+          }
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
+        } else if (!p.zero_output_for_mask) {
+          waiting += dy;  // for nothing before the first live step, where outputs were 0
+        }
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          *to[g] = FromCompute<T>(dx[g]);
+          to[g] += gate_stride;
+        }
+      }
+    });
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (p.args.ds0[s] != nullptr) static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(ds[s]);
+  }
+  if constexpr (kDiagonal) {
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      p.partial[((e.n * p.K + e.k) * kGates + g) * p.H + e.j] = du[g];
+    }
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_

@@ -1,0 +1,162 @@
+// A block's part of the product of a step: sums of its units × its rows over its part of the depth.
+//
+// What R is multiplied with comes through shared memory chunk by chunk, and with it R, as far as
+// that is not kept there.
+#ifndef HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
+#define HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
+
+#include "lib/cuda/tiled/params.cuh"
+#include "lib/cuda/tiled/pipeline.cuh"
+
+namespace haste {
+
+// kRows: of a block.
+template <class Phase, int kRows>
+class TiledProduct {
+  using Params = typename Phase::Params;
+  using T = typename Params::Storage;
+  static constexpr int kParts = kMmaParts<T>, kOfOperand = Params::kParts;
+  static constexpr int kTiles = ShapeOf<Phase>().tiles();
+  // Of a chunk.
+  static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
+  static constexpr int kChunkOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
+  static constexpr int kScaleBytes = kScalesRows<Phase> ? kRows * 4 : 0;
+  // And of the last part of each.
+  static constexpr int kLastOfKernel = kKernelBytes / kParts;
+  static constexpr int kLastOfOperand = (kChunkOperandBytes - kScaleBytes) / kOfOperand;
+  static constexpr int kGroupChunks = Phase::kDepth;  // that share their rows' scales
+
+ public:
+  __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
+                                          unsigned char* shared)
+      : p_(p),
+        t_(p.tiling),
+        layout_(ShapeOf<Phase>(), p.tiling),
+        shared_(shared),
+        ring_(reinterpret_cast<TiledCounters*>(shared + layout_.counters),
+              ShapeOf<Phase>().threads(), p.tiling.log_stages),
+        all_parts_(kParts == 1 || p.exact),
+        streamed_(p.tiling.chunks - p.tiling.kept) {
+    const int64_t chunk = static_cast<int64_t>(place.split) * t_.chunks;
+    first_group_ = kGroupChunks - static_cast<int>(chunk % kGroupChunks);
+    kernel_ =
+        reinterpret_cast<const unsigned char*>(p.kernel) +
+        ((place.lane * t_.unit_tiles + place.unit_tile) * t_.total_chunks() + chunk) * kKernelBytes;
+    operand_ = p.operand.a + p.operand.At(place.lane, place.row_tile, chunk);
+    parity_stride_ = p.operand.At(p.K, 0, 0);
+  }
+
+  // Fetches what is kept of R.
+  __device__ __forceinline__ void Keep() const {
+    if (t_.kept == 0 || !ring_.Asks(0)) return;
+    ring_.Keep(shared_ + layout_.kept, kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes,
+               t_.kept * kKernelBytes);
+  }
+
+  // Asks for R of the first chunks: no step writes that.
+  __device__ __forceinline__ void Begin() const {
+    for (int chunk = 0; chunk < min(ring_.slots(), t_.chunks); ++chunk) {
+      if (ring_.Asks(asked_ + chunk)) AskForKernel(chunk);
+    }
+  }
+
+  // After Begin. step: whose operand R is multiplied with.
+  __device__ __forceinline__ void Multiply(int64_t step) {
+    const unsigned char* operand =
+        reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
+    ring_.FenceOthersWrites();
+    for (int chunk = 0; chunk < ring_.slots(); ++chunk) {
+      if (chunk < t_.chunks && ring_.Asks(asked_ + chunk)) AskForOperand(operand, chunk);
+    }
+    tiles_.Clear();
+    if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
+    int chunk = 0;
+    bool begins = true;           // a group, or what is this block's of it
+    int of_group = first_group_;  // chunks to come
+    do {
+      ring_.Wait(asked_ + chunk);
+      if (chunk >= kTiledBehind) {
+        const int ask = chunk - kTiledBehind + ring_.slots();
+        if (ask < t_.chunks && ring_.Asks(asked_ + ask)) {
+          AskForKernel(ask);
+          AskForOperand(operand, ask);
+        }
+      }
+      const unsigned char* a = chunk < streamed_
+                                   ? KernelSlot(chunk)
+                                   : shared_ + layout_.kept + (chunk - streamed_) * kKernelBytes;
+      const unsigned char* scales = OperandSlot(chunk);
+      const unsigned char* b = scales + kScaleBytes;
+      if (kParts == 1 || all_parts_) {
+        tiles_.template Chunk<true>(a, b, begins);
+      } else if constexpr (kParts > 1) {
+        tiles_.template Chunk<false>(a, b, begins);
+      }
+      begins = --of_group == 0 || chunk + 1 == t_.chunks;
+      if (kScalesRows<Phase> && begins) {
+        tiles_.EndGroup(reinterpret_cast<const float*>(scales));
+        of_group = kGroupChunks;
+      } else {
+        tiles_.template Wait<1>();
+      }
+      if (chunk > 0) ring_.Free(asked_ + chunk - 1);
+    } while (++chunk < t_.chunks);
+    tiles_.template Wait<0>();
+    ring_.Free(asked_ + t_.chunks - 1);
+    asked_ += t_.chunks;
+    __syncthreads();  // what follows takes the memory of the stages
+  }
+
+  // Calls take(tile, tile of 8 rows, sums) for all of this warp: what a lane has of it.
+  template <class Take>
+  __device__ __forceinline__ void Each(const Take& take) const {
+    tiles_.Each(take);
+  }
+
+ private:
+  __device__ __forceinline__ unsigned char* KernelSlot(int chunk) const {
+    return shared_ + layout_.stages + ring_.SlotOf(asked_ + chunk) * layout_.stage_bytes;
+  }
+  __device__ __forceinline__ unsigned char* OperandSlot(int chunk) const {
+    return KernelSlot(chunk) + (t_.streams() ? kKernelBytes : 0);
+  }
+
+  // Bytes that are read of a chunk: parts lie one behind the other.
+  __device__ __forceinline__ int ReadOfKernel() const {
+    return kKernelBytes - (all_parts_ ? 0 : kLastOfKernel);
+  }
+  __device__ __forceinline__ int ReadOfOperand() const {
+    return kChunkOperandBytes - (all_parts_ ? 0 : kLastOfOperand);
+  }
+  __device__ __forceinline__ void AskForKernel(int chunk) const {
+    const bool streams = chunk < streamed_;
+    ring_.Open(asked_ + chunk, (streams ? ReadOfKernel() : 0) + ReadOfOperand());
+    if (!streams) return;
+    ring_.Copy(asked_ + chunk, KernelSlot(chunk),
+               kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
+  }
+  // After AskForKernel.
+  __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
+    ring_.Copy(asked_ + chunk, OperandSlot(chunk),
+               operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
+  }
+
+  const Params& p_;
+  const TiledTiling& t_;
+  const TiledLayout layout_;
+  unsigned char* const shared_;
+  const TiledRing ring_;
+  const bool all_parts_;  // are read; else all but the last
+  const int streamed_;    // chunks of R
+  int first_group_;       // chunks of it from this block's first on
+  const unsigned char* kernel_;
+  const uint16_t* operand_;
+  int64_t parity_stride_;
+  uint32_t asked_ = 0;  // chunks of earlier steps
+  BlockTiles<T, kOfOperand, kTiles, kRows, ShapeOf<Phase>().row_groups(), kScalesRows<Phase>>
+      tiles_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_

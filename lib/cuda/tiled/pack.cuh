@@ -1,0 +1,95 @@
+// R for the `tiled` engine, once a call: in 16-bit parts, in the order of wgmma_tile.cuh.
+#ifndef HASTE_LIB_CUDA_TILED_PACK_CUH_
+#define HASTE_LIB_CUDA_TILED_PACK_CUH_
+
+#include "lib/cuda/cell/prepare.cuh"
+#include "lib/cuda/cell/state_bound.cuh"
+#include "lib/cuda/ptx/mma.cuh"
+#include "lib/cuda/tiled/params.cuh"
+
+namespace haste {
+
+// Which depth of the product, [gate, H], lies at `depth` of a chunk; none: what is behind the last.
+template <class Phase>
+__device__ __forceinline__ int64_t TiledDepthAt(int64_t chunk, int depth, int64_t H) {
+  constexpr int kDepth = ShapeOf<Phase>().depth(), kGates = Phase::kDepth;
+  if constexpr (kScalesRows<Phase>) {
+    const int64_t unit = chunk / kGates * kDepth + depth;
+    return unit < H ? chunk % kGates * H + unit : kGates * H;
+  }
+  return chunk * kDepth + depth;
+}
+
+// to[k, unit tile, chunk, part, tile, piece, lane of a warp], uint4. A warp makes a piece of a
+// tile. Of a block's tiles those of the same 16 units stand side by side.
+template <class Phase>
+__global__ void PackTiled(const typename Phase::Params p,
+                          const typename Phase::Params::Storage* __restrict__ r,
+                          uint4* __restrict__ to) {
+  const TiledTiling& t = p.tiling;
+  const int64_t K = p.K, H = p.H;
+  using T = typename Phase::Params::Storage;
+  constexpr int kParts = kMmaParts<T>, kSums = Phase::kSums, kTiles = ShapeOf<Phase>().tiles();
+  constexpr int kAllGates = Phase::kAllGates;
+  constexpr int kDepth = ShapeOf<Phase>().depth(), kPieces = ShapeOf<Phase>().tile_pieces();
+  constexpr int kPiecesOfTile = kPieces / kTiles;
+  const int64_t warps = K * t.unit_tiles * t.total_chunks() * kPieces;
+  [[maybe_unused]] const float scale = kScaledParts<T> > 0 ? ScalesOf(p).weight : 1.0f;
+  for (int64_t at = GlobalThread() / 32; at < warps; at += GlobalThreads() / 32) {
+    int64_t rest = at / kPiecesOfTile;
+    const int piece = static_cast<int>(at % kPiecesOfTile);
+    const int tile = static_cast<int>(rest % kTiles);
+    rest /= kTiles;
+    const int64_t chunk = rest % t.total_chunks();
+    rest /= t.total_chunks();
+    const int64_t unit = rest % t.unit_tiles * t.units + tile / kSums * kTileRows;
+    const int64_t k = rest / t.unit_tiles;
+    const int gate = tile % kSums;
+    uint32_t line[kParts][4];
+    BlockTiles<T, Phase::Params::kParts, kTiles, 32, 1>::PackLine(
+        piece,
+        [&](int row, int depth) {
+          const int64_t d = TiledDepthAt<Phase>(chunk, depth, H), j = unit + row;
+          if (j >= H || d >= Phase::kDepth * H) return FromCompute<T>(0.0f);
+          T weight = Phase::kBackward
+                         ? r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d]
+                         : r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
+          if constexpr (kScaledParts<T> > 0) weight.value *= scale;
+          return weight;
+        },
+        line);
+    uint4* of_chunk = to + at / kPieces * kParts * kPieces * 32 + at % kPieces * 32;
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const auto& v = line[s];
+      of_chunk[s * kPieces * 32 + threadIdx.x % 32] = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+  }
+}
+
+// What ScalesOf goes by, of all rows and lanes; `most` is 0 before. weights: of R.
+template <class Cell, class Phase>
+__global__ void FindMost(const typename Phase::Params p, int64_t weights,
+                         const typename Phase::Params::Storage* __restrict__ r) {
+  float weight = 0.0f, state = 1.0f;
+  for (int64_t i = GlobalThread(); i < weights; i += GlobalThreads()) {
+    weight = Larger(weight, ToCompute(r[i]));
+  }
+  if constexpr (!Phase::kBackward) {
+    for (int64_t i = GlobalThread(); HasInitialStates(p) && i < p.N * p.K * p.H;
+         i += GlobalThreads()) {
+      state = Larger(state, BoundOfState<Cell>(p, i));
+    }
+  }
+  weight = LargestOfWarp(weight);
+  state = LargestOfWarp(state) / (1.0f - p.dropout_rate);
+  if (threadIdx.x % 32 == 0) {
+    // Magnitudes, whose bits are in their order.
+    atomicMax(reinterpret_cast<unsigned*>(p.most), __float_as_uint(state));
+    atomicMax(reinterpret_cast<unsigned*>(p.most + 1), __float_as_uint(weight));
+  }
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PACK_CUH_

@@ -1,0 +1,179 @@
+// What kernels of the `tiled` engine are given, and how what a step multiplies lies in memory.
+#ifndef HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+#define HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+
+#include "lib/cuda/cell/params.cuh"
+#include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/mma.cuh"
+#include "lib/cuda/tiled/wgmma_tile.cuh"
+#include "lib/plan/tiled.h"
+
+namespace haste {
+
+// Parts of 16 bits of what R is multiplied with: a float is three, or two that have a bound, and of
+// cells whose exponents add up what is rounded off, a 16-bit number is two.
+template <class Cell, class T>
+constexpr int kOperandParts = sizeof(T) == 4       ? kMmaParts<T>
+                              : Cell::kExponential ? 2
+                                                   : 1;
+
+// Whether the operand of a phase's product (lib/cuda/cell/phase_forward.cuh) has a scale of each
+// row.
+template <class Phase>
+constexpr bool kScalesRows = Phase::kBackward && kScaledParts<typename Phase::Params::Storage> > 0;
+
+template <class Phase>
+constexpr TiledProductShape ShapeOf() {
+  using Params = typename Phase::Params;
+  return {Phase::kSums, kMmaParts<typename Params::Storage>, Params::kParts, kScalesRows<Phase>};
+}
+
+// An operand, [2, K, row tile, chunk, part, rows × depth of a chunk as wgmma_tile.cuh has them],
+// the first by parity of the step: a block reads its rows of neighbouring chunks in one piece.
+// Padding is 0. Where rows have scales a chunk begins with what undoes them, [rows] of float.
+struct TiledOperand {
+  uint16_t* a;
+  int chunks, row_tiles;
+  int width, log_rows;  // of a chunk, all parts; rows of a tile: a power of two
+
+  // Where the chunk of a lane's row tile begins.
+  __host__ __device__ __forceinline__ int64_t At(int64_t lane, int64_t row_tile,
+                                                 int64_t chunk) const {
+    return ((lane * row_tiles + row_tile) * chunks + chunk) * width << log_rows;
+  }
+  __host__ __device__ __forceinline__ int64_t Size(int64_t lanes) const {
+    return At(2 * lanes, 0, 0);
+  }
+  // The first chunk of an element's row tile; which row of it.
+  __device__ __forceinline__ uint16_t* Of(int64_t lane, const Element& e) const {
+    return a + At(lane, e.n >> log_rows, 0);
+  }
+  __device__ __forceinline__ uint32_t RowOf(const Element& e) const {
+    return static_cast<uint32_t>(e.n) & ((1u << log_rows) - 1);
+  }
+};
+
+// By value in kernel parameters. kOfOperand: its parts.
+template <class T, int kOfOperand>
+struct TiledParams : WalkParams<T> {
+  static constexpr int kParts = kOfOperand;
+  TiledTiling tiling;
+  bool exact;           // of floats: not as TensorFloat-32 is
+  const uint4* kernel;  // R, packed (pack.cuh)
+  // Of cells whose steps have two products (kResetGates): tiling, kernel and operand are those of
+  // the product at hand.
+  TiledOperand operand, other;
+  uint32_t* arrived;  // [K, row tiles] blocks that have ended a step, of all steps
+  // Scaled alone: forward what h can come to, with dropout; the largest of R.
+  float* most;
+};
+
+template <class T, int kOfOperand>
+struct TiledForwardParams : TiledParams<T, kOfOperand> {
+  HasteRnnForwardArgs args;
+};
+template <class T, int kOfOperand>
+struct TiledBackwardParams : TiledParams<T, kOfOperand> {
+  HasteRnnBackwardArgs args;
+};
+
+template <class T, int kOfOperand>
+__device__ __forceinline__ ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
+  return ProductScales(__ldg(p.most), __ldg(p.most + 1), 0.0f);
+}
+template <class T, int kOfOperand>
+__device__ __forceinline__ ProductScales ScalesOf(const TiledBackwardParams<T, kOfOperand>& p) {
+  return ProductScales(__ldg(p.most + 1));
+}
+
+// Where a part has an element, of any size of tiles.
+template <class T, int kOfOperand>
+__device__ __forceinline__ uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
+  return BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, depth);
+}
+
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
+                                         const TiledOperand& operand, int64_t step,
+                                         const Element& e, int64_t d, float value) {
+  constexpr int kDepth = TiledDepth(kMmaParts<T>, kOfOperand);
+  uint16_t part[3];
+  if constexpr (sizeof(T) == 4) {
+    if constexpr (kScaledParts<T> > 0) value *= ScalesOf(p).state;
+    SplitOperand<T>(value, part);
+  } else {
+    part[0] = FromCompute<T>(value).bits;
+    // Infinity and NaN are their own first part.
+    const float rest = value - ToCompute(T{part[0]});
+    part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
+  }
+  const uint32_t in = static_cast<uint32_t>(d);
+  // In 32 bits: the plan sees to it that a row tile is not larger.
+  const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
+  uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
+                 (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
+#pragma unroll
+  for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+}
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                           const Element& e, int64_t d, float value) {
+  PutTiled(p, p.operand, step, e, d, value);
+}
+template <class T, int kOfOperand>
+__device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                                const Element& e, int64_t d, float value) {
+  PutTiled(p, p.other, step, e, d, value);
+}
+
+// By whole warps, of 32 units of a row (a group), which may lie behind the last: values are then 0.
+template <int kParts, int kGates>
+__device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kParts>, kParts>& p,
+                                         int64_t step, const Element& e,
+                                         const float (&values)[kGates]) {
+  using T = Scaled<kParts>;
+  constexpr int kDepth = TiledDepth(kParts, kParts);
+  static_assert(kParts == 2 && kDepth == 32,
+                "a chunk is a warp's units; two parts for PackedParts");
+  float most = 0.0f;
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
+  const RowScale scale(LargestBits(__float_as_uint(most)));
+  const TiledOperand& operand = p.operand;
+  const uint32_t lane = threadIdx.x % 32, row = operand.RowOf(e);
+  const uint32_t chunk_size = operand.width << operand.log_rows;
+  uint16_t* first = operand.Of((step & 1) * p.K + e.k, e) +
+                    static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
+  if (lane < kGates) reinterpret_cast<float*>(first + lane * chunk_size)[row] = scale.down;
+  // Even lanes have the first parts of two depths, odd ones the second.
+  const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
+  uint16_t* to = first + scales + (part * kDepth << operand.log_rows) +
+                 TiledOperandAt<T, kParts>(row, lane - part);
+#pragma unroll
+  for (int g = 0; g < kGates; ++g, to += chunk_size) {
+    const uint32_t packed = PackedParts<T>(values[g] * scale.up);
+    if (part == 0 || p.exact) *reinterpret_cast<uint32_t*>(to) = packed;
+  }
+}
+
+// The tile of a block. grid.x runs over splits, unit tiles, row tiles and lanes, splits fastest.
+struct TiledPlace {
+  int split, unit_tile;
+  int64_t group;  // [K, row tiles]
+  int64_t lane, row_tile, row;
+
+  __device__ __forceinline__ explicit TiledPlace(const TiledTiling& t) {
+    int64_t rest = blockIdx.x;
+    split = static_cast<int>(rest % t.splits);
+    rest /= t.splits;
+    unit_tile = static_cast<int>(rest % t.unit_tiles);
+    group = rest / t.unit_tiles;
+    lane = group / t.row_tiles;
+    row_tile = group % t.row_tiles;
+    row = row_tile * t.rows;
+  }
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PARAMS_CUH_

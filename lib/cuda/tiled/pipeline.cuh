@@ -1,0 +1,93 @@
+// Chunks of a product's operands on their way from memory to shared memory: a ring of slots, a
+// stage each. A thread asks for a stage in two bulk copies, which count themselves in, and warps
+// count themselves out.
+#ifndef HASTE_LIB_CUDA_TILED_PIPELINE_CUH_
+#define HASTE_LIB_CUDA_TILED_PIPELINE_CUH_
+
+#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/plan/tiled.h"
+
+namespace haste {
+
+// Before the first stage is multiplied all slots are asked for; then, with each stage, the slot of
+// the one so many before it: even warps that are late have done with that.
+constexpr int kTiledBehind = 2;
+
+// In shared memory.
+struct TiledCounters {
+  ArrivalCounter meeting;  // of the cluster
+  ArrivalCounter kept;     // of the part of R that stays
+  ArrivalCounter full[kMaxTiledStages], empty[kMaxTiledStages];
+};
+static_assert(sizeof(TiledCounters) <= kTiledCounterBytes, "the layout's room for counters");
+
+class TiledRing {
+ public:
+  __device__ __forceinline__ TiledRing(TiledCounters* counters, int threads, int log_slots)
+      : counters_(counters), threads_(threads), log_slots_(log_slots) {}
+
+  // By one thread, before all others see the counters.
+  __device__ __forceinline__ void Init() const {
+    counters_->meeting.Init(1);
+    counters_->kept.Init(1);
+    for (int slot = 0; slot < slots(); ++slot) {
+      counters_->full[slot].Init(1);
+      counters_->empty[slot].Init(threads_ / 32);
+    }
+  }
+
+  __device__ __forceinline__ int slots() const { return 1 << log_slots_; }
+
+  // Is this the thread that asks for a stage? Asking takes a warp some 500 clocks, so they take
+  // turns.
+  __device__ __forceinline__ bool Asks(uint32_t stage) const {
+    return threadIdx.x == stage % kAsking * 32;
+  }
+
+  // Before what other blocks have written since the last time is asked for.
+  __device__ __forceinline__ void FenceOthersWrites() const {
+    if (threadIdx.x % 32 == 0 && threadIdx.x < kAsking * 32) FenceGlobalBulkCopies();
+  }
+
+  // stage: counted from the first of the launch. Waits until its slot is free; bytes: of all that
+  // will be copied to it.
+  __device__ __forceinline__ void Open(uint32_t stage, uint32_t bytes) const {
+    const uint32_t lap = stage >> log_slots_;
+    if (lap > 0) counters_->empty[SlotOf(stage)].Wait((lap - 1) & 1);
+    counters_->full[SlotOf(stage)].Expect(bytes);
+  }
+  __device__ __forceinline__ void Copy(uint32_t stage, void* to, const void* from,
+                                       uint32_t bytes) const {
+    CopyBulk(to, from, bytes, &counters_->full[SlotOf(stage)]);
+  }
+
+  // Until the stage is there.
+  __device__ __forceinline__ void Wait(uint32_t stage) const {
+    counters_->full[SlotOf(stage)].Wait(stage >> log_slots_ & 1);
+  }
+  // By whole warps that have read it.
+  __device__ __forceinline__ void Free(uint32_t stage) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) counters_->empty[SlotOf(stage)].Arrive();
+  }
+
+  // What stays, once.
+  __device__ __forceinline__ void Keep(void* to, const void* from, uint32_t bytes) const {
+    counters_->kept.Expect(bytes);
+    CopyBulk(to, from, bytes, &counters_->kept);
+  }
+  __device__ __forceinline__ void WaitForKept() const { counters_->kept.Wait(0); }
+
+  __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
+
+ private:
+  static constexpr int kAsking = 8;  // warps
+
+  TiledCounters* const counters_;
+  const int threads_;  // of the block
+  const int log_slots_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_TILED_PIPELINE_CUH_

@@ -1,0 +1,73 @@
+// The CUDA half as the rest of the library sees it: a table of functions, which is linked in or
+// comes from libhaste_cuda.so. That library is looked for at run time, so that one libhaste.so
+// serves machines with and without it.
+#ifndef HASTE_LIB_ENGINE_CUDA_BACKEND_H_
+#define HASTE_LIB_ENGINE_CUDA_BACKEND_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <string>
+
+#include "haste/c_api.h"
+#include "lib/engine/engine.h"
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+// What the functions mean is said in lib/cuda/host/device.h and lib/cuda/overlap/layer.h.
+struct CudaBackend {
+  // Both halves come from one source tree: other versions, or another table, are refused.
+  const char* version;
+  size_t table_bytes;
+
+  int32_t toolkit;            // as CUDA counts: 12040 is 12.4
+  const char* architectures;  // what device code is compiled for: "75 80 90a compute_90"
+
+  int32_t (*driver_status)(HasteStatus*);
+  int32_t (*device_status)(HasteStatus*);
+  int32_t (*properties)(CudaProperties*, HasteStatus*);
+  // cell, here and below: its index in haste_cell.
+  int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
+                  HasteStatus*);
+
+  int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
+  int32_t (*gemm_workspace)(const HasteGemm&, size_t* bytes, HasteStatus*);
+  int32_t (*gemm)(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
+  int32_t (*reduce_rows)(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                         const HasteExecutor&, HasteStatus*);
+  int32_t (*layer_norm)(const HasteLayerNorm&, const HasteExecutor&, HasteStatus*);
+  size_t (*layer_norm_workspace)(const HasteLayerNormGrad&, const HasteExecutor&);
+  int32_t (*layer_norm_grad)(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&,
+                             HasteStatus*);
+  int32_t (*windows)(const HasteWindows&, const HasteExecutor&, HasteStatus*);
+  int32_t (*windows_grad)(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
+
+  int32_t (*input_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*gradients_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                    const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*layer_forward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                  const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
+                                  void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+  int32_t (*layer_backward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                   const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
+                                   void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+};
+
+// The CUDA half, or nullptr where there is none; then `why`, if it is given, is a sentence.
+// The first call looks for it; see haste_load_cuda.
+const CudaBackend* FindCudaBackend(std::string* why = nullptr);
+
+// The same, of a call that CheckDevice has let through for HASTE_CUDA.
+inline const CudaBackend& Cuda() { return *FindCudaBackend(); }
+
+// haste_load_cuda.
+int32_t LoadCudaBackend(const char* path, HasteStatus*);
+
+// Path of the library that it comes from; "" if it is linked in or there is none.
+std::string CudaBackendPath();
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_ENGINE_CUDA_BACKEND_H_

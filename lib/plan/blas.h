@@ -1,0 +1,47 @@
+// How the CUDA engine `blas` cuts the products of a step: pure arithmetic.
+//
+// A product is [rows of the batch, depth] · [depth, columns], for each lane, by cuBLAS. Where it
+// would keep few multiprocessors busy, the depth is cut into `splits` products of a batch, and the
+// cell's kernel adds up their sums.
+#ifndef HASTE_LIB_PLAN_BLAS_H_
+#define HASTE_LIB_PLAN_BLAS_H_
+
+#include <stdint.h>
+
+#include "lib/base/int_math.h"
+
+namespace haste {
+
+struct BlasProblem {
+  int64_t batch, lanes, hidden;
+  int gates;  // of R that are multiplied
+  bool backward;
+  int storage_bytes;  // of an element
+  int operand_parts;  // of what R is multiplied with
+  bool exact;         // of floats: not as TensorFloat-32 is
+  bool whole_depth;   // nobody adds up the sums of splits
+
+  int64_t depth() const { return backward ? gates * hidden : hidden; }
+  int64_t columns() const { return backward ? hidden : gates * hidden; }
+};
+
+struct BlasDevice {
+  int sm_major, multiprocessors;
+  int64_t l2_bytes;
+};
+
+// Padding makes rows of all operands multiples of 16 bytes.
+struct BlasTiling {
+  int splits;
+  int64_t depth, columns;  // padded; depth of a split
+};
+
+// False where cuBLAS could not count it.
+bool PlanBlas(const BlasProblem&, const BlasDevice&, BlasTiling*);
+
+// Estimated clocks of a product and the cell behind it.
+double BlasClocks(const BlasProblem&, const BlasDevice&);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_BLAS_H_

@@ -1,0 +1,69 @@
+#include <cinttypes>
+#include <cstdio>
+
+#include "lib/plan/internal.h"
+
+namespace haste {
+namespace {
+std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
+  std::string text = EngineName(plan.engine);
+  double clocks = 0;
+  for (const TiledPlan& tiled : plan.tiled) {
+    const TiledTiling& t = tiled.tiling;
+    if (t.units == 0) continue;
+    char product[120];
+    snprintf(product, sizeof product,
+             "%s %" PRId64 " blocks of rows × units %d × %d, depth in %d, %d%% of R kept, %s",
+             clocks > 0 ? ";" : ":", t.blocks(config.lanes), t.rows, t.units, t.splits,
+             100 * t.kept / t.chunks, t.persistent ? "one launch" : "a launch a step");
+    text += product;
+    clocks += tiled.clocks;
+  }
+  char about[48];
+  snprintf(about, sizeof about, ", about %.0f clocks a step", clocks);
+  return text + about;
+}
+}  // namespace
+
+std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  char where[400];
+  const ResidentTiling& t = plan.resident.tiling;
+  if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
+    snprintf(where, sizeof where,
+             "%s: groups × blocks × units %" PRId64
+             " × %d × %d, rows %d × %d%s, about %.0f clocks a "
+             "step",
+             EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
+             t.rows(),
+             t.sharers > 1         ? ", clusters share gradients"
+             : t.element_warps > 0 ? ", warps for elements"
+                                   : "",
+             plan.resident.clocks);
+  } else if (plan.engine == EngineKind::kBlock) {
+    snprintf(where, sizeof where,
+             "%s: groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",
+             EngineName(plan.engine), plan.block.blocks / plan.block.tiling.blocks,
+             plan.block.tiling.blocks, plan.block.tiling.rows, plan.block.tiling.warps,
+             plan.block.clocks);
+  } else if (plan.engine == EngineKind::kTiled) {
+    snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
+  } else if (plan.engine == EngineKind::kBlas) {
+    const int splits = plan.blas[PhasesOf(cell) - 1].splits;
+    snprintf(where, sizeof where, "%s: depth in %d", EngineName(plan.engine), splits);
+  } else if (config.device == HASTE_CUDA) {
+    snprintf(where, sizeof where, "%s", EngineName(plan.engine));
+  } else {
+    const char* parts = plan.engine == EngineKind::kScan ? "rows and units"
+                        : plan.split == CpuSplit::kUnits ? "units"
+                                                         : "rows";
+    snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
+             plan.threads == 1 ? "" : "s", parts);
+  }
+  char text[640];
+  snprintf(text, sizeof text,
+           "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
+           where, config.batch, config.time, config.lanes, config.hidden, plan.reason);
+  return text;
+}
+
+}  // namespace haste

@@ -1,0 +1,176 @@
+#include "lib/plan/gemm.h"
+
+#include <algorithm>
+
+namespace haste {
+namespace {
+
+// Of parts and sums: a third of the matrices themselves, within these bounds; less what is lost
+// where one thing ends and the next begins.
+constexpr int64_t kLeastBytes = 16 << 20, kMostBytes = 96 << 20, kLostBytes = 1024;
+// Of chunks, what is looked at: depths up to these; counts of those that pass by.
+constexpr int64_t kDepths[] = {4096, 3072, 2048, 1024};
+constexpr int kTriedCounts = 8;
+
+constexpr int kLeastShare = 8;  // slabs that are worth a share
+
+// Microseconds of an H200.
+constexpr double kFloatProducts = 22e6;  // of float32 units in a microsecond
+constexpr double kFloatCall = 4;
+constexpr double kWorthPlanning = 20;  // what float32 units take at least
+constexpr double kMargin = 1.15;       // more than these figures are off by
+constexpr double kChunkCalls = 10;
+constexpr double kPackMicroseconds = 3.5e-6 / 12;     // of a byte read or written
+constexpr double kSlabMicroseconds[] = {0.48, 0.52};  // of a tile, of one part and two
+constexpr double kTileMicroseconds[] = {0.3, 2.9};    // of a tile's sums
+// What a byte is worth in time, where memory is counted in a few MiB.
+constexpr double kByteMicroseconds = 2e-6;
+constexpr double kSlotMicroseconds = 0.1;  // of adding up what waits
+
+double FloatMicroseconds(const HasteGemm& g) {
+  return kFloatCall + static_cast<double>(g.m) * static_cast<double>(g.n) *
+                          static_cast<double>(g.k) / kFloatProducts;
+}
+
+int64_t RoomFor(const HasteGemm& g) {
+  const double elements = static_cast<double>(g.m) * g.k + static_cast<double>(g.k) * g.n +
+                          static_cast<double>(g.m) * g.n;
+  const double third = std::min(elements * sizeof(float) / 3, double{kMostBytes});
+  return std::max(static_cast<int64_t>(third), kLeastBytes) - kLostBytes;
+}
+
+bool IsExact(const HasteGemm& g) { return g.dtype == HASTE_FLOAT32 && !g.allow_tf32; }
+int PartsOf(const HasteGemm& g) { return IsExact(g) ? 2 : 1; }
+
+// Of compute capability 9.0, neighbours of a line being neighbours in memory.
+bool CanBeOurs(const HasteGemm& g, int sm_major, int pairs) {
+  if (g.dtype == HASTE_FLOAT64) return false;
+  const bool lies_well = (g.a_row == 1 || g.a_col == 1) && (g.b_row == 1 || g.b_col == 1);
+  return lies_well && std::min({g.m, g.n, g.k}) > 0 && sm_major == 9 && pairs > 0;
+}
+
+// `whole` in so many parts, alike, of whole tiles.
+int64_t EvenPart(int64_t whole, int64_t parts, int64_t tile) {
+  return CeilDiv(CeilDiv(whole, tile), parts) * tile;
+}
+// And of no more than `most`, where that has a tile.
+int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
+  const int64_t fit = std::max(most / tile, int64_t{1});
+  return EvenPart(whole, CeilDiv(CeilDiv(whole, tile), fit), tile);
+}
+
+// Of an element. Floats are read twice, as their scale is found first.
+double PackMicroseconds(const HasteGemm& g, int parts) {
+  const int read = g.dtype == HASTE_FLOAT32 ? 2 * sizeof(float) : sizeof(uint16_t);
+  return kPackMicroseconds * (read + parts * static_cast<int>(sizeof(uint16_t)));
+}
+
+// The time of the best chunks of this depth, that go into `best`; its slots are given.
+double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPlan* best) {
+  ProductPlan plan = *best;
+  plan.depth = depth;
+  const int64_t room = all_room - plan.slots * kProductTileBytes;
+  const int64_t line = LineBytes(plan.depth, plan.parts);
+  const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
+  const int64_t stays_tile = plan.a_stays ? kProductRows : kProductColumns;
+  const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
+  const int64_t kept = LargestPart(stays, room / line - passes_tile, stays_tile);
+  const int64_t most = LargestPart(passes, room / line - kept, passes_tile);
+  const int64_t depths = CeilDiv(g.k, depth), keeps = CeilDiv(stays, kept);
+  const double pack = (static_cast<double>(stays) + static_cast<double>(passes * keeps)) *
+                      static_cast<double>(g.k) * PackMicroseconds(g, plan.parts);
+  double least = 0;
+  const int64_t fewest = CeilDiv(passes, most);
+  for (int64_t count = fewest; count < fewest + kTriedCounts; ++count) {
+    const int64_t passed = EvenPart(passes, count, passes_tile);
+    plan.rows = plan.a_stays ? kept : passed;
+    plan.columns = plan.a_stays ? passed : kept;
+    const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
+    const double time =
+        pack +
+        chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns), plan.parts));
+    if (least == 0 || time < least) {
+      least = time;
+      *best = plan;
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+double Microseconds(const ProductWork& work, int parts) {
+  const double of_slab = kSlabMicroseconds[parts - 1], of_tile = kTileMicroseconds[parts - 1];
+  const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
+  const double sums = static_cast<double>(CeilDiv(work.slabs * SlabDepth(parts), kSumDepth));
+  const double whole = rounds * (work.slabs * of_slab + sums * of_tile);
+  if (work.shared() == 0) return whole;
+  const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
+  return whole + share * of_slab + 2 * of_tile + work.slots() * kSlotMicroseconds;
+}
+
+ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
+  ProductWork work = {};
+  work.tiles =
+      static_cast<int>(CeilDiv(of_rows, kProductRows) * CeilDiv(of_columns, kProductColumns));
+  work.slabs = static_cast<int>(depth / SlabDepth(parts));
+  work.pairs = pairs;
+  work.whole = work.tiles;
+  const int rest = work.tiles % pairs;
+  const int64_t sharers = std::min(
+      {int64_t{pairs}, int64_t{slots} + 1 - rest, int64_t{rest} * work.slabs / kLeastShare});
+  if (sharers <= rest) return work;
+  ProductWork shares = work;
+  shares.whole -= rest;
+  shares.sharers = static_cast<int>(sharers);
+  return Microseconds(shares, parts) < Microseconds(work, parts) ? shares : work;
+}
+
+ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most,
+                        bool sums_in_float) {
+  ProductPlan plan = {};
+  if ((!IsExact(g) && !sums_in_float) || !CanBeOurs(g, sm_major, pairs) ||
+      (most == 0 && FloatMicroseconds(g) < kWorthPlanning)) {
+    return plan;
+  }
+  plan.pairs = pairs;
+  plan.parts = PartsOf(g);
+  plan.a_stays = g.m <= g.n;
+  ProductPlan best = plan;
+  double least = 0;  // price
+  const int64_t room = most > 0 ? most - kLostBytes : RoomFor(g);
+  const double of_byte = room < kLeastBytes ? kByteMicroseconds : 0;
+  const int64_t slots = std::min(room / 2 / kProductTileBytes, int64_t{2} * pairs);
+  for (int64_t some : {int64_t{0}, slots}) {
+    plan.slots = static_cast<int>(some);
+    int64_t last = 0;
+    for (int64_t deepest : kDepths) {
+      const int64_t depth = LargestPart(g.k, deepest, SlabDepth(plan.parts));
+      if (depth == last) continue;
+      last = depth;
+      ProductPlan filled = plan;
+      filled.microseconds = FillChunks(g, depth, room, &filled);
+      const double price = filled.microseconds + of_byte * static_cast<double>(filled.bytes());
+      if (least == 0 || price < least) {
+        least = price;
+        best = filled;
+      }
+    }
+  }
+  best.ours = most > 0 || kMargin * best.microseconds < FloatMicroseconds(g);
+  return best;
+}
+
+ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t most) {
+  ProductPlan plan = {};
+  if (!CanBeOurs(g, sm_major, pairs)) return plan;
+  plan.pairs = pairs;
+  plan.parts = PartsOf(g);
+  plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
+  plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
+  plan.depth = PadTo(g.k, SlabDepth(plan.parts));
+  plan.ours = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
+  return plan;
+}
+
+}  // namespace haste

@@ -1,0 +1,45 @@
+// Parts of PlanRecurrence: what each engine can run, and how the CPU's and the CUDA engines are
+// cut.
+#ifndef HASTE_LIB_PLAN_INTERNAL_H_
+#define HASTE_LIB_PLAN_INTERNAL_H_
+
+#include <cstring>
+
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+// Products by cuBLAS. Not in float16 where h·R is normalised: what a row of variance 0 sends back
+// is out of its range.
+inline bool CanBeBlas(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.recurrence == HASTE_DENSE && !(cell.normalizes && config.dtype == HASTE_FLOAT16);
+}
+// Products on tensor cores.
+inline bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.recurrence == HASTE_DENSE && !cell.normalizes && config.dtype != HASTE_FLOAT64;
+}
+// The persistent engines: one such product a step.
+inline bool CanBeResident(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return CanBeTiled(config, cell) && cell.reset_gates == 0;
+}
+
+inline bool Wants(const HasteRnnConfig& config, EngineKind kind) {
+  return config.engine != nullptr && strcmp(config.engine, EngineName(kind)) == 0;
+}
+inline bool WantsAny(const HasteRnnConfig& config) {
+  return config.engine == nullptr || strcmp(config.engine, "auto") == 0;
+}
+
+// Products of a step: that of the reset gates, whose product comes first, and that of the others.
+inline int PhasesOf(const HasteCellInfo& cell) { return cell.reset_gates > 0 ? 2 : 1; }
+
+// Of a recurrence with a matrix product a step, and of one without.
+Plan PlanCpu(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&);
+Plan PlanScan(const HasteRnnConfig&, const CpuProperties&);
+
+int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
+                 Plan*, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_INTERNAL_H_

@@ -1,0 +1,202 @@
+// How the persistent CUDA engines (`cluster`, `grid`) cut a recurrence over a GPU, and what a block
+// has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
+#ifndef HASTE_LIB_PLAN_PERSISTENT_H_
+#define HASTE_LIB_PLAN_PERSISTENT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/plan/step_rows.h"
+
+namespace haste {
+
+constexpr int kResidentWarps = 8;  // of a block
+// What a warp keeps of R in registers, in tiles of 16 × 16 × 16 bits: four registers of a thread.
+// Forward fewer where warps cannot give theirs to others (lib/cuda/persistent/forward.cuh).
+constexpr int kResidentTiles = 32, kFewerResidentTiles = 24;
+// Forward, of a block whose elements have warps of their own.
+constexpr int kElementSets = 2, kElementWarps = 4, kApartTiles = 24;
+constexpr int kChunksAsked = 4;  // forward, chunks of h that are asked for together, at most
+constexpr int kTileBytes = 512;
+// Elements of a pass that a block has: one a thread.
+constexpr int kResidentElements = kResidentWarps * 32;
+constexpr int kMaxCluster = 16;
+constexpr int kMaxPasses = 16;
+constexpr int kSharers = 8;  // what every GPU with clusters can do
+
+struct ResidentTiling {
+  int blocks;      // of a group
+  int unit_tiles;  // of a block: 16 hidden units each; 1 or 2
+  int row_tiles;   // of a pass: 8 rows of the batch each; 1 or 2, not both 2
+  int passes;      // of a group
+  int row_groups;  // groups of a lane
+  int chunks;  // depth, in 32s: forward, of a warp; backward, of the gates that a block multiplies
+  // Backward, grid: blocks of a cluster, which share the gradients of their gates, and then
+  // multiply all of them, each for its part of dh; 1: each has its own gates, and all of dh.
+  int sharers;
+  // Forward, grid: kElementWarps, where elements have warps of their own; else those that multiply
+  // have them.
+  int element_warps;
+
+  constexpr int units() const { return 16 * unit_tiles; }
+  constexpr int rows() const { return 8 * row_tiles; }
+  constexpr int group_rows() const { return rows() * passes; }
+  constexpr int padded_hidden() const { return blocks * units(); }
+  constexpr int hidden_chunks() const { return (padded_hidden() + 31) / 32; }
+  // Forward: warps that share a unit tile, each with a part of the depth.
+  constexpr int depth_warps() const { return kResidentWarps / unit_tiles; }
+
+  // Of backward, what follows from the above: set by Derive, since kernels should not divide.
+  int product_tiles;  // unit tiles of dh that a block has parts of, for as many blocks
+  int pair_warps;     // side by side over pairs of these; where they are few, …
+  int depth_parts;    // … the other warps have other parts of the depth,
+  int pair_chunks;    // so many chunks each
+  int pairs;          // of a warp
+  int senders;        // of sums of a tile of dh to its block
+
+  constexpr void Derive() {
+    product_tiles = blocks / sharers * unit_tiles;
+    pair_warps = kResidentWarps;
+    depth_parts = 1;
+    while (sharers > 1 && pair_warps / 2 * 2 >= product_tiles && chunks % (2 * depth_parts) == 0) {
+      pair_warps /= 2;
+      depth_parts *= 2;
+    }
+    pair_chunks = chunks / depth_parts;
+    pairs = (product_tiles + 2 * pair_warps - 1) / (2 * pair_warps);
+    senders = blocks / sharers * depth_parts;
+  }
+};
+
+// What a layout depends on beside the tiling.
+struct ResidentCell {
+  int gates, states;
+  int storage_bytes;  // 2 or 4
+  int operand_bytes;  // the same, of what h is on its way
+  int parts;          // of an operand of the tensor cores (lib/cuda/ptx/mma.cuh)
+  int saved;          // tensors of the reserve beside the gates
+  int forward_tiles;  // of R, in a warp's registers
+
+  // Gates of a unit where they are shared: so that whole units make 16 bytes.
+  constexpr int shared_gates() const { return gates == 3 ? 4 : gates; }
+  // An element's sums side by side, as wide as an access.
+  constexpr int width() const { return gates == 3 ? 4 : gates; }
+  // Where an element's sums lie in a warp's, so that banks are kept apart: rows of 16 units, these
+  // permuted where a sum is as wide as an access, rows further apart where it is not.
+  constexpr int row_stride() const { return width() == 4 ? 16 : 20; }
+  constexpr int sum_at(int row, int unit) const {
+    return row * row_stride() + (width() == 4 ? unit ^ (row / 2 * 2 & 7) : unit);
+  }
+  // Backward: whether gates' gradients are scaled, row by row (lib/cuda/ptx/fp16_scale.cuh).
+  constexpr bool scales_rows(const ResidentTiling& t) const {
+    return t.sharers > 1 && gates > 1 && storage_bytes == 4 && parts < 3;
+  }
+  // Forward: chunks that a warp keeps in registers. Backward: pairs of unit tiles × a chunk.
+  constexpr int held_chunks() const { return forward_tiles / (2 * gates * parts); }
+  constexpr int held_pairs() const { return kResidentTiles / (4 * parts); }
+};
+
+constexpr int AlignUp16(int bytes) { return (bytes + 15) / 16 * 16; }
+
+// Bytes of h of a pass, all units of the group: what a block receives.
+constexpr int ReceivedStates(const ResidentTiling& t, int operand_bytes) {
+  return t.hidden_chunks() * t.row_tiles * 32 * 8 * operand_bytes;
+}
+// Bytes of a pass's sums of dh that one block receives.
+constexpr int ReceivedSums(const ResidentTiling& t) {
+  return t.senders * t.unit_tiles * t.row_tiles * 32 * 16;
+}
+// Bytes of the gates' gradients of a pass that a block multiplies.
+constexpr int OperandBytes(const ResidentTiling& t, const ResidentCell& cell) {
+  return t.chunks * t.row_tiles * 32 * 16 * cell.parts;
+}
+
+// And of what undoes their scales: of all blocks' unit tiles, each row's.
+constexpr int RowScaleBytes(const ResidentTiling& t, const ResidentCell& cell) {
+  return cell.scales_rows(t) ? t.sharers * t.unit_tiles * t.rows() * 4 : 0;
+}
+
+// Bytes of the states of a block's elements, and of what dropout multiplies h with.
+constexpr int StateBytes(const ResidentTiling& t, int states) {
+  return t.passes * (states + 1) * kResidentElements * 4;
+}
+
+// Rows of the batch that a pass reads forward, and leaves.
+constexpr StepRows ResidentReads(const ResidentTiling& t, const ResidentCell& c) {
+  return {t.rows(), 1, 0, t.units(), c.gates, c.storage_bytes, false};
+}
+constexpr StepRows ResidentWrites(const ResidentTiling& t, const ResidentCell& c) {
+  return {t.rows(), 1, c.saved + 1, t.units(), c.gates, c.storage_bytes, false};
+}
+
+// Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
+struct ForwardLayout {
+  int sums_of_warp;  // elements
+  // cluster: 1 where R needs the room; grid: 1, as a barrier parts its steps, but one each for the
+  // sets of warps that have elements.
+  int sum_buffers;
+  int counters, receive, sums, states, seen, reads, writes, tiles, bytes;
+
+  constexpr ForwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
+      : sums_of_warp(t.rows() * cell.row_stride()),
+        sum_buffers(t.element_warps == 0 && (!cluster || t.chunks > cell.held_chunks()) ? 1 : 2),
+        counters(0),
+        receive(cluster ? AlignUp16(2 * t.passes * 8) : 0),
+        sums(receive + (cluster ? 2 * t.passes * ReceivedStates(t, cell.operand_bytes) : 0)),
+        states(AlignUp16(sums + sum_buffers * kResidentWarps * sums_of_warp * cell.width() * 4)),
+        seen(states + StateBytes(t, cell.states)),
+        reads(seen + 2 * kResidentElements),
+        writes(reads + 2 * ResidentReads(t, cell).step() * cell.storage_bytes),
+        tiles(writes + 2 * ResidentWrites(t, cell).step() * cell.storage_bytes),
+        bytes(tiles + (t.chunks > cell.held_chunks() ? t.chunks - cell.held_chunks() : 0) * 2 *
+                          cell.gates * cell.parts * kResidentWarps * kTileBytes) {}
+};
+
+struct BackwardLayout {
+  static constexpr int kSumStride = 20, kSumTile = 8 * kSumStride;  // floats
+  int counters, receive, sums, operand, states, tiles, bytes;
+
+  constexpr BackwardLayout(const ResidentTiling& t, const ResidentCell& cell, bool cluster)
+      : counters(0),
+        receive(cluster || t.sharers > 1 ? AlignUp16(2 * t.passes * 8) : 0),
+        sums(receive + (cluster ? 2 * t.passes * ReceivedSums(t) : 0)),
+        operand(sums + kResidentWarps * kSumTile * 4),
+        states(operand + (t.sharers > 1 ? 2 * t.passes : 1) *
+                             (OperandBytes(t, cell) + RowScaleBytes(t, cell))),
+        tiles(states + StateBytes(t, cell.states)),
+        bytes(tiles + Over(t, cell) * 4 * cell.parts * kResidentWarps * kTileBytes) {}
+
+  // Pairs of tiles × chunks of a warp that registers do not hold.
+  static constexpr int Over(const ResidentTiling& t, const ResidentCell& cell) {
+    const int all = t.pairs * t.pair_chunks;
+    return all > cell.held_pairs() ? all - cell.held_pairs() : 0;
+  }
+};
+
+struct ResidentProblem {
+  ResidentCell cell;
+  int shared_parts;  // in place of cell.parts where gates' gradients are shared
+  int64_t batch, lanes, hidden;
+  bool backward;
+  bool gives_registers;  // warps can give theirs to others
+};
+
+struct ResidentDevice {
+  int multiprocessors;
+  int shared_bytes;  // that a block may use
+  int64_t l2_bytes;
+  int clusters[kMaxCluster + 1];  // of so many blocks that are resident at once; 0: none
+};
+
+struct ResidentPlan {
+  ResidentTiling tiling;
+  int shared_bytes;
+  double clocks;  // estimated, of a step, of all rows
+};
+
+// The cut with the least estimated time; false if there is none.
+bool PlanResident(const ResidentProblem&, const ResidentDevice&, bool cluster, ResidentPlan*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_PERSISTENT_H_

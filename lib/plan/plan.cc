@@ -1,0 +1,72 @@
+#include "lib/plan/plan.h"
+
+#include <string>
+
+#include "lib/base/status.h"
+#include "lib/plan/internal.h"
+
+namespace haste {
+
+const char* EngineName(EngineKind kind) {
+  switch (kind) {
+    case EngineKind::kCpu:
+      return "cpu";
+    case EngineKind::kStepwise:
+      return "stepwise";
+    case EngineKind::kBlas:
+      return "blas";
+    case EngineKind::kTiled:
+      return "tiled";
+    case EngineKind::kBlock:
+      return "block";
+    case EngineKind::kCluster:
+      return "cluster";
+    case EngineKind::kGrid:
+      return "grid";
+    case EngineKind::kScan:
+      return "scan";
+  }
+  return "";
+}
+
+int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, HasteStatus* status) {
+  if (WantsAny(config)) return HASTE_OK;
+  std::string names;
+  const auto allow = [&](EngineKind kind) {
+    names += std::string(", \"") + EngineName(kind) + "\"";
+    return Wants(config, kind);
+  };
+  bool allowed;
+  if (cell.recurrence != HASTE_DENSE) {
+    allowed = allow(EngineKind::kScan);
+  } else if (config.device == HASTE_CPU) {
+    allowed = allow(EngineKind::kCpu);
+  } else {
+    allowed = allow(EngineKind::kStepwise);
+    if (CanBeBlas(config, cell)) allowed |= allow(EngineKind::kBlas);
+    if (CanBeTiled(config, cell)) allowed |= allow(EngineKind::kTiled);
+    if (CanBeResident(config, cell)) {
+      allowed |= allow(EngineKind::kBlock);
+      allowed |= allow(EngineKind::kCluster);
+      allowed |= allow(EngineKind::kGrid);
+    }
+  }
+  if (allowed) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "engine: expected one of \"auto\"%s for %s of this dtype on this device, got "
+                   "\"%s\"",
+                   names.c_str(), cell.name, config.engine);
+}
+
+int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                       const CpuProperties& cpu, const CudaProperties& cuda, Plan* plan,
+                       HasteStatus* status, bool backward) {
+  const int32_t code = CheckEngine(config, cell, status);
+  if (code != HASTE_OK) return code;
+  *plan = Plan();
+  if (config.device == HASTE_CUDA) return PlanCuda(config, cell, cuda, backward, plan, status);
+  *plan = cell.recurrence == HASTE_DENSE ? PlanCpu(config, cell, cpu) : PlanScan(config, cpu);
+  return HASTE_OK;
+}
+
+}  // namespace haste

@@ -1,0 +1,73 @@
+// PlanRecurrence: which engine runs a recurrence, and how it is cut. A pure function of sizes and
+// device properties, so that a machine with no GPU can test what a GPU would be given.
+#ifndef HASTE_LIB_PLAN_PLAN_H_
+#define HASTE_LIB_PLAN_PLAN_H_
+
+#include <stdint.h>
+
+#include <string>
+
+#include "haste/c_api.h"
+#include "lib/plan/blas.h"
+#include "lib/plan/block.h"
+#include "lib/plan/persistent.h"
+#include "lib/plan/tiled.h"
+
+namespace haste {
+
+// Lanes whose directions travel in the parameters of a kernel that walks all steps.
+constexpr int kMaxOnChipLanes = 1024;
+
+struct CpuProperties {
+  int threads = 1;
+  int64_t l2_bytes = 1 << 20;  // a core's own cache
+};
+
+struct CudaProperties {
+  int sm_major = 0, sm_minor = 0;
+  int multiprocessors = 0;
+  int64_t shared_bytes_per_block = 0;
+  int64_t l2_bytes = 0;
+  // Thread-block clusters of so many blocks that are resident at once, each block alone on its
+  // multiprocessor; 0: none.
+  int clusters[kMaxCluster + 1] = {};
+  bool has_cublas = false;
+};
+
+enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kBlock, kCluster, kGrid, kScan };
+
+// How the CPU engine gives work to threads.
+enum class CpuSplit {
+  kRows,   // each thread walks time alone, over its own lanes and rows of the batch
+  kUnits,  // all threads walk together, each over its own hidden units
+};  // (kScan: threads share out rows and units; nothing ties them together)
+
+struct Plan {
+  EngineKind engine = EngineKind::kCpu;
+  CpuSplit split = CpuSplit::kRows;
+  int threads = 1;                   // kUnits: slices; else threads worth waking
+  int64_t rows_per_task = 0;         // kRows
+  ResidentPlan resident = {};        // kCluster, kGrid
+  BlockPlan block = {};              // kBlock
+  TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step
+  BlasTiling blas[kMaxPhases] = {};  // kBlas: the same
+  const char* reason = "";
+};
+
+const char* EngineName(EngineKind);
+
+// Is config.engine the name of one that may run this cell and dtype on this device?
+int32_t CheckEngine(const HasteRnnConfig&, const HasteCellInfo&, HasteStatus*);
+
+// Forward and backward are planned apart. Sets `status` and returns its code if config.engine names
+// an engine that cannot run this, or if the device is too old.
+int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
+                       const CudaProperties&, Plan*, HasteStatus*, bool backward = false);
+
+// One line: cell, engine, sizes and reason; on the CPU also the threads and what they share out, on
+// CUDA what a block has and how many there are.
+std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_PLAN_H_

@@ -1,0 +1,86 @@
+// How a scan whose state is a linear function of the last (kLinearScan) is cut for a GPU: a pure
+// function of sizes and device properties.
+//
+// A block walks kScanWidth neighbouring elements. Its warps take the tiles of their time in turns:
+// everything but the chain s = a·s + b runs side by side, and the chain goes from warp to warp, so
+// that the number of warps changes no bit. Where the elements are too few for the machine, time is
+// cut into chunks, a block each, and one pass more finds how each maps the state that enters it.
+#ifndef HASTE_LIB_PLAN_SCAN_H_
+#define HASTE_LIB_PLAN_SCAN_H_
+
+#include <stdint.h>
+
+#include <algorithm>
+
+#include "lib/plan/plan.h"
+
+namespace haste {
+
+constexpr int kScanWidth = 32;     // elements of a block
+constexpr int kMaxScanWarps = 16;  // of a block
+
+// Bytes that a multiprocessor should have under way to keep memory busy: some 30 GB/s for each
+// of a microsecond, and half as much again.
+constexpr int64_t kScanBytesUnderWay = 48 << 10;
+// Warps that it should have to overlap arithmetic.
+constexpr int64_t kScanWarpsAtWork = 12;
+// That its registers hold, at 128 for each thread.
+constexpr int64_t kScanResidentWarps = 16;
+// A walk, whose steps and those of what is asked for ahead are counted in 32 bits.
+constexpr int kMaxScanSteps = 2147480000;
+// Chunks are counted from their beginning in floating point.
+constexpr int64_t kMaxScanChunk = 1 << 24;
+
+// Steps of a tile, a warp's turn, by the bytes that are read of a step of one element.
+constexpr int TileSteps(int64_t element_bytes) {
+  return element_bytes * kScanWidth * 8 < 2048 ? 16 : 8;
+}
+// Tiles that a warp has under way: 4 KiB, or one.
+constexpr int TilesAhead(int64_t tile_bytes) {
+  return tile_bytes < 4096 ? static_cast<int>((4096 + tile_bytes - 1) / tile_bytes) : 1;
+}
+
+struct ScanSizes {
+  int64_t elements, time;
+  int64_t tile_steps, tile_bytes;    // what a warp reads for a turn
+  int64_t warp_bytes, shared_bytes;  // of shared memory, for each warp and beside them
+};
+
+struct ScanPlan {
+  int warps;  // of a block
+  int64_t units, chunks, chunk_steps;
+
+  int64_t blocks() const { return units * chunks; }
+};
+
+inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline ScanPlan PlanLinearScan(const ScanSizes& sizes, const CudaProperties& device) {
+  const int64_t processors = std::max(device.multiprocessors, 1);
+  ScanPlan plan;
+  plan.units = DivideUp(sizes.elements, kScanWidth);
+  const int64_t under_way = sizes.tile_bytes * TilesAhead(sizes.tile_bytes);
+  const int64_t bytes = DivideUp(processors * kScanBytesUnderWay, plan.units * under_way);
+  const int64_t work = DivideUp(processors * kScanWarpsAtWork, plan.units);
+  // No more than share a multiprocessor with the other blocks that fall to it.
+  const int64_t neighbours = DivideUp(plan.units, processors);
+  const int64_t shared = device.shared_bytes_per_block / neighbours - sizes.shared_bytes;
+  const int64_t most = std::min({kScanResidentWarps / neighbours, shared / sizes.warp_bytes,
+                                 DivideUp(sizes.time, sizes.tile_steps), int64_t{kMaxScanWarps}});
+  plan.warps = static_cast<int>(std::max<int64_t>(std::min(std::max(bytes, work), most), 1));
+
+  const int64_t turn = plan.warps * sizes.tile_steps;
+  // Two passes pay where a quarter of the machine is busy at most, and a block has turns enough.
+  int64_t chunks = 1;
+  if (plan.units * 4 <= processors && sizes.time >= 4 * turn) {
+    chunks = std::min(processors / plan.units, DivideUp(sizes.time, turn));
+  }
+  plan.chunk_steps = DivideUp(DivideUp(sizes.time, chunks), turn) * turn;
+  if (plan.chunk_steps > kMaxScanChunk) plan.chunk_steps = DivideUp(sizes.time, turn) * turn;
+  plan.chunks = DivideUp(sizes.time, plan.chunk_steps);
+  return plan;
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_SCAN_H_

@@ -1,0 +1,132 @@
+#include "lib/plan/tiled.h"
+
+#include <algorithm>
+
+#include "lib/base/int_math.h"
+
+namespace haste {
+namespace {
+
+// Clock cycles of an H200, fitted to 1,444 timings of all cells (docs/design/gpu.md): 8 % off
+// (root mean square), 16 % in the 95th percentile.
+constexpr double kStepClocks = 4200;  // of a step, whatever its size
+constexpr double kBarrierClocks = 1300;
+constexpr double kLaunchShare = 1.05;  // what a launch a step must gain: it keeps the host busy
+constexpr double kChunkClocks = 490;   // of a chunk, beside its products
+constexpr double kBlockBytesPerClock = 177;  // from the L2 cache to one multiprocessor
+constexpr double kL2BytesPerClock = 3900;    // to all of them
+constexpr double kMemoryBytesPerClock = 1860;
+constexpr double kL2Share = 0.55;          // of the L2 cache, that R may fill
+constexpr double kUnhidden = 0.47;         // of the lesser of loading and multiplying
+constexpr double kMeetClocks = 2000;       // of a cluster that adds up its sums
+constexpr double kMeetBytesPerClock = 12;  // that a block sends the others
+constexpr double kElementClocks = 520;     // of one element of each thread of a multiprocessor,
+constexpr double kGateClocks = 417;        // and of each of its gates
+constexpr double kFullThreads = 512;
+constexpr double kSharedBytesPerClock = 128;
+constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
+
+// Of a product's chunk in shared memory and on the tensor cores.
+double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
+  const TiledProductShape& shape = p.shape;
+  const int products = shape.parts == 1   ? shape.operand_parts
+                       : shape.parts == 2 ? (p.exact ? 3 : 1)
+                                          : (p.exact ? 6 : 3);
+  const double turns = shape.depth() / 16.0 * products;
+  const double multiplies = turns * shape.tiles() * (t.rows / 8);  // of 16 × 8 × 16: one a clock
+  // Four warps read 64 sums of R, and their rows of the operand.
+  const double bytes = turns * shape.tiles() / 4 * (shape.row_groups() * 64 + t.rows) * 32;
+  return kChunkClocks + std::max(multiplies, bytes / kSharedBytesPerClock);
+}
+
+double Clocks(const TiledProblem& p, const ResidentDevice& device, const TiledTiling& t,
+              int64_t at_once) {
+  const TiledProductShape& shape = p.shape;
+  const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
+  const double blocks = static_cast<double>(std::min(t.blocks(p.lanes), at_once));
+  // Of an operand's parts all but the last.
+  const double read = shape.parts > 1 && !p.exact ? (shape.parts - 1.0) / shape.parts : 1;
+  const double streamed = (t.chunks - t.kept) * shape.kernel_bytes() * read;
+  const double loaded = streamed + t.chunks * shape.operand_bytes(t.rows) * read;
+  double load = loaded / std::min(kBlockBytesPerClock, kL2BytesPerClock / blocks);
+  const double all_streamed = streamed * t.group_blocks() * p.lanes;
+  if (all_streamed > kL2Share * device.l2_bytes) {
+    load = std::max(load, all_streamed / kMemoryBytesPerClock / waves);
+  }
+  const double multiply = t.chunks * ChunkClocks(p, t);
+  const double product = std::max(load, multiply) + kUnhidden * std::min(load, multiply);
+  const double others = (t.splits - 1.0) / t.splits;
+  const double meet =
+      t.splits == 1 ? 0 : kMeetClocks + shape.part_bytes(t.rows) * others / kMeetBytesPerClock;
+  const double rounds = static_cast<double>(CeilDiv(t.own_rows() * t.units, shape.threads()));
+  const double elements =
+      rounds * shape.threads() / kFullThreads * (kElementClocks + kGateClocks * p.gates);
+  const double clocks = waves * (kStepClocks + product + meet + elements);
+  return t.persistent ? clocks + kBarrierClocks : clocks * kLaunchShare;
+}
+
+// How much of R is kept, and how many chunks may be on their way.
+bool FillShared(const TiledProductShape& shape, int room, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  const auto fits = [&] { return (plan->shared_bytes = TiledLayout(shape, t).bytes) <= room; };
+  constexpr int kLogLeast = 2;
+  static_assert(1 << kLogLeast == kLeastTiledStages, "");
+  t.kept = t.chunks;
+  t.log_stages = kLogLeast;
+  while (1 << t.log_stages < std::min(t.chunks, kMaxTiledStages)) ++t.log_stages;
+  for (; t.persistent && t.log_stages >= kLogLeast; --t.log_stages) {
+    if (fits()) return true;
+  }
+  t.kept = 0;
+  t.log_stages = kLogLeast;
+  if (!fits()) return false;
+  if (t.persistent) {
+    t.kept = std::min((room - plan->shared_bytes) / shape.kernel_bytes(), t.chunks - 1);
+  }
+  return fits();
+}
+
+// Fills in what follows from rows, splits and persistent; false if that does not fit.
+bool Fill(const TiledProblem& p, const ResidentDevice& device, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  const TiledProductShape& shape = p.shape;
+  t.units = shape.units();
+  t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
+  t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, t.rows)));
+  t.chunks = static_cast<int>(CeilDiv(CeilDiv(p.depth, shape.depth()), t.splits));
+  const int64_t at_once = t.splits == 1
+                              ? device.multiprocessors
+                              : static_cast<int64_t>(device.clusters[t.splits]) * t.splits;
+  const int64_t blocks = t.blocks(p.lanes);
+  if (at_once == 0 || blocks > INT32_MAX) return false;
+  if (t.persistent && blocks > at_once) return false;
+  if (!FillShared(shape, device.shared_bytes, plan)) return false;
+  plan->clocks = Clocks(p, device, t, at_once);
+  return true;
+}
+
+}  // namespace
+
+bool PlanTiled(const TiledProblem& p, const ResidentDevice& device, TiledPlan* best) {
+  best->clocks = 0;
+  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return false;
+  for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
+    if (rows > 32 && p.batch <= rows / 2) continue;
+    for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {
+      // What a block has after the sums is whole pairs of rows.
+      if (splits > rows / 2 || (splits > 1 && splits > CeilDiv(p.depth, p.shape.depth()))) continue;
+      for (const bool persistent : {false, true}) {
+        if (persistent && !p.one_a_step) continue;
+        TiledPlan plan = {};
+        plan.tiling.rows = rows;
+        plan.tiling.splits = splits;
+        plan.tiling.persistent = persistent;
+        if (!Fill(p, device, &plan)) continue;
+        if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+      }
+    }
+  }
+  return best->clocks > 0;
+}
+
+}  // namespace haste

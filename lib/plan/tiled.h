@@ -1,0 +1,115 @@
+// How the CUDA engine `tiled` cuts the products of a step over a GPU. Pure arithmetic.
+//
+// A product is [rows of the batch, depth] · [depth, sums of the hidden units], for each lane. A
+// block has a tile of it, `rows` × `units`, and a part of the depth: the `splits` blocks of a
+// thread-block cluster share that out, add up their parts, and have some of the rows each after
+// that. Of its part of R a block keeps what fits its shared memory; the rest comes from the L2
+// cache at every step.
+#ifndef HASTE_LIB_PLAN_TILED_H_
+#define HASTE_LIB_PLAN_TILED_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/plan/persistent.h"
+
+namespace haste {
+
+// Of a chunk: less where it has more parts, for there is room for four chunks at least.
+constexpr int TiledDepth(int parts, int operand_parts) {
+  return parts == 1 && operand_parts == 1 ? 64 : 32;
+}
+
+// Chunks on their way, or there, in shared memory.
+constexpr int kLeastTiledStages = 4, kMaxTiledStages = 16;
+constexpr int kTiledCounterBytes = 16 + 16 * kMaxTiledStages;
+constexpr int kMaxTiledSplits = 16;
+constexpr int kMaxPhases = 2;  // products of a step
+
+// What is fixed when a kernel is compiled.
+struct TiledProductShape {
+  int sums;           // of a hidden unit: gates forward, 1 backward
+  int parts;          // of R, in 16 bits each (lib/cuda/ptx/mma.cuh)
+  int operand_parts;  // of what R is multiplied with
+  // Backward: the depth is of groups of 32 hidden units, of each all gates, a chunk each; a group's
+  // gradients have a scale of each row, which its chunks bring along (lib/cuda/ptx/fp16_scale.cuh).
+  bool scales_rows;
+
+  // Of 16 sums, of a block; and shares of its rows. A warp has a tile and a share. Floats' warps
+  // have enough to do with all of the rows: R is read from shared memory once for each share.
+  constexpr int tiles() const { return sums == 3 ? 12 : 8; }
+  constexpr int row_groups() const { return sums == 3 || parts > 1 ? 1 : 2; }
+  constexpr int threads() const { return 32 * tiles() * row_groups(); }
+  constexpr int units() const { return 16 * tiles() / sums; }
+  // Rows of a block at most: what registers hold.
+  constexpr int max_rows() const { return parts == 1 ? 128 : 64; }
+  // Bytes of a chunk.
+  constexpr int depth() const { return TiledDepth(parts, operand_parts); }
+  // Pieces of 8 sums × 32 of the depth, 512 bytes, of a part of a chunk.
+  constexpr int tile_pieces() const { return tiles() * depth() / 16; }
+  constexpr int kernel_bytes() const { return parts * tiles() * 32 * depth(); }
+  // 16-bit numbers that a row of the operand takes: its scale, a float, is two.
+  constexpr int operand_width() const { return operand_parts * depth() + (scales_rows ? 2 : 0); }
+  constexpr int operand_bytes(int rows) const { return rows * 2 * operand_width(); }
+  // A block's sums, as a cluster hands them around.
+  constexpr int part_bytes(int rows) const { return tiles() * rows * 16 * 4; }
+  // And added up: 16 of a tile's units side by side, rows and tiles so far apart that banks differ.
+  static constexpr int kSumRow = 20;
+  static constexpr int sum_tile(int rows) { return rows * kSumRow + 16; }
+  constexpr int sum_bytes(int rows) const { return tiles() * sum_tile(rows) * 4; }
+};
+
+struct TiledTiling {
+  int rows, units, splits;
+  int chunks;      // of the depth of a block
+  int kept;        // of those, the last, whose part of R stays
+  int log_stages;  // chunks that there is room for on their way: a power of two
+  int unit_tiles, row_tiles;
+  // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
+  bool persistent;
+
+  constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums
+  constexpr bool streams() const { return kept < chunks; }
+  constexpr int total_chunks() const { return chunks * splits; }
+  constexpr int64_t padded_rows() const { return static_cast<int64_t>(rows) * row_tiles; }
+  constexpr int64_t group_blocks() const { return static_cast<int64_t>(unit_tiles) * splits; }
+  constexpr int64_t blocks(int64_t lanes) const { return lanes * row_tiles * group_blocks(); }
+};
+
+// Begins of what is in shared memory, in bytes. Sums lie where the stages were.
+struct TiledLayout {
+  int stage_bytes;
+  int counters, parts, stages, kept, bytes;
+
+  constexpr TiledLayout(TiledProductShape shape, const TiledTiling& t)
+      : stage_bytes((t.streams() ? shape.kernel_bytes() : 0) + shape.operand_bytes(t.rows)),
+        counters(0),
+        parts(kTiledCounterBytes),
+        stages(parts + (t.splits > 1 ? shape.part_bytes(t.rows) : 0)),
+        kept(stages + Larger(stage_bytes << t.log_stages, shape.sum_bytes(t.own_rows()))),
+        bytes(kept + t.kept * shape.kernel_bytes()) {}
+
+ private:
+  static constexpr int Larger(int a, int b) { return a > b ? a : b; }
+};
+
+struct TiledProblem {
+  TiledProductShape shape;
+  int64_t batch, lanes, hidden, depth;
+  int gates;        // of the product
+  bool exact;       // of floats: not as TensorFloat-32 is
+  bool one_a_step;  // no other product comes between two steps
+};
+
+struct TiledPlan {
+  TiledTiling tiling;
+  int shared_bytes;
+  double clocks;  // estimated, of a step
+};
+
+// The cut with the least estimated time; false if there is none.
+bool PlanTiled(const TiledProblem&, const ResidentDevice&, TiledPlan*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_PLAN_TILED_H_

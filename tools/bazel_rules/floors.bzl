@@ -1,0 +1,44 @@
+"""The order of the folders of lib/: each sees those before it, and none sees one after it."""
+
+# Folders of one line do not see each other.
+_FLOORS = [
+    ["lib/include"],
+    ["lib/base"],
+    ["lib/cells"],
+    ["lib/plan"],
+    ["lib/engine"],
+    ["lib/cpu", "lib/cuda/host"],
+    ["lib/cuda/ptx"],
+    ["lib/cuda/cell"],
+    [
+        "lib/cuda/blas",
+        "lib/cuda/block",
+        "lib/cuda/gemm",
+        "lib/cuda/ops",
+        "lib/cuda/persistent",
+        "lib/cuda/scan",
+        "lib/cuda/stepwise",
+        "lib/cuda/tiled",
+    ],
+    ["lib/cuda/layer_norm"],
+    ["lib/cuda/registry"],
+    ["lib/cuda/overlap"],
+    ["lib/cuda"],
+    ["lib/api"],
+    ["lib"],
+]
+
+# Look at all of it, and are seen by none of it.
+_BESIDE = ["//benchmarks:__subpackages__", "//tests:__subpackages__"]
+
+def above(folder):
+    """The visibility of what `folder` holds: every folder above it, tests and benchmarks."""
+    visible = None
+    for floor in _FLOORS:
+        if visible != None:
+            visible += ["//%s:__pkg__" % each for each in floor]
+        if folder in floor:
+            visible = []
+    if visible == None:
+        fail("floors.bzl does not name " + folder)
+    return visible + _BESIDE
