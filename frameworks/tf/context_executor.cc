@@ -21,9 +21,10 @@ constexpr int kMaxThreads = 4096;
 bool Readable(const void* address) {
   static const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);
-  unsigned char resident;
+  unsigned char persistent;
   return at >= page && at % alignof(void*) == 0 &&
-         (mincore(reinterpret_cast<void*>(at / page * page), 1, &resident) == 0 || errno != ENOMEM);
+         (mincore(reinterpret_cast<void*>(at / page * page), 1, &persistent) == 0 ||
+          errno != ENOMEM);
 }
 
 // Whether it is an object with a virtual function in `slot`: its table points into a library.

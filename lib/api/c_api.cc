@@ -78,9 +78,10 @@ int32_t BytesBeforeInput(const HasteRnnConfig& config, const CellEntry& cell,
   *bytes = walk;
   HASTE_TRY(ProjectInputBytes(config, cell.info, layer.features, bytes, status));
   if (config.device == HASTE_CUDA) {
-    size_t beside = walk;
-    HASTE_TRY(Cuda().input_beside_bytes(config, CellIndex(cell), planned, layer, &beside, status));
-    *bytes = std::max(*bytes, beside);
+    size_t overlap = walk;
+    HASTE_TRY(
+        Cuda().overlapped_input_bytes(config, CellIndex(cell), planned, layer, &overlap, status));
+    *bytes = std::max(*bytes, overlap);
   }
   return HASTE_OK;
 }
@@ -229,8 +230,8 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     }
     if (config->device == HASTE_CUDA) {
       bool done = false;
-      HASTE_TRY(haste::Cuda().layer_forward_beside(*config, haste::CellIndex(*cell), planned, whole,
-                                                   walk, workspace, where, &done, status));
+      HASTE_TRY(haste::Cuda().overlapped_layer_forward(
+          *config, haste::CellIndex(*cell), planned, whole, walk, workspace, where, &done, status));
       if (done) return HASTE_OK;
     }
     HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
@@ -252,8 +253,8 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
       HASTE_TRY(haste::PlanRnn(*config, *cell, true, haste::OrDefault(executor), &planned, status));
       *bytes = planned.engine->workspace_bytes(*config, planned);
       if (config->device == HASTE_CUDA) {
-        HASTE_TRY(haste::Cuda().gradients_beside_bytes(*config, haste::CellIndex(*cell), planned,
-                                                       *layer, bytes, status));
+        HASTE_TRY(haste::Cuda().overlapped_gradients_bytes(*config, haste::CellIndex(*cell),
+                                                           planned, *layer, bytes, status));
       }
     }
     // One after the other.
@@ -283,9 +284,9 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
       HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
       if (config->device == HASTE_CUDA) {
         bool done = false;
-        HASTE_TRY(haste::Cuda().layer_backward_beside(*config, haste::CellIndex(*cell), planned,
-                                                      *layer, *rnn, workspace, where, &done,
-                                                      status));
+        HASTE_TRY(haste::Cuda().overlapped_layer_backward(*config, haste::CellIndex(*cell), planned,
+                                                          *layer, *rnn, workspace, where, &done,
+                                                          status));
         if (done) return HASTE_OK;
       }
       HASTE_TRY(planned.engine->backward(*config, planned, *rnn, workspace, where, status));

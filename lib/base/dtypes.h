@@ -22,7 +22,7 @@ struct TensorFloat {
 };
 // float32 whose products are of float16, in so many parts and in a scale of its own: what is
 // multiplied with R has a bound (HasBoundedStates), or scales travel with it.
-template <int kParts>
+template <int kTerms>
 struct Scaled {
   float value;
 };

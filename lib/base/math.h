@@ -47,7 +47,7 @@ HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
 HASTE_FN float StopGradient(float x) { return x; }
 HASTE_FN double StopGradient(double x) { return x; }
 // x, for what is to be made once `first` is there: an assembler may put off what makes `first`, and
-// then nothing is left to hide its latency. Only Coarse makes code of it.
+// then nothing is left to hide its latency. Only ApproximateFloat makes code of it.
 template <class V>
 HASTE_FN V Behind(V, V x) {
   return x;

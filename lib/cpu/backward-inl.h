@@ -101,7 +101,7 @@ class BackwardWalk : public Walk<Cell, T> {
   }
 
   // What a phase of a step reads and writes of a panel's units in the tensors of the call.
-  struct Meet {
+  struct Prefetch {
     template <int kRows>
     using TileLines = Lines<T, kUnits, 3 * kGates + SavedTensors<Cell>() + 1, kRows>;
     const BackwardWalk& walk;
@@ -139,7 +139,7 @@ class BackwardWalk : public Walk<Cell, T> {
             Reset(step, k, rows.begin + row, first + u * W, *product);
           }
         },
-        Meet{*this, step, k, rows.begin, first});
+        Prefetch{*this, step, k, rows.begin, first});
   }
 
   HWY_INLINE void Element(int64_t step, int64_t k, int64_t n, int64_t j, V product) {

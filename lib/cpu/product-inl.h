@@ -93,7 +93,7 @@ HWY_INLINE int64_t NextTile(int64_t rows) {
   return std::min<int64_t>(rows, kTileRows);
 }
 
-struct MeetNothing {
+struct NoPrefetch {
   template <int kRows>
   using TileLines = NoLines;
   HWY_INLINE void operator()(int64_t, NoLines*) const {}
@@ -101,9 +101,9 @@ struct MeetNothing {
 
 // Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
 // Before a tile's product meet(row, lines) adds what use(row, …) will read and write.
-template <int kVecs, bool kHasStart = false, class C, class Use, class Meet = MeetNothing>
+template <int kVecs, bool kHasStart = false, class C, class Use, class Prefetch = NoPrefetch>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
-                             int64_t depth, const Use& use, const Meet& meet = {}) {
+                             int64_t depth, const Use& use, const Prefetch& meet = {}) {
   const C* start = panel;
   if constexpr (kHasStart) panel += kVecs * Width<C>();
   int64_t row = 0;
@@ -116,7 +116,7 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
         for (int r = 0; r < kRows; ++r) acc[r][v] = first;
       }
     }
-    typename Meet::template TileLines<kRows> lines;
+    typename Prefetch::template TileLines<kRows> lines;
     for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
     TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, lines, acc);
     for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);

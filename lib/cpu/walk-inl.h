@@ -134,9 +134,10 @@ class Walk {
 
   // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
   // kPerUnit vectors belong to one vector of units; the last panel may have fewer units.
-  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use, class Meet = MeetNothing>
+  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use,
+            class Prefetch = NoPrefetch>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
-               int64_t depth, const Use& use, const Meet& meet = {}) const {
+               int64_t depth, const Use& use, const Prefetch& meet = {}) const {
     if constexpr (kUnits > 1) {
       if (units < kUnits) {
         return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth, use,

@@ -39,10 +39,10 @@ extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
       haste::CudaLayerNormGrad,
       haste::CudaWindows,
       haste::CudaWindowsGrad,
-      haste::OfCell<haste::InputBesideBytes>::Call,
-      haste::OfCell<haste::GradientsBesideBytes>::Call,
-      haste::OfCell<haste::LayerForwardBeside>::Call,
-      haste::OfCell<haste::LayerBackwardBeside>::Call,
+      haste::OfCell<haste::OverlappedInputBytes>::Call,
+      haste::OfCell<haste::OverlappedGradientsBytes>::Call,
+      haste::OfCell<haste::OverlappedLayerForward>::Call,
+      haste::OfCell<haste::OverlappedLayerBackward>::Call,
   };
   return &backend;
 }

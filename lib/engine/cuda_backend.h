@@ -43,16 +43,18 @@ struct CudaBackend {
   int32_t (*windows)(const HasteWindows&, const HasteExecutor&, HasteStatus*);
   int32_t (*windows_grad)(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
 
-  int32_t (*input_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
-  int32_t (*gradients_beside_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                    const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
-  int32_t (*layer_forward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                  const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
-                                  void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
-  int32_t (*layer_backward_beside)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                   const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
-                                   void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+  int32_t (*overlapped_input_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                    const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*overlapped_gradients_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                        const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
+  int32_t (*overlapped_layer_forward)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                      const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
+                                      void* workspace, const HasteExecutor&, bool* done,
+                                      HasteStatus*);
+  int32_t (*overlapped_layer_backward)(const HasteRnnConfig&, int cell, const PlannedRnn&,
+                                       const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
+                                       void* workspace, const HasteExecutor&, bool* done,
+                                       HasteStatus*);
 };
 
 // The CUDA half, or nullptr where there is none; then `why`, if it is given, is a sentence.

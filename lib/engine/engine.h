@@ -39,12 +39,12 @@ struct Engine {
                            const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
                            HasteStatus*) = nullptr;
   // nullptr, or forward and backward beside products.
-  int32_t (*watched_forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnForwardArgs&,
-                             void* workspace, const Watch&, const HasteExecutor&,
-                             HasteStatus*) = nullptr;
-  int32_t (*watched_backward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnBackwardArgs&,
-                              void* workspace, const Watch&, const HasteExecutor&,
-                              HasteStatus*) = nullptr;
+  int32_t (*overlapped_forward)(const HasteRnnConfig&, const PlannedRnn&,
+                                const HasteRnnForwardArgs&, void* workspace, const OverlapFlags&,
+                                const HasteExecutor&, HasteStatus*) = nullptr;
+  int32_t (*overlapped_backward)(const HasteRnnConfig&, const PlannedRnn&,
+                                 const HasteRnnBackwardArgs&, void* workspace, const OverlapFlags&,
+                                 const HasteExecutor&, HasteStatus*) = nullptr;
 };
 
 }  // namespace haste

@@ -57,15 +57,15 @@ double BlasClocks(const BlasProblem& p, const BlasDevice& device) {
   const double weights = static_cast<double>(p.lanes) * p.hidden * p.hidden * p.gates;
   const double bytes = weights * p.storage_bytes;
   const bool in_l2 = bytes <= kL2Share * static_cast<double>(device.l2_bytes);
-  const double load = p.operand_parts * bytes / (in_l2 ? kL2BytesPerClock : kMemoryBytesPerClock);
+  const double load = p.operand_terms * bytes / (in_l2 ? kL2BytesPerClock : kMemoryBytesPerClock);
   // A depth that nobody may cut leaves multiprocessors idle.
   const double idle = p.whole_depth && p.backward ? 2 : 1;
-  const double multiply = idle * p.operand_parts * weights *
+  const double multiply = idle * p.operand_terms * weights *
                           std::max(static_cast<double>(p.batch), kLeastRows) /
                           ProductsPerClock(p, device);
   const double elements = static_cast<double>(p.batch) * p.lanes * p.hidden;
   return kPhaseClocks + (p.storage_bytes > 2 ? kFloatClocks : 0) +
-         (p.operand_parts - 1) * kSecondClocks +
+         (p.operand_terms - 1) * kSecondClocks +
          std::hypot(load, multiply) / device.multiprocessors +
          elements * (kElementClocks + kElementByteClocks * p.gates * p.storage_bytes);
 }

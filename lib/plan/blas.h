@@ -17,7 +17,7 @@ struct BlasProblem {
   int gates;  // of R that are multiplied
   bool backward;
   int storage_bytes;  // of an element
-  int operand_parts;  // of what R is multiplied with
+  int operand_terms;  // of what R is multiplied with
   bool exact;         // of floats: not as TensorFloat-32 is
   bool whole_depth;   // nobody adds up the sums of splits
 

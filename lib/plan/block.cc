@@ -25,10 +25,10 @@ constexpr double kAloneScaledClocks = 150, kClusterScaledClocks = 350, kScaledCh
 
 double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   const BlockCell& cell = p.cell;
-  const int tiles = cell.tiles(p.backward), each = cell.parts * (cell.parts + 1) / 2;
+  const int tiles = cell.tiles(p.backward), each = cell.terms * (cell.terms + 1) / 2;
   const double products = 2.0 * t.chunks * tiles * each;
   // Of three parts the largest products are summed apart from the others.
-  const double links = cell.parts == 3 ? each - 1 : each;
+  const double links = cell.terms == 3 ? each - 1 : each;
   const double chain = 2.0 * t.chunks / cell.chains(p.backward, t.blocks > 1) * links;
   const double gates = cell.gates * (t.rows / 4);
   const double warps = std::max(1.0, t.warps / 4.0);  // of a scheduler
@@ -40,13 +40,13 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t) {
         t.chunks * kScaledChunkClocks + (t.blocks > 1 ? kClusterScaledClocks : kAloneScaledClocks);
   }
   if (t.blocks > 1) {
-    const double bytes = 2.0 * cell.parts * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
+    const double bytes = 2.0 * cell.terms * t.rows * t.chunks * cell.depth_warps(p.backward) * 32;
     clocks += kClusterClocks + t.blocks * kClusterBlockClocks + bytes * kClusterByteClocks +
-              BlockLayout::Over(t, cell, p.backward) * tiles * cell.parts *
-                  (cell.parts == 1 ? kOverClocks
+              BlockLayout::SmemResident(t, cell, p.backward) * tiles * cell.terms *
+                  (cell.terms == 1 ? kOverClocks
                    : p.backward    ? kBackwardOverFloatClocks
                                    : kForwardOverFloatClocks);
-    if (cell.parts > 1 && t.rows > 4) clocks += kSecondFloatRowsClocks;
+    if (cell.terms > 1 && t.rows > 4) clocks += kSecondFloatRowsClocks;
   }
   return clocks;
 }

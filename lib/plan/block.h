@@ -32,7 +32,7 @@ struct BlockTiling {
 // What the kernels' code depends on.
 struct BlockCell {
   int gates, storage_bytes;  // 2 or 4
-  int parts;                 // of an operand of the tensor cores (lib/cuda/ptx/mma.cuh)
+  int terms;                 // of an operand of the tensor cores (lib/cuda/ptx/mma.cuh)
   int saved;                 // tensors of the reserve beside the gates
   bool splits_gradient;      // of wx and of h·R
 
@@ -45,20 +45,20 @@ struct BlockCell {
   // A tile's sums in several: a product waits for the one before that adds to the same, of floats
   // for more of them, but there are registers for that only where warps are few.
   constexpr int chains(bool backward, bool cluster) const {
-    if (parts > 1 && cluster) return 2 * kGroup;
-    return (parts == 1 ? 4 : 2) / tiles(backward);
+    if (terms > 1 && cluster) return 2 * kGroup;
+    return (terms == 1 ? 4 : 2) / tiles(backward);
   }
   // Whether gates' gradients are scaled, row by row (lib/cuda/ptx/fp16_scale.cuh): a warp's are a
   // chunk.
   constexpr bool scales_rows(bool backward) const {
-    return backward && gates > 1 && storage_bytes == 4 && parts < 3;
+    return backward && gates > 1 && storage_bytes == 4 && terms < 3;
   }
   // Chunks whose products a warp has under way together.
   static constexpr int kGroup = 2;
   // As many warps as leave each the registers for its part of R, of which a tile's chunk takes 8
   // for each part.
   constexpr int max_warps(bool cluster) const {
-    return cluster ? kClusterWarps : parts > 1 ? 8 : 12;
+    return cluster ? kClusterWarps : terms > 1 ? 8 : 12;
   }
   constexpr int max_hidden(bool cluster) const {
     return cluster ? kMaxBlockCluster * kClusterUnits : max_warps(false) * kBlockUnits;
@@ -66,7 +66,7 @@ struct BlockCell {
   // Chunks of R that a warp keeps in registers; the others are in shared memory.
   constexpr int held_chunks(bool backward, bool cluster) const {
     const int all = chunks(backward, max_hidden(cluster));
-    const int most = cluster ? 16 / (tiles(backward) * parts) / kGroup * kGroup : all;
+    const int most = cluster ? 16 / (tiles(backward) * terms) / kGroup * kGroup : all;
     return all < most ? all : most;
   }
   // Chunks of a warp's product.
@@ -100,7 +100,7 @@ struct BlockLayout {
   int counters, scales, sums, reads, writes, tiles, bytes;
 
   constexpr BlockLayout(const BlockTiling& t, const BlockCell& c, bool backward, int64_t hidden)
-      : counters(2 * t.chunks * c.depth_warps(backward) * c.parts * kWordBytes),
+      : counters(2 * t.chunks * c.depth_warps(backward) * c.terms * kWordBytes),
         scales(counters + 2 * 8),
         sums(scales +
              (c.scales_rows(backward) ? 2 * t.chunks * c.depth_warps(backward) * t.rows * 4 : 0)),
@@ -109,10 +109,10 @@ struct BlockLayout {
                            c.storage_bytes),
         tiles(writes + kWriteSteps * BlockWrites(t.rows, c, backward, t.units(hidden)).step() *
                            c.storage_bytes),
-        bytes(tiles +
-              Over(t, c, backward) * 2 * c.tiles(backward) * c.parts * t.warps * kWordBytes) {}
+        bytes(tiles + SmemResident(t, c, backward) * 2 * c.tiles(backward) * c.terms * t.warps *
+                          kWordBytes) {}
 
-  static constexpr int Over(const BlockTiling& t, const BlockCell& c, bool backward) {
+  static constexpr int SmemResident(const BlockTiling& t, const BlockCell& c, bool backward) {
     const int held = c.held_chunks(backward, t.blocks > 1);
     return t.chunks > held ? t.chunks - held : 0;
   }

@@ -11,8 +11,8 @@
 namespace haste {
 namespace {
 
-ResidentDevice DeviceOf(const CudaProperties& cuda) {
-  ResidentDevice device = {};
+PersistentDevice DeviceOf(const CudaProperties& cuda) {
+  PersistentDevice device = {};
   device.multiprocessors = cuda.multiprocessors;
   device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
   device.l2_bytes = cuda.l2_bytes;
@@ -22,51 +22,51 @@ ResidentDevice DeviceOf(const CudaProperties& cuda) {
 
 // Of an operand of the tensor cores, in engines that tell float32 from TensorFloat-32: of float16
 // where floats are scaled, else of bfloat16.
-int ScaledPartsOf(const HasteRnnConfig& config) {
+int ScaledTermsOf(const HasteRnnConfig& config) {
   return config.dtype != HASTE_FLOAT32 || config.allow_tf32 ? 1 : 2;
 }
-int PartsOf(const HasteRnnConfig& config) {
+int TermsOf(const HasteRnnConfig& config) {
   return config.dtype != HASTE_FLOAT32 ? 1 : config.allow_tf32 ? 2 : 3;
 }
 // Forward (WithForwardStorage).
-int ForwardPartsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  if (HasBoundedStates(config, cell)) return ScaledPartsOf(config);
+int ForwardTermsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  if (HasBoundedStates(config, cell)) return ScaledTermsOf(config);
   return config.dtype == HASTE_FLOAT32 ? 3 : 1;
 }
 // Backward, where a warp has whole units' gradients to scale.
-int SharedPartsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return cell.gates > 1 ? ScaledPartsOf(config) : PartsOf(config);
+int SharedTermsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return cell.gates > 1 ? ScaledTermsOf(config) : TermsOf(config);
 }
 
 // Which of the two persistent engines, and how; false: neither.
 bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const CudaProperties& cuda,
                 bool backward, Plan* plan) {
-  if (!CanBeResident(config, cell) || config.lanes > kMaxOnChipLanes) return false;
+  if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return false;
   if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return false;
-  ResidentProblem problem = {};
+  PersistentProblem problem = {};
   problem.cell.gates = cell.gates;
   problem.cell.states = cell.states;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
-  problem.cell.parts = backward ? PartsOf(config) : ForwardPartsOf(config, cell);
-  problem.shared_parts = SharedPartsOf(config, cell);
-  problem.cell.operand_bytes = problem.cell.parts == 1 ? 2 : 4;
+  problem.cell.terms = backward ? TermsOf(config) : ForwardTermsOf(config, cell);
+  problem.shared_terms = SharedTermsOf(config, cell);
+  problem.cell.operand_bytes = problem.cell.terms == 1 ? 2 : 4;
   problem.cell.saved = cell.saved;
   problem.gives_registers = cuda.sm_major == 9;
-  problem.cell.forward_tiles = problem.gives_registers ? kResidentTiles : kFewerResidentTiles;
+  problem.cell.forward_tiles = problem.gives_registers ? kPersistentTiles : kFewerPersistentTiles;
   problem.batch = config.batch;
   problem.lanes = config.lanes;
   problem.hidden = config.hidden;
   problem.backward = backward;
-  const ResidentDevice device = DeviceOf(cuda);
+  const PersistentDevice device = DeviceOf(cuda);
   bool found = false;
   for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
     if (!WantsAny(config) && !Wants(config, kind)) continue;
     if (kind == EngineKind::kCluster && cuda.clusters[2] == 0) continue;  // not even of one block
-    ResidentPlan resident;
-    if (!PlanResident(problem, device, kind == EngineKind::kCluster, &resident)) continue;
-    if (found && resident.clocks >= plan->resident.clocks) continue;
+    PersistentPlan persistent;
+    if (!PlanPersistent(problem, device, kind == EngineKind::kCluster, &persistent)) continue;
+    if (found && persistent.clocks >= plan->persistent.clocks) continue;
     plan->engine = kind;
-    plan->resident = resident;
+    plan->persistent = persistent;
     plan->reason = kind == EngineKind::kCluster
                        ? "R stays in a cluster's registers and shared memory"
                        : "R stays in registers and shared memory of the GPU";
@@ -78,12 +78,12 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
 // Clocks of a step of blocks that each have all of R; 0 if it cannot be.
 double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
                     const CudaProperties& cuda, bool backward, BlockPlan* plan) {
-  if (!CanBeResident(config, cell) || config.lanes > kMaxOnChipLanes) return 0;
+  if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return 0;
   if (cuda.sm_major < 8) return 0;
   BlockProblem problem = {};
   problem.cell.gates = cell.gates;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
-  problem.cell.parts = backward ? SharedPartsOf(config, cell) : ForwardPartsOf(config, cell);
+  problem.cell.terms = backward ? SharedTermsOf(config, cell) : ForwardTermsOf(config, cell);
   problem.cell.saved = cell.saved;
   problem.cell.splits_gradient = cell.splits_gradient != 0;
   problem.batch = config.batch;
@@ -120,9 +120,9 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     const bool floats = config.dtype == HASTE_FLOAT32;
     problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
     const bool scales = backward ? problem.shape.scales_rows : HasBoundedStates(config, cell);
-    problem.shape.parts = !floats ? 1 : scales ? 2 : 3;
-    problem.shape.operand_parts =
-        problem.shape.parts == 1 && cell.exponential ? 2 : problem.shape.parts;
+    problem.shape.terms = !floats ? 1 : scales ? 2 : 3;
+    problem.shape.operand_terms =
+        problem.shape.terms == 1 && cell.exponential ? 2 : problem.shape.terms;
     problem.batch = config.batch;
     problem.lanes = config.lanes;
     problem.hidden = config.hidden;
@@ -154,7 +154,7 @@ double PlanWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.gates = GatesOf(cell, i);
     problem.backward = backward;
     problem.storage_bytes = static_cast<int>(DtypeSize(config.dtype));
-    problem.operand_parts = problem.storage_bytes == 2 && cell.exponential ? 2 : 1;
+    problem.operand_terms = problem.storage_bytes == 2 && cell.exponential ? 2 : 1;
     problem.exact = config.allow_tf32 == 0;
     problem.whole_depth = cell.normalizes != 0;
     if (!PlanBlas(problem, device, &blas[i])) return 0;
@@ -198,7 +198,7 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
   }
   const bool on_chip = PlanOnChip(config, cell, cuda, backward, plan);
   const bool any = WantsAny(config);
-  double best = on_chip ? plan->resident.clocks : 0;  // 0: no engine yet
+  double best = on_chip ? plan->persistent.clocks : 0;  // 0: no engine yet
   const auto consider = [&](EngineKind kind, double clocks, const char* reason) {
     if (clocks <= 0 || (best > 0 && clocks >= best)) return;
     best = clocks;

@@ -27,7 +27,7 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
 
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
   char where[400];
-  const ResidentTiling& t = plan.resident.tiling;
+  const PersistentTiling& t = plan.persistent.tiling;
   if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
     snprintf(where, sizeof where,
              "%s: groups × blocks × units %" PRId64
@@ -38,7 +38,7 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
              t.sharers > 1         ? ", clusters share gradients"
              : t.element_warps > 0 ? ", warps for elements"
                                    : "",
-             plan.resident.clocks);
+             plan.persistent.clocks);
   } else if (plan.engine == EngineKind::kBlock) {
     snprintf(where, sizeof where,
              "%s: groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",
@@ -53,11 +53,11 @@ std::string Describe(const Plan& plan, const HasteRnnConfig& config, const Haste
   } else if (config.device == HASTE_CUDA) {
     snprintf(where, sizeof where, "%s", EngineName(plan.engine));
   } else {
-    const char* parts = plan.engine == EngineKind::kScan ? "rows and units"
+    const char* terms = plan.engine == EngineKind::kScan ? "rows and units"
                         : plan.split == CpuSplit::kUnits ? "units"
                                                          : "rows";
     snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
-             plan.threads == 1 ? "" : "s", parts);
+             plan.threads == 1 ? "" : "s", terms);
   }
   char text[640];
   snprintf(text, sizeof text,

@@ -12,7 +12,7 @@ constexpr int64_t kLeastBytes = 16 << 20, kMostBytes = 96 << 20, kLostBytes = 10
 constexpr int64_t kDepths[] = {4096, 3072, 2048, 1024};
 constexpr int kTriedCounts = 8;
 
-constexpr int kLeastShare = 8;  // slabs that are worth a share
+constexpr int kLeastShare = 8;  // K-blocks that are worth a share
 
 // Microseconds of an H200.
 constexpr double kFloatProducts = 22e6;  // of float32 units in a microsecond
@@ -20,9 +20,9 @@ constexpr double kFloatCall = 4;
 constexpr double kWorthPlanning = 20;  // what float32 units take at least
 constexpr double kMargin = 1.15;       // more than these figures are off by
 constexpr double kChunkCalls = 10;
-constexpr double kPackMicroseconds = 3.5e-6 / 12;     // of a byte read or written
-constexpr double kSlabMicroseconds[] = {0.48, 0.52};  // of a tile, of one part and two
-constexpr double kTileMicroseconds[] = {0.3, 2.9};    // of a tile's sums
+constexpr double kPackMicroseconds = 3.5e-6 / 12;       // of a byte read or written
+constexpr double kKBlockMicroseconds[] = {0.48, 0.52};  // of a tile, of one part and two
+constexpr double kTileMicroseconds[] = {0.3, 2.9};      // of a tile's sums
 // What a byte is worth in time, where memory is counted in a few MiB.
 constexpr double kByteMicroseconds = 2e-6;
 constexpr double kSlotMicroseconds = 0.1;  // of adding up what waits
@@ -40,7 +40,7 @@ int64_t RoomFor(const HasteGemm& g) {
 }
 
 bool IsExact(const HasteGemm& g) { return g.dtype == HASTE_FLOAT32 && !g.allow_tf32; }
-int PartsOf(const HasteGemm& g) { return IsExact(g) ? 2 : 1; }
+int TermsOf(const HasteGemm& g) { return IsExact(g) ? 2 : 1; }
 
 // Of compute capability 9.0, neighbours of a line being neighbours in memory.
 bool CanBeOurs(const HasteGemm& g, int sm_major, int pairs) {
@@ -50,8 +50,8 @@ bool CanBeOurs(const HasteGemm& g, int sm_major, int pairs) {
 }
 
 // `whole` in so many parts, alike, of whole tiles.
-int64_t EvenPart(int64_t whole, int64_t parts, int64_t tile) {
-  return CeilDiv(CeilDiv(whole, tile), parts) * tile;
+int64_t EvenPart(int64_t whole, int64_t terms, int64_t tile) {
+  return CeilDiv(CeilDiv(whole, tile), terms) * tile;
 }
 // And of no more than `most`, where that has a tile.
 int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
@@ -60,9 +60,9 @@ int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
 }
 
 // Of an element. Floats are read twice, as their scale is found first.
-double PackMicroseconds(const HasteGemm& g, int parts) {
+double PackMicroseconds(const HasteGemm& g, int terms) {
   const int read = g.dtype == HASTE_FLOAT32 ? 2 * sizeof(float) : sizeof(uint16_t);
-  return kPackMicroseconds * (read + parts * static_cast<int>(sizeof(uint16_t)));
+  return kPackMicroseconds * (read + terms * static_cast<int>(sizeof(uint16_t)));
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
@@ -70,7 +70,7 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
   ProductPlan plan = *best;
   plan.depth = depth;
   const int64_t room = all_room - plan.slots * kProductTileBytes;
-  const int64_t line = LineBytes(plan.depth, plan.parts);
+  const int64_t line = LineBytes(plan.depth, plan.terms);
   const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
   const int64_t stays_tile = plan.a_stays ? kProductRows : kProductColumns;
   const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
@@ -78,7 +78,7 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
   const int64_t most = LargestPart(passes, room / line - kept, passes_tile);
   const int64_t depths = CeilDiv(g.k, depth), keeps = CeilDiv(stays, kept);
   const double pack = (static_cast<double>(stays) + static_cast<double>(passes * keeps)) *
-                      static_cast<double>(g.k) * PackMicroseconds(g, plan.parts);
+                      static_cast<double>(g.k) * PackMicroseconds(g, plan.terms);
   double least = 0;
   const int64_t fewest = CeilDiv(passes, most);
   for (int64_t count = fewest; count < fewest + kTriedCounts; ++count) {
@@ -88,7 +88,7 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
     const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
     const double time =
         pack +
-        chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns), plan.parts));
+        chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns), plan.terms));
     if (least == 0 || time < least) {
       least = time;
       *best = plan;
@@ -99,31 +99,31 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
 
 }  // namespace
 
-double Microseconds(const ProductWork& work, int parts) {
-  const double of_slab = kSlabMicroseconds[parts - 1], of_tile = kTileMicroseconds[parts - 1];
+double Microseconds(const ProductWork& work, int terms) {
+  const double of_k_block = kKBlockMicroseconds[terms - 1], of_tile = kTileMicroseconds[terms - 1];
   const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
-  const double sums = static_cast<double>(CeilDiv(work.slabs * SlabDepth(parts), kSumDepth));
-  const double whole = rounds * (work.slabs * of_slab + sums * of_tile);
+  const double sums = static_cast<double>(CeilDiv(work.k_blocks * KBlockDepth(terms), kSumDepth));
+  const double whole = rounds * (work.k_blocks * of_k_block + sums * of_tile);
   if (work.shared() == 0) return whole;
   const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * of_slab + 2 * of_tile + work.slots() * kSlotMicroseconds;
+  return whole + share * of_k_block + 2 * of_tile + work.slots() * kSlotMicroseconds;
 }
 
 ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
   ProductWork work = {};
   work.tiles =
       static_cast<int>(CeilDiv(of_rows, kProductRows) * CeilDiv(of_columns, kProductColumns));
-  work.slabs = static_cast<int>(depth / SlabDepth(parts));
+  work.k_blocks = static_cast<int>(depth / KBlockDepth(terms));
   work.pairs = pairs;
   work.whole = work.tiles;
   const int rest = work.tiles % pairs;
   const int64_t sharers = std::min(
-      {int64_t{pairs}, int64_t{slots} + 1 - rest, int64_t{rest} * work.slabs / kLeastShare});
+      {int64_t{pairs}, int64_t{slots} + 1 - rest, int64_t{rest} * work.k_blocks / kLeastShare});
   if (sharers <= rest) return work;
   ProductWork shares = work;
   shares.whole -= rest;
   shares.sharers = static_cast<int>(sharers);
-  return Microseconds(shares, parts) < Microseconds(work, parts) ? shares : work;
+  return Microseconds(shares, terms) < Microseconds(work, terms) ? shares : work;
 }
 
 ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most,
@@ -134,7 +134,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
     return plan;
   }
   plan.pairs = pairs;
-  plan.parts = PartsOf(g);
+  plan.terms = TermsOf(g);
   plan.a_stays = g.m <= g.n;
   ProductPlan best = plan;
   double least = 0;  // price
@@ -145,7 +145,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
     plan.slots = static_cast<int>(some);
     int64_t last = 0;
     for (int64_t deepest : kDepths) {
-      const int64_t depth = LargestPart(g.k, deepest, SlabDepth(plan.parts));
+      const int64_t depth = LargestPart(g.k, deepest, KBlockDepth(plan.terms));
       if (depth == last) continue;
       last = depth;
       ProductPlan filled = plan;
@@ -165,10 +165,10 @@ ProductPlan PlanOneChunk(const HasteGemm& g, int sm_major, int pairs, int64_t mo
   ProductPlan plan = {};
   if (!CanBeOurs(g, sm_major, pairs)) return plan;
   plan.pairs = pairs;
-  plan.parts = PartsOf(g);
+  plan.terms = TermsOf(g);
   plan.rows = CeilDiv(g.m, kProductRows) * kProductRows;
   plan.columns = CeilDiv(g.n, kProductColumns) * kProductColumns;
-  plan.depth = PadTo(g.k, SlabDepth(plan.parts));
+  plan.depth = PadTo(g.k, KBlockDepth(plan.terms));
   plan.ours = static_cast<int64_t>(plan.bytes()) + kLostBytes <= most;
   return plan;
 }

@@ -20,11 +20,11 @@ namespace haste {
 constexpr int kPanel = 128;
 constexpr int kProductRows = 2 * kPanel, kProductColumns = kPanel;
 constexpr int kPackedDepth = 32;  // what of the depth lies together in memory
-// What of it is loaded at a time: a slab.
-constexpr int SlabDepth(int parts) { return 2 * kPackedDepth / parts; }
+// What of it is loaded at a time: a K-block.
+constexpr int KBlockDepth(int terms) { return 2 * kPackedDepth / terms; }
 
 // A product, perhaps of some rows of its matrices, of a sum of products.
-struct ProductPart {
+struct ProductChunk {
   HasteGemm gemm;
   RowRuns rows;       // of a and c; or
   RowRuns depths;     // of aᵀ and b
@@ -75,28 +75,28 @@ constexpr TileOrder OrderOf(int64_t rows, int64_t columns) {
 // Tensor cores cut off what they add up; so much of a sum's depth at most, before it is rounded.
 constexpr int kSumDepth = 1024;
 
-// A part of the depth of a tile, in slabs. slot: where its sums wait for the others of their tile;
-// negative of a whole tile.
+// A part of the depth of a tile, in K-blocks. slot: where its sums wait for the others of their
+// tile; negative of a whole tile.
 struct ProductPiece {
   int tile, from, to, slot;
 };
 
 // Who multiplies what. Pairs take whole tiles in turns, as many times as all of them have one; the
-// rest is shared out evenly, slab by slab.
+// rest is shared out evenly, K-block by K-block.
 struct ProductWork {
-  int tiles, slabs;
+  int tiles, k_blocks;
   int pairs, sharers;  // sharers: of the pairs, the first
   int whole;           // tiles
 
   constexpr int shared() const { return tiles - whole; }
-  // Of all that is shared, in slabs, where a sharer begins.
+  // Of all that is shared, in K-blocks, where a sharer begins.
   constexpr int64_t Begin(int sharer) const {
-    return static_cast<int64_t>(shared()) * slabs * sharer / sharers;
+    return static_cast<int64_t>(shared()) * k_blocks * sharer / sharers;
   }
   // The first who has something of a tile; tile: counted from the first that is shared.
-  constexpr int FirstSharer(int tile) const {
+  constexpr int FirstPeer(int tile) const {
     int sharer = static_cast<int>(static_cast<int64_t>(tile) * sharers / shared());
-    while (Begin(sharer + 1) <= static_cast<int64_t>(tile) * slabs) ++sharer;
+    while (Begin(sharer + 1) <= static_cast<int64_t>(tile) * k_blocks) ++sharer;
     return sharer;
   }
   // One step along what is shared is the next sharer or the next tile, so that their sum tells
@@ -117,17 +117,17 @@ class ProductPieces {
 
   constexpr bool Next(ProductPiece* piece) {
     if (tile_ < work_.whole) {
-      *piece = {tile_, 0, work_.slabs, -1};
+      *piece = {tile_, 0, work_.k_blocks, -1};
       tile_ += work_.pairs;
       return true;
     }
     if (at_ >= end_) return false;
-    const int tile = static_cast<int>(at_ / work_.slabs);
-    const int from = static_cast<int>(at_ - static_cast<int64_t>(tile) * work_.slabs);
+    const int tile = static_cast<int>(at_ / work_.k_blocks);
+    const int from = static_cast<int>(at_ - static_cast<int64_t>(tile) * work_.k_blocks);
     const int64_t left = end_ - at_;
-    const int to = left < work_.slabs - from ? from + static_cast<int>(left) : work_.slabs;
+    const int to = left < work_.k_blocks - from ? from + static_cast<int>(left) : work_.k_blocks;
     *piece = {work_.whole + tile, from, to,
-              to - from == work_.slabs ? -1 : work_.Slot(pair_, tile)};
+              to - from == work_.k_blocks ? -1 : work_.Slot(pair_, tile)};
     at_ += to - from;
     return true;
   }
@@ -142,24 +142,24 @@ class ProductPieces {
 constexpr int64_t kProductTileBytes = int64_t{kProductRows} * kProductColumns * sizeof(float);
 
 // Packed, of a row of a, or of a column of b: its parts, and what its scale follows from.
-constexpr int64_t LineBytes(int64_t depth, int parts) {
-  return parts * depth * sizeof(uint16_t) + sizeof(uint32_t);
+constexpr int64_t LineBytes(int64_t depth, int terms) {
+  return terms * depth * sizeof(uint16_t) + sizeof(uint32_t);
 }
 
 // Estimated, of an H200. parts: of an element.
-double Microseconds(const ProductWork&, int parts);
+double Microseconds(const ProductWork&, int terms);
 
 struct ProductPlan {
   bool ours;                     // else cuBLAS or float32 units multiply
   bool a_stays;                  // a is the smaller operand
-  int64_t rows, columns, depth;  // of a chunk: whole tiles, whole slabs
+  int64_t rows, columns, depth;  // of a chunk: whole tiles, whole K-blocks
   int pairs, slots;
-  int parts;            // of an element
+  int terms;            // of an element
   double microseconds;  // estimated
 
   // Of parts, and of sums that wait.
   size_t bytes() const {
-    return (rows + columns) * LineBytes(depth, parts) + slots * kProductTileBytes;
+    return (rows + columns) * LineBytes(depth, terms) + slots * kProductTileBytes;
   }
   // Of a chunk no larger than that. Those that differ in depth alone have the same, so that what
   // waits in a slot can wait for the next of them.
@@ -169,7 +169,7 @@ struct ProductPlan {
 // sm_major: for which compute capability the code was made that runs here. pairs: clusters of two
 // blocks that the GPU has room for. most: bytes that it may take, and then it is ours wherever it
 // can be; 0: by the product's size, and where it is worth that. sums_in_float: of any dtype but
-// float64, as ProductPart says; else of exact floats alone.
+// float64, as ProductChunk says; else of exact floats alone.
 ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most = 0,
                         bool sums_in_float = false);
 

@@ -19,7 +19,7 @@ inline bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) 
   return cell.recurrence == HASTE_DENSE && !cell.normalizes && config.dtype != HASTE_FLOAT64;
 }
 // The persistent engines: one such product a step.
-inline bool CanBeResident(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+inline bool CanBePersistent(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return CanBeTiled(config, cell) && cell.reset_gates == 0;
 }
 

@@ -15,15 +15,15 @@ constexpr int kWorthwhilePairs = 8;  // of multiprocessors that the walk leaves 
 constexpr double kWorthwhile = 5e9, kWorthwhileOfCublas = 2e10;
 // Rows of a part backward, steps × N, at least: what is worth a product's kernels.
 constexpr int64_t kPartRows = 2048;
-constexpr int64_t kLeastParts = 3;
+constexpr int64_t kLeastChunks = 3;
 // Of forward's x·W packed.
 constexpr int64_t kInputRoom = 96 << 20;
 constexpr double kClocksPerMicrosecond = 1750;  // of an H200
 // So much longer than by as many multiprocessors products take beside a walk, which has a share of
 // the L2 cache's bandwidth: of floats, and of TensorFloat-32 and 16 bits, which by all of the GPU
 // are no match for cuBLAS; and x·W, for which the walk waits.
-constexpr double kBesideFactor = 1.05, kBesideFactorTf32 = 0.72, kBesideFactor16 = 0.75;
-constexpr double kInputBesideFactor = 1.45;
+constexpr double kOverlapFactor = 1.05, kOverlapFactorTf32 = 0.72, kOverlapFactor16 = 0.75;
+constexpr double kOverlappedInputFactor = 1.45;
 // Of cuBLAS, by all of the GPU: multiply-adds in a microsecond, of 16 bits and TensorFloat-32.
 constexpr double kCublas16 = 300e6, kCublasTf32 = 150e6;
 // What comes before the walk is better done by the best product there is.
@@ -33,7 +33,7 @@ bool IsOnChip(const Plan& plan) {
   return plan.engine == EngineKind::kGrid || plan.engine == EngineKind::kCluster;
 }
 int BlocksOf(const HasteRnnConfig& config, const Plan& plan) {
-  const ResidentTiling& t = plan.resident.tiling;
+  const PersistentTiling& t = plan.persistent.tiling;
   return static_cast<int>(config.lanes * t.row_groups * t.blocks);
 }
 int FreePairs(int blocks, const CudaProperties& cuda) {
@@ -47,18 +47,18 @@ double MultiplyAdds(const HasteGemm& g) {
 bool IsOurs(const HasteGemm& gemm, bool sums_in_float, const CudaProperties& cuda,
             double* microseconds) {
   const ProductPlan plan =
-      PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kPartRoom, sums_in_float);
+      PlanProduct(gemm, cuda.sm_major, cuda.clusters[2], kChunkRoom, sums_in_float);
   *microseconds += plan.microseconds;
   return plan.ours;
 }
 // The same of all those of W and R.
-bool WeightsAreOurs(const HasteRnnConfig& part, const HasteCellInfo& cell, int64_t features,
+bool WeightsAreOurs(const HasteRnnConfig& chunk, const HasteCellInfo& cell, int64_t features,
                     const CudaProperties& cuda, double* microseconds) {
-  const HasteGemm recurrent = RecurrentProduct(part, cell, 0);
-  for (int64_t k = 0, end = 0; k < part.lanes; k = end) {
-    end = EndOfDirection(part, k);
-    HasteGemm weights = KernelGradientProduct(part, cell, features);
-    weights.n = weights.n / part.lanes * (end - k);
+  const HasteGemm recurrent = RecurrentProduct(chunk, cell, 0);
+  for (int64_t k = 0, end = 0; k < chunk.lanes; k = end) {
+    end = EndOfDirection(chunk, k);
+    HasteGemm weights = KernelGradientProduct(chunk, cell, features);
+    weights.n = weights.n / chunk.lanes * (end - k);
     const bool one = WeightsAreOne(cell, end - k);
     if (one) weights.m += recurrent.m;
     if (!IsOurs(weights, true, cuda, microseconds)) return false;
@@ -103,39 +103,40 @@ bool InputOrder(const HasteRnnConfig& config, const HasteGemm& input, TileOrder*
   return true;
 }
 
-InputBeside PlanInputBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                            int64_t features, const Plan& plan, const CudaProperties& cuda) {
+OverlappedInput PlanOverlappedInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                    int64_t features, const Plan& plan,
+                                    const CudaProperties& cuda) {
   if (!IsOnChip(plan) || config.batch > kProductRows) return {};
   // Rows of wx that begin elsewhere may be read, in part, before they are there.
   if (config.hidden * static_cast<int64_t>(DtypeSize(config.dtype)) % kPieceBytes != 0) return {};
   const HasteGemm gemm = InputProduct(config, cell, features);
   const int pairs = FreePairs(BlocksOf(config, plan), cuda);
   if (pairs < kWorthwhilePairs || MultiplyAdds(gemm) < kWorthwhile || gemm.m > INT32_MAX) return {};
-  InputBeside beside;
-  if (!InputOrder(config, gemm, &beside.order)) return {};
-  ProductPlan& product = beside.product =
+  OverlappedInput overlap;
+  if (!InputOrder(config, gemm, &overlap.order)) return {};
+  ProductPlan& product = overlap.product =
       PlanOneChunk(gemm, cuda.sm_major, cuda.clusters[2], kInputRoom);
   if (!product.ours) return {};
-  beside.all_pairs = product.pairs;
+  overlap.all_pairs = product.pairs;
   product.pairs = std::min(product.pairs, pairs);
   const double walk =
-      static_cast<double>(config.time) * plan.resident.clocks / kClocksPerMicrosecond;
+      static_cast<double>(config.time) * plan.persistent.clocks / kClocksPerMicrosecond;
   const double input =
-      kInputBesideFactor * Microseconds(product.Work(gemm.m, gemm.n), product.parts);
+      kOverlappedInputFactor * Microseconds(product.Work(gemm.m, gemm.n), product.terms);
   const double share = std::max(1 - walk / input, 0.0);
-  beside.rows_before = static_cast<int>(std::ceil(share * beside.order.rows));
-  product.ours = share <= kMostBefore && beside.rows_before < beside.order.rows;
-  return beside;
+  overlap.rows_before = static_cast<int>(std::ceil(share * overlap.order.rows));
+  product.ours = share <= kMostBefore && overlap.rows_before < overlap.order.rows;
+  return overlap;
 }
 
-Watch InputWatched(const HasteRnnConfig& config, const TileOrder& order) {
-  Watch watch;
-  watch.rows = kProductRows;
-  if (order.turned() == 0) return watch;
-  watch.parts = order.rows;
-  watch.missing =
+OverlapFlags InputFlags(const HasteRnnConfig& config, const TileOrder& order) {
+  OverlapFlags flags;
+  flags.rows = kProductRows;
+  if (order.turned() == 0) return flags;
+  flags.chunks = order.rows;
+  flags.missing =
       static_cast<int32_t>(int64_t{order.rows} * kProductRows / config.batch - config.time);
-  return watch;
+  return flags;
 }
 
 std::array<Times, 2> CompletedTimes(int64_t from, int64_t to, int64_t time) {
@@ -150,45 +151,45 @@ bool WeightsAreOne(const HasteCellInfo& cell, int64_t lanes) {
   return lanes == 1 && !cell.splits_gradient;
 }
 
-GradientsBeside PlanGradientsBeside(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                                    int64_t features, const Plan& plan,
-                                    const CudaProperties& cuda) {
-  GradientsBeside beside;
+OverlappedGradients PlanOverlappedGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                                            int64_t features, const Plan& plan,
+                                            const CudaProperties& cuda) {
+  OverlappedGradients overlap;
   // Others could, but where products are cuBLAS's: that was never measured.
-  if (!IsOnChip(plan) || cuda.sm_major != 9 || features < 2 || features > INT32_MAX) return beside;
-  beside.blocks = BlocksOf(config, plan);
-  const int pairs = FreePairs(beside.blocks, cuda);
-  beside.steps = 1;
-  while (beside.steps * config.batch < kPartRows) beside.steps *= 2;
-  const int64_t parts = CeilDiv(config.time, beside.steps);
-  if (pairs < kWorthwhilePairs || parts < kLeastParts || config.batch * config.time > INT32_MAX) {
-    return beside;
+  if (!IsOnChip(plan) || cuda.sm_major != 9 || features < 2 || features > INT32_MAX) return overlap;
+  overlap.blocks = BlocksOf(config, plan);
+  const int pairs = FreePairs(overlap.blocks, cuda);
+  overlap.steps = 1;
+  while (overlap.steps * config.batch < kPartRows) overlap.steps *= 2;
+  const int64_t chunks = CeilDiv(config.time, overlap.steps);
+  if (pairs < kWorthwhilePairs || chunks < kLeastChunks || config.batch * config.time > INT32_MAX) {
+    return overlap;
   }
-  HasteRnnConfig part = config;
-  part.time = beside.steps;
+  HasteRnnConfig chunk = config;
+  chunk.time = overlap.steps;
   const bool exact = config.dtype == HASTE_FLOAT32 && !config.allow_tf32;
-  beside.cublas = !exact;
+  overlap.cublas = !exact;
   double microseconds = 0;  // of the whole GPU
   // Where lanes walk both ways cuBLAS's comes late in the walk; taken for evenly spread.
-  const HasteGemm input = InputGradientProduct(part, cell, features);
-  if (beside.cublas) {
+  const HasteGemm input = InputGradientProduct(chunk, cell, features);
+  if (overlap.cublas) {
     microseconds += MultiplyAdds(input) / (config.dtype == HASTE_FLOAT32 ? kCublasTf32 : kCublas16);
   }
   const bool possible =
-      (beside.cublas ? cuda.has_cublas : IsOurs(input, false, cuda, &microseconds)) &&
-      WeightsAreOurs(part, cell, features, cuda, &microseconds);
+      (overlap.cublas ? cuda.has_cublas : IsOurs(input, false, cuda, &microseconds)) &&
+      WeightsAreOurs(chunk, cell, features, cuda, &microseconds);
   const double all = MultiplyAdds(InputGradientProduct(config, cell, features));
-  if (!possible || all < (beside.cublas ? kWorthwhileOfCublas : kWorthwhile)) return beside;
+  if (!possible || all < (overlap.cublas ? kWorthwhileOfCublas : kWorthwhile)) return overlap;
   // What does not get done beside the walk is done best as one part, by the whole GPU.
   const double walk =
-      static_cast<double>(beside.steps) * plan.resident.clocks / kClocksPerMicrosecond;
-  const double factor = exact                           ? kBesideFactor
-                        : config.dtype == HASTE_FLOAT32 ? kBesideFactorTf32
-                                                        : kBesideFactor16;
+      static_cast<double>(overlap.steps) * plan.persistent.clocks / kClocksPerMicrosecond;
+  const double factor = exact                           ? kOverlapFactor
+                        : config.dtype == HASTE_FLOAT32 ? kOverlapFactorTf32
+                                                        : kOverlapFactor16;
   const double product = factor * microseconds * cuda.clusters[2] / pairs;
-  const double done = static_cast<double>(parts - 1) * walk / product;
-  beside.parts = 1 + std::clamp(std::llround(done), 1LL, static_cast<long long>(parts - 1));
-  return beside;
+  const double done = static_cast<double>(chunks - 1) * walk / product;
+  overlap.chunks = 1 + std::clamp(std::llround(done), 1LL, static_cast<long long>(chunks - 1));
+  return overlap;
 }
 
 }  // namespace haste

@@ -17,7 +17,7 @@
 namespace haste {
 
 // Products at work beside a walk on a GPU, on another stream, part by part.
-struct Watch {
+struct OverlapFlags {
   uint32_t* counts = nullptr;  // of each part, 0 before the call; null: there are none
   // Forward: rows of wx of a part, step by step of the walk, not fewer than N. They are there when
   // it counts `wanted`.
@@ -25,7 +25,7 @@ struct Watch {
   uint32_t wanted = 0;
   // And so many parts further on, where lanes walk both ways, those of the ones that walk
   // backwards: the first of these parts lacks some steps, which are no fraction of it.
-  int32_t parts = 0, missing = 0;
+  int32_t chunks = 0, missing = 0;
   uint32_t wanted_backwards = 0;
   // Backward: a power of two less one, the steps of a part. Each block counts when it has left
   // those, but not after the last part.
@@ -36,18 +36,18 @@ struct Watch {
   template <class Wait>
   constexpr void Await(int32_t n, bool backwards, int32_t step, int32_t* steps_there,
                        const Wait& wait) const {
-    backwards = backwards && parts > 0;
+    backwards = backwards && chunks > 0;
     if (backwards) step += missing;
     while (step >= *steps_there) {
-      const int32_t part = (*steps_there * n + rows - 1) / rows;
-      wait(part + (backwards ? parts : 0), backwards ? wanted_backwards : wanted);
-      *steps_there = (part + 1) * rows / n;
+      const int32_t chunk = (*steps_there * n + rows - 1) / rows;
+      wait(chunk + (backwards ? chunks : 0), backwards ? wanted_backwards : wanted);
+      *steps_there = (chunk + 1) * rows / n;
     }
   }
 };
 
 // x·W, of which the walk waits for what it reads.
-struct InputBeside {
+struct OverlappedInput {
   ProductPlan product;  // for the pairs of blocks that it has; not `ours`: the walk comes after it
   TileOrder order;      // as the lanes walk, of rows step by step
   // So many rows of tiles come before the walk, made by all pairs of the GPU: the walk would have
@@ -55,29 +55,30 @@ struct InputBeside {
   int rows_before = 0, all_pairs = 0;
 };
 // plan: of this direction of the walk, here and below.
-InputBeside PlanInputBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
-                            const Plan& plan, const CudaProperties&);
+OverlappedInput PlanOverlappedInput(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
+                                    const Plan& plan, const CudaProperties&);
 
 // That order. false: there is none, as lanes that walk both ways do not lie forwards first or
 // backwards first, in whole tiles, or steps are a fraction of one.
 bool InputOrder(const HasteRnnConfig&, const HasteGemm& input, TileOrder* order);
 
 // Which parts of it a walk waits for; but for the counts.
-Watch InputWatched(const HasteRnnConfig&, const TileOrder& order);
+OverlapFlags InputFlags(const HasteRnnConfig&, const TileOrder& order);
 
-struct GradientsBeside {
+struct OverlappedGradients {
   int64_t steps = 0;    // of a part, but the last: a power of two
-  int64_t parts = 0;    // 0: all products come after the walk
+  int64_t chunks = 0;   // 0: all products come after the walk
   int blocks = 0;       // of the walk
   bool cublas = false;  // makes dx; else it is ours, as those of W and R are
 
-  bool IsLast(int64_t part) const { return part + 1 == parts; }
-  int64_t StepsOf(int64_t part, int64_t time) const {
-    return IsLast(part) ? time - part * steps : steps;
+  bool IsLast(int64_t chunk) const { return chunk + 1 == chunks; }
+  int64_t StepsOf(int64_t chunk, int64_t time) const {
+    return IsLast(chunk) ? time - chunk * steps : steps;
   }
 };
-GradientsBeside PlanGradientsBeside(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
-                                    const Plan& plan, const CudaProperties&);
+OverlappedGradients PlanOverlappedGradients(const HasteRnnConfig&, const HasteCellInfo&,
+                                            int64_t features, const Plan& plan,
+                                            const CudaProperties&);
 
 // Some times of a layer, one after the other.
 struct Times {
@@ -94,7 +95,7 @@ std::array<Times, 2> CompletedTimes(int64_t from, int64_t to, int64_t time);
 bool WeightsAreOne(const HasteCellInfo&, int64_t lanes);
 
 // Bytes that a part's product may take.
-constexpr int64_t kPartRoom = 96 << 20;
+constexpr int64_t kChunkRoom = 96 << 20;
 
 // The first lane behind k that walks the other way, or the number of lanes.
 int64_t EndOfDirection(const HasteRnnConfig&, int64_t k);

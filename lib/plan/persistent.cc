@@ -42,9 +42,9 @@ constexpr double kSharedByteClocks = 0.063;  // of the gradients
 constexpr double kScaledRowTileClocks[] = {1130, 2000};
 // Forward, elements apart (74 timings), of a cell with several gates and with one: of a pass; of a
 // step whose passes are few. Of a chunk of R from shared memory, and of a second look at h.
-constexpr double kApartClocks = 1190, kApartClocksOfOneGate = 890;
-constexpr double kApartStepClocks = 2600, kApartStepClocksOfOneGate = 2200;
-constexpr double kApartOverClocks = 450, kApartAskedClocks = 500;
+constexpr double kSpecializedClocks = 1190, kSpecializedClocksOfOneGate = 890;
+constexpr double kSpecializedStepClocks = 2600, kSpecializedStepClocksOfOneGate = 2200;
+constexpr double kSpecializedOverClocks = 450, kSpecializedAskedClocks = 500;
 // Forward, rows that are copied element by element.
 constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
 // Where these outgrow the L2 cache.
@@ -55,11 +55,11 @@ constexpr double kSecondUnitTileClusterClocks = 275;
 constexpr double kSecondUnitTileGridClocks = 750, kSecondUnitTileGridSumsClocks = 1400;
 
 // Products of tiles that one product of numbers is.
-int Products(const ResidentProblem& p) { return p.cell.parts * (p.cell.parts + 1) / 2; }
+int Products(const PersistentProblem& p) { return p.cell.terms * (p.cell.terms + 1) / 2; }
 
 // What a block computes of a pass.
-double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
-  const int gates = p.cell.gates, parts = p.cell.parts;
+double WorkClocks(const PersistentProblem& p, const PersistentTiling& t) {
+  const int gates = p.cell.gates, terms = p.cell.terms;
   // Of a warp: tiles of R, and how many products add to the same sums one after the other.
   double tiles, chain;
   int chunks, held;
@@ -67,31 +67,31 @@ double WorkClocks(const ResidentProblem& p, const ResidentTiling& t) {
     chunks = t.pairs * t.pair_chunks;
     held = p.cell.held_pairs();
     tiles = chunks * 4.0;
-    chain = chunks * (parts == 1 && t.row_tiles == 1 ? 1.0 : 2.0);
+    chain = chunks * (terms == 1 && t.row_tiles == 1 ? 1.0 : 2.0);
   } else {
     chunks = t.chunks;
     held = p.cell.held_chunks();
     tiles = chunks * 2.0 * gates;
     chain = chunks * 2.0 / (gates == 1 ? 4 / t.row_tiles : 1);
   }
-  const double per_core = kResidentWarps / 4;  // warps of a tensor core
+  const double per_core = kPersistentWarps / 4;  // warps of a tensor core
   const double products = tiles * Products(p) * t.row_tiles;
-  const double small = parts == 3 ? Products(p) - 1 : Products(p);  // those that are one chain
+  const double small = terms == 3 ? Products(p) - 1 : Products(p);  // those that are one chain
   double clocks = std::max(products * per_core * kProductClocks, chain * small * kLatencyClocks);
-  const double over = std::max(0, chunks - held) * (tiles / chunks) * parts;
-  const double loads = over * kResidentWarps * kTileBytes +
-                       kResidentWarps * chunks * t.row_tiles * 512.0 * p.cell.operand_bytes / 2;
+  const double over = std::max(0, chunks - held) * (tiles / chunks) * terms;
+  const double loads = over * kPersistentWarps * kTileBytes +
+                       kPersistentWarps * chunks * t.row_tiles * 512.0 * p.cell.operand_bytes / 2;
   clocks = std::max(clocks, loads / kSharedBytesPerClock);
-  if (parts == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
+  if (terms == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
   if (p.cell.storage_bytes == 4 && !p.backward) {
-    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[parts - 1];
+    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[terms - 1];
   }
   return clocks + (p.backward ? kBackwardClocks : kForwardClocks) +
          (t.row_tiles - 1) * kSecondRowTileClocks;
 }
 
-double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
-                      const ResidentDevice& device, bool cluster) {
+double ExchangeClocks(const PersistentProblem& p, const PersistentTiling& t,
+                      const PersistentDevice& device, bool cluster) {
   if (t.blocks == 1) return kAloneClocks;
   const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.operand_bytes);
   const double second = t.unit_tiles - 1;
@@ -108,40 +108,41 @@ double ExchangeClocks(const ResidentProblem& p, const ResidentTiling& t,
   const double of_group = received * t.blocks, sums = of_group * t.row_groups * p.lanes;
   const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
   return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
-         (p.cell.parts > 1 ? of_group / t.row_tiles * kFloatSumClocks : sums * kSumClocks) *
+         (p.cell.terms > 1 ? of_group / t.row_tiles * kFloatSumClocks : sums * kSumClocks) *
              (outgrows ? kL2Penalty : 1);
 }
 
 // Both, where gates' gradients are shared.
-double SharedClocks(const ResidentProblem& p, const ResidentTiling& t) {
-  return kSharedClocks + (p.cell.parts == 3 ? kSharedFloatClocks : 0) +
-         (p.cell.scales_rows(t) ? (t.row_tiles - 1) * kScaledRowTileClocks[p.cell.parts - 1] : 0) +
+double SharedClocks(const PersistentProblem& p, const PersistentTiling& t) {
+  return kSharedClocks + (p.cell.terms == 3 ? kSharedFloatClocks : 0) +
+         (p.cell.scales_rows(t) ? (t.row_tiles - 1) * kScaledRowTileClocks[p.cell.terms - 1] : 0) +
          (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
          kSharedProductClocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
-         (p.cell.parts == 1 ? kSharedOverClocks
+         (p.cell.terms == 1 ? kSharedOverClocks
                             : kSharedOverFloatClocks * t.product_tiles / (2.0 * t.pair_warps)) *
-             BackwardLayout::Over(t, p.cell) * p.cell.parts +
+             BackwardLayout::SmemResident(t, p.cell) * p.cell.terms +
          kSharedByteClocks * OperandBytes(t, p.cell);
 }
 
 // A step of all passes, where elements have warps of their own.
-double ApartClocks(const ResidentProblem& p, const ResidentTiling& t) {
+double SpecializedClocks(const PersistentProblem& p, const PersistentTiling& t) {
   const int held = p.cell.held_chunks(), over = std::max(0, t.chunks - held);
   const int64_t asked = CeilDiv(std::min(t.chunks, held), kChunksAsked);
   const bool one = p.cell.gates == 1;
-  const double pass = (one ? kApartClocksOfOneGate : kApartClocks) + kApartOverClocks * over +
-                      kApartAskedClocks * static_cast<double>(asked - 1);
-  return std::max(t.passes * pass, one ? kApartStepClocksOfOneGate : kApartStepClocks);
+  const double pass = (one ? kSpecializedClocksOfOneGate : kSpecializedClocks) +
+                      kSpecializedOverClocks * over +
+                      kSpecializedAskedClocks * static_cast<double>(asked - 1);
+  return std::max(t.passes * pass, one ? kSpecializedStepClocksOfOneGate : kSpecializedStepClocks);
 }
 
 // Fills in what follows from how a step is cut; false if that does not fit.
-bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool cluster,
-          ResidentPlan* plan) {
-  ResidentTiling& t = plan->tiling;
-  ResidentProblem p = problem;
-  if (t.sharers > 1) p.cell.parts = p.shared_parts;
-  if (t.units() * t.rows() > kResidentElements) return false;
-  if (t.element_warps > 0) p.cell.forward_tiles = kApartTiles;
+bool Fill(const PersistentProblem& problem, const PersistentDevice& device, bool cluster,
+          PersistentPlan* plan) {
+  PersistentTiling& t = plan->tiling;
+  PersistentProblem p = problem;
+  if (t.sharers > 1) p.cell.terms = p.shared_terms;
+  if (t.units() * t.rows() > kPersistentElements) return false;
+  if (t.element_warps > 0) p.cell.forward_tiles = kWarpSpecializedTiles;
   t.row_groups = static_cast<int>(CeilDiv(p.batch, t.group_rows()));
   if (t.sharers > 1) {
     t.chunks = t.sharers * t.units() * p.cell.shared_gates() / 32;
@@ -162,7 +163,7 @@ bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool clu
   const int64_t waves = CeilDiv(groups, at_once);
   if (!cluster && waves > 1) return false;  // blocks that wait for each other must all be there
   if (t.element_warps > 0) {
-    plan->clocks = ApartClocks(p, t);
+    plan->clocks = SpecializedClocks(p, t);
   } else {
     const double clocks = t.sharers > 1 ? SharedClocks(p, t)
                                         : WorkClocks(p, t) + ExchangeClocks(p, t, device, cluster);
@@ -174,10 +175,10 @@ bool Fill(const ResidentProblem& problem, const ResidentDevice& device, bool clu
 // Whether elements may have warps of their own, which have one pass while those that multiply have
 // the next. Where these have little to multiply, or read half of R from shared memory for every
 // eight rows, it is slower.
-bool CanBeApart(const ResidentProblem& problem, const ResidentTiling& t) {
-  if (problem.backward || problem.cell.parts > 1 || !problem.gives_registers) return false;
-  ResidentCell cell = problem.cell;
-  cell.forward_tiles = kApartTiles;
+bool CanBeWarpSpecialized(const PersistentProblem& problem, const PersistentTiling& t) {
+  if (problem.backward || problem.cell.terms > 1 || !problem.gives_registers) return false;
+  PersistentCell cell = problem.cell;
+  cell.forward_tiles = kWarpSpecializedTiles;
   const int64_t chunks = CeilDiv(t.hidden_chunks(), t.depth_warps());
   return t.unit_tiles == 1 && t.row_tiles == 1 && t.passes % kElementSets == 0 &&
          (chunks > 2 || cell.storage_bytes == 4) && 2 * cell.held_chunks() > chunks;
@@ -185,12 +186,12 @@ bool CanBeApart(const ResidentProblem& problem, const ResidentTiling& t) {
 
 }  // namespace
 
-bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool cluster,
-                  ResidentPlan* best) {
+bool PlanPersistent(const PersistentProblem& p, const PersistentDevice& device, bool cluster,
+                    PersistentPlan* best) {
   best->clocks = 0;
   if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return false;
   for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
-    for (const int sharers : {1, kSharers}) {
+    for (const int sharers : {1, kClusterPeers}) {
       if (sharers > 1 && (cluster || !p.backward)) continue;
       const int64_t blocks = CeilDiv(CeilDiv(p.hidden, 16 * unit_tiles), sharers) * sharers;
       if (blocks > (cluster ? kMaxCluster : device.multiprocessors)) continue;
@@ -200,15 +201,15 @@ bool PlanResident(const ResidentProblem& p, const ResidentDevice& device, bool c
         if (row_tiles == 2 && p.batch <= 8) continue;
         const int64_t most = std::min<int64_t>(PadTo(tiles, kElementSets), kMaxPasses);
         for (int64_t passes = 1; passes <= most; ++passes) {
-          ResidentPlan plan = {};
-          ResidentTiling& t = plan.tiling;
+          PersistentPlan plan = {};
+          PersistentTiling& t = plan.tiling;
           t.blocks = static_cast<int>(blocks);
           t.unit_tiles = unit_tiles;
           t.row_tiles = row_tiles;
           t.sharers = sharers;
           t.passes = static_cast<int>(passes);
           for (const int element_warps : {0, kElementWarps}) {
-            if (element_warps > 0 && (cluster || !CanBeApart(p, t))) continue;
+            if (element_warps > 0 && (cluster || !CanBeWarpSpecialized(p, t))) continue;
             t.element_warps = element_warps;
             if (!Fill(p, device, cluster, &plan)) continue;
             if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;

@@ -45,7 +45,7 @@ int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, Has
     allowed = allow(EngineKind::kStepwise);
     if (CanBeBlas(config, cell)) allowed |= allow(EngineKind::kBlas);
     if (CanBeTiled(config, cell)) allowed |= allow(EngineKind::kTiled);
-    if (CanBeResident(config, cell)) {
+    if (CanBePersistent(config, cell)) {
       allowed |= allow(EngineKind::kBlock);
       allowed |= allow(EngineKind::kCluster);
       allowed |= allow(EngineKind::kGrid);

@@ -47,7 +47,7 @@ struct Plan {
   CpuSplit split = CpuSplit::kRows;
   int threads = 1;                   // kUnits: slices; else threads worth waking
   int64_t rows_per_task = 0;         // kRows
-  ResidentPlan resident = {};        // kCluster, kGrid
+  PersistentPlan persistent = {};    // kCluster, kGrid
   BlockPlan block = {};              // kBlock
   TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step
   BlasTiling blas[kMaxPhases] = {};  // kBlas: the same

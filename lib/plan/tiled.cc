@@ -16,12 +16,12 @@ constexpr double kChunkClocks = 490;   // of a chunk, beside its products
 constexpr double kBlockBytesPerClock = 177;  // from the L2 cache to one multiprocessor
 constexpr double kL2BytesPerClock = 3900;    // to all of them
 constexpr double kMemoryBytesPerClock = 1860;
-constexpr double kL2Share = 0.55;          // of the L2 cache, that R may fill
-constexpr double kUnhidden = 0.47;         // of the lesser of loading and multiplying
-constexpr double kMeetClocks = 2000;       // of a cluster that adds up its sums
-constexpr double kMeetBytesPerClock = 12;  // that a block sends the others
-constexpr double kElementClocks = 520;     // of one element of each thread of a multiprocessor,
-constexpr double kGateClocks = 417;        // and of each of its gates
+constexpr double kL2Share = 0.55;              // of the L2 cache, that R may fill
+constexpr double kUnhidden = 0.47;             // of the lesser of loading and multiplying
+constexpr double kPrefetchClocks = 2000;       // of a cluster that adds up its sums
+constexpr double kPrefetchBytesPerClock = 12;  // that a block sends the others
+constexpr double kElementClocks = 520;         // of one element of each thread of a multiprocessor,
+constexpr double kGateClocks = 417;            // and of each of its gates
 constexpr double kFullThreads = 512;
 constexpr double kSharedBytesPerClock = 128;
 constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
@@ -29,8 +29,8 @@ constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted i
 // Of a product's chunk in shared memory and on the tensor cores.
 double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
   const TiledProductShape& shape = p.shape;
-  const int products = shape.parts == 1   ? shape.operand_parts
-                       : shape.parts == 2 ? (p.exact ? 3 : 1)
+  const int products = shape.terms == 1   ? shape.operand_terms
+                       : shape.terms == 2 ? (p.exact ? 3 : 1)
                                           : (p.exact ? 6 : 3);
   const double turns = shape.depth() / 16.0 * products;
   const double multiplies = turns * shape.tiles() * (t.rows / 8);  // of 16 × 8 × 16: one a clock
@@ -39,13 +39,13 @@ double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
   return kChunkClocks + std::max(multiplies, bytes / kSharedBytesPerClock);
 }
 
-double Clocks(const TiledProblem& p, const ResidentDevice& device, const TiledTiling& t,
+double Clocks(const TiledProblem& p, const PersistentDevice& device, const TiledTiling& t,
               int64_t at_once) {
   const TiledProductShape& shape = p.shape;
   const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
   const double blocks = static_cast<double>(std::min(t.blocks(p.lanes), at_once));
   // Of an operand's parts all but the last.
-  const double read = shape.parts > 1 && !p.exact ? (shape.parts - 1.0) / shape.parts : 1;
+  const double read = shape.terms > 1 && !p.exact ? (shape.terms - 1.0) / shape.terms : 1;
   const double streamed = (t.chunks - t.kept) * shape.kernel_bytes() * read;
   const double loaded = streamed + t.chunks * shape.operand_bytes(t.rows) * read;
   double load = loaded / std::min(kBlockBytesPerClock, kL2BytesPerClock / blocks);
@@ -57,7 +57,8 @@ double Clocks(const TiledProblem& p, const ResidentDevice& device, const TiledTi
   const double product = std::max(load, multiply) + kUnhidden * std::min(load, multiply);
   const double others = (t.splits - 1.0) / t.splits;
   const double meet =
-      t.splits == 1 ? 0 : kMeetClocks + shape.part_bytes(t.rows) * others / kMeetBytesPerClock;
+      t.splits == 1 ? 0
+                    : kPrefetchClocks + shape.part_bytes(t.rows) * others / kPrefetchBytesPerClock;
   const double rounds = static_cast<double>(CeilDiv(t.own_rows() * t.units, shape.threads()));
   const double elements =
       rounds * shape.threads() / kFullThreads * (kElementClocks + kGateClocks * p.gates);
@@ -87,7 +88,7 @@ bool FillShared(const TiledProductShape& shape, int room, TiledPlan* plan) {
 }
 
 // Fills in what follows from rows, splits and persistent; false if that does not fit.
-bool Fill(const TiledProblem& p, const ResidentDevice& device, TiledPlan* plan) {
+bool Fill(const TiledProblem& p, const PersistentDevice& device, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   const TiledProductShape& shape = p.shape;
   t.units = shape.units();
@@ -107,7 +108,7 @@ bool Fill(const TiledProblem& p, const ResidentDevice& device, TiledPlan* plan) 
 
 }  // namespace
 
-bool PlanTiled(const TiledProblem& p, const ResidentDevice& device, TiledPlan* best) {
+bool PlanTiled(const TiledProblem& p, const PersistentDevice& device, TiledPlan* best) {
   best->clocks = 0;
   if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return false;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {

@@ -16,8 +16,8 @@
 namespace haste {
 
 // Of a chunk: less where it has more parts, for there is room for four chunks at least.
-constexpr int TiledDepth(int parts, int operand_parts) {
-  return parts == 1 && operand_parts == 1 ? 64 : 32;
+constexpr int TiledDepth(int terms, int operand_terms) {
+  return terms == 1 && operand_terms == 1 ? 64 : 32;
 }
 
 // Chunks on their way, or there, in shared memory.
@@ -29,8 +29,8 @@ constexpr int kMaxPhases = 2;  // products of a step
 // What is fixed when a kernel is compiled.
 struct TiledProductShape {
   int sums;           // of a hidden unit: gates forward, 1 backward
-  int parts;          // of R, in 16 bits each (lib/cuda/ptx/mma.cuh)
-  int operand_parts;  // of what R is multiplied with
+  int terms;          // of R, in 16 bits each (lib/cuda/ptx/mma.cuh)
+  int operand_terms;  // of what R is multiplied with
   // Backward: the depth is of groups of 32 hidden units, of each all gates, a chunk each; a group's
   // gradients have a scale of each row, which its chunks bring along (lib/cuda/ptx/fp16_scale.cuh).
   bool scales_rows;
@@ -38,18 +38,18 @@ struct TiledProductShape {
   // Of 16 sums, of a block; and shares of its rows. A warp has a tile and a share. Floats' warps
   // have enough to do with all of the rows: R is read from shared memory once for each share.
   constexpr int tiles() const { return sums == 3 ? 12 : 8; }
-  constexpr int row_groups() const { return sums == 3 || parts > 1 ? 1 : 2; }
+  constexpr int row_groups() const { return sums == 3 || terms > 1 ? 1 : 2; }
   constexpr int threads() const { return 32 * tiles() * row_groups(); }
   constexpr int units() const { return 16 * tiles() / sums; }
   // Rows of a block at most: what registers hold.
-  constexpr int max_rows() const { return parts == 1 ? 128 : 64; }
+  constexpr int max_rows() const { return terms == 1 ? 128 : 64; }
   // Bytes of a chunk.
-  constexpr int depth() const { return TiledDepth(parts, operand_parts); }
+  constexpr int depth() const { return TiledDepth(terms, operand_terms); }
   // Pieces of 8 sums × 32 of the depth, 512 bytes, of a part of a chunk.
   constexpr int tile_pieces() const { return tiles() * depth() / 16; }
-  constexpr int kernel_bytes() const { return parts * tiles() * 32 * depth(); }
+  constexpr int kernel_bytes() const { return terms * tiles() * 32 * depth(); }
   // 16-bit numbers that a row of the operand takes: its scale, a float, is two.
-  constexpr int operand_width() const { return operand_parts * depth() + (scales_rows ? 2 : 0); }
+  constexpr int operand_width() const { return operand_terms * depth() + (scales_rows ? 2 : 0); }
   constexpr int operand_bytes(int rows) const { return rows * 2 * operand_width(); }
   // A block's sums, as a cluster hands them around.
   constexpr int part_bytes(int rows) const { return tiles() * rows * 16 * 4; }
@@ -79,13 +79,13 @@ struct TiledTiling {
 // Begins of what is in shared memory, in bytes. Sums lie where the stages were.
 struct TiledLayout {
   int stage_bytes;
-  int counters, parts, stages, kept, bytes;
+  int counters, terms, stages, kept, bytes;
 
   constexpr TiledLayout(TiledProductShape shape, const TiledTiling& t)
       : stage_bytes((t.streams() ? shape.kernel_bytes() : 0) + shape.operand_bytes(t.rows)),
         counters(0),
-        parts(kTiledCounterBytes),
-        stages(parts + (t.splits > 1 ? shape.part_bytes(t.rows) : 0)),
+        terms(kTiledCounterBytes),
+        stages(terms + (t.splits > 1 ? shape.part_bytes(t.rows) : 0)),
         kept(stages + Larger(stage_bytes << t.log_stages, shape.sum_bytes(t.own_rows()))),
         bytes(kept + t.kept * shape.kernel_bytes()) {}
 
@@ -108,7 +108,7 @@ struct TiledPlan {
 };
 
 // The cut with the least estimated time; false if there is none.
-bool PlanTiled(const TiledProblem&, const ResidentDevice&, TiledPlan*);
+bool PlanTiled(const TiledProblem&, const PersistentDevice&, TiledPlan*);
 
 }  // namespace haste
 

@@ -34,7 +34,7 @@ void OnChip() {
     const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
     const Plan plan = PlanOnHopper(config, kLstm, c.backward);
     const std::string text = Describe(plan, config, kLstm);
-    const ResidentTiling& t = plan.resident.tiling;
+    const PersistentTiling& t = plan.persistent.tiling;
     EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
     EXPECT_TRUE(t.blocks == c.blocks && t.unit_tiles == c.unit_tiles &&
                     t.row_tiles == c.row_tiles && t.passes == c.passes,
@@ -69,11 +69,11 @@ void WarpsForElements() {
     config.recurrent_activation = HASTE_SIGMOID;
     const Plan plan = PlanOnHopper(config, kLstm, c.backward);
     const std::string text = Describe(plan, config, kLstm);
-    EXPECT_TRUE((plan.resident.tiling.element_warps > 0) == c.apart, "%s", text.c_str());
+    EXPECT_TRUE((plan.persistent.tiling.element_warps > 0) == c.apart, "%s", text.c_str());
     EXPECT_TRUE((text.find("warps for elements") != std::string::npos) == c.apart, "%s",
                 text.c_str());
     const Plan elsewhere = PlanOnGpu(config, kLstm, ampere, c.backward);
-    EXPECT_TRUE(elsewhere.resident.tiling.element_warps == 0, "no registers to give");
+    EXPECT_TRUE(elsewhere.persistent.tiling.element_warps == 0, "no registers to give");
   }
   // A set has every other pass: the same ones in every step.
   int apart = 0;
@@ -84,9 +84,9 @@ void WarpsForElements() {
       Plan plan;
       HasteStatus status = {};
       if (PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) != HASTE_OK) continue;
-      if (plan.resident.tiling.element_warps == 0) continue;
+      if (plan.persistent.tiling.element_warps == 0) continue;
       ++apart;
-      EXPECT_TRUE(plan.resident.tiling.passes % kElementSets == 0, "%s",
+      EXPECT_TRUE(plan.persistent.tiling.passes % kElementSets == 0, "%s",
                   Describe(plan, config, kLstm).c_str());
     }
   }
@@ -107,11 +107,11 @@ void OnChipFits() {
             if (plan.engine != EngineKind::kCluster && plan.engine != EngineKind::kGrid) continue;
             ++planned;
             const std::string text = Describe(plan, config, kLstm);
-            const ResidentTiling& t = plan.resident.tiling;
-            EXPECT_TRUE(plan.resident.shared_bytes <= 232448, "%s", text.c_str());
+            const PersistentTiling& t = plan.persistent.tiling;
+            EXPECT_TRUE(plan.persistent.shared_bytes <= 232448, "%s", text.c_str());
             EXPECT_TRUE(t.padded_hidden() >= h && t.row_groups * t.group_rows() >= n, "%s",
                         text.c_str());
-            EXPECT_TRUE(t.units() * t.rows() <= kResidentElements, "%s", text.c_str());
+            EXPECT_TRUE(t.units() * t.rows() <= kPersistentElements, "%s", text.c_str());
             EXPECT_TRUE(plan.engine == EngineKind::kCluster ? t.blocks <= kMaxCluster
                                                             : t.blocks * t.row_groups * k <= 132,
                         "%s", text.c_str());
@@ -128,7 +128,7 @@ void OnChipFits() {
 
 // Blocks that share their gates' gradients: which backward walks, and that their warps multiply
 // every tile of dh with all of the depth, once.
-void Sharers() {
+void ClusterPeers() {
   const struct {
     int64_t n, h;
     HasteDtype dtype;
@@ -143,24 +143,24 @@ void Sharers() {
   for (const auto& c : cases) {
     HasteRnnConfig config = CudaSizes(c.n, 1, c.h, c.dtype);
     config.engine = "grid";
-    const int sharers = PlanOnHopper(config, kLstm, true).resident.tiling.sharers;
+    const int sharers = PlanOnHopper(config, kLstm, true).persistent.tiling.sharers;
     EXPECT_TRUE((sharers > 1) == c.shares, "H=%d: %d sharers", static_cast<int>(c.h), sharers);
-    EXPECT_TRUE(PlanOnHopper(config, kLstm, false).resident.tiling.sharers == 1, "forward");
-    EXPECT_TRUE(PlanOnGpu(config, kLstm, no_clusters, true).resident.tiling.sharers == 1,
+    EXPECT_TRUE(PlanOnHopper(config, kLstm, false).persistent.tiling.sharers == 1, "forward");
+    EXPECT_TRUE(PlanOnGpu(config, kLstm, no_clusters, true).persistent.tiling.sharers == 1,
                 "H=%d shares without clusters", static_cast<int>(c.h));
   }
   for (int clusters = 2; clusters <= 16; ++clusters) {
     for (int unit_tiles : {1, 2}) {
       for (int chunks : {4 * unit_tiles, 16 * unit_tiles}) {
-        ResidentTiling t = {};
-        t.blocks = kSharers * clusters;
+        PersistentTiling t = {};
+        t.blocks = kClusterPeers * clusters;
         t.unit_tiles = unit_tiles;
-        t.sharers = kSharers;
+        t.sharers = kClusterPeers;
         t.chunks = chunks;
         t.Derive();
         const int tiles = clusters * unit_tiles, places = t.pair_chunks;
         std::vector<int> times(tiles * chunks);
-        for (int warp = 0; warp < kResidentWarps; ++warp) {
+        for (int warp = 0; warp < kPersistentWarps; ++warp) {
           const int pair = warp % t.pair_warps, part = warp / t.pair_warps;
           for (int i = 0; i < 2 * t.pairs; ++i) {
             const int tile = pair + t.pair_warps * i;
@@ -273,9 +273,9 @@ void TensorFloat() {
       EXPECT_TRUE(relaxed.block.clocks < exact.block.clocks, "H=%d", static_cast<int>(c.h));
       continue;
     }
-    EXPECT_TRUE(relaxed.resident.shared_bytes < exact.resident.shared_bytes, "H=%d",
+    EXPECT_TRUE(relaxed.persistent.shared_bytes < exact.persistent.shared_bytes, "H=%d",
                 static_cast<int>(c.h));
-    EXPECT_TRUE(relaxed.resident.clocks < exact.resident.clocks, "H=%d", static_cast<int>(c.h));
+    EXPECT_TRUE(relaxed.persistent.clocks < exact.persistent.clocks, "H=%d", static_cast<int>(c.h));
   }
 }
 
@@ -313,8 +313,8 @@ void Bounds() {
     const Plan plan = PlanOnHopper(config, *c.cell, false);
     config.activation = HASTE_LINEAR;
     const Plan unbounded = PlanOnHopper(config, *c.cell, false);
-    EXPECT_TRUE((plan.resident.clocks < unbounded.resident.clocks) == c.bounded, "%s: %f, %f",
-                c.cell->name, plan.resident.clocks, unbounded.resident.clocks);
+    EXPECT_TRUE((plan.persistent.clocks < unbounded.persistent.clocks) == c.bounded, "%s: %f, %f",
+                c.cell->name, plan.persistent.clocks, unbounded.persistent.clocks);
     config.training = 0;
     config.activation = c.activation;
     EXPECT_TRUE(HasBoundedStates(config, *c.cell) == (c.bounded || c.dropout > 0), "%s",
@@ -327,15 +327,15 @@ void BlocksFit() {
   BlockDevice device = {132, 232448, {}};
   std::fill(std::begin(device.clusters), std::end(device.clusters), 7);
   for (int gates : {1, 3, 4}) {
-    for (int parts : {1, 2, 3}) {
-      const BlockCell cell = {gates, parts == 1 ? 2 : 4, parts, 5, gates == 3};
+    for (int terms : {1, 2, 3}) {
+      const BlockCell cell = {gates, terms == 1 ? 2 : 4, terms, 5, gates == 3};
       for (bool backward : {false, true}) {
         // Of floats as many as fit, at least.
-        const int64_t least = gates == 1 || parts == 1 ? 512 : parts == 2 ? 320 : 184;
+        const int64_t least = gates == 1 || terms == 1 ? 512 : terms == 2 ? 320 : 184;
         for (int64_t h = 8; h <= cell.max_hidden(true); h += 8) {
           BlockPlan plan;
           const bool planned = PlanBlocks({cell, 9, 1, h, backward}, device, &plan);
-          EXPECT_TRUE(planned || h > least, "%d gates, %d parts, H=%d", gates, parts,
+          EXPECT_TRUE(planned || h > least, "%d gates, %d parts, H=%d", gates, terms,
                       static_cast<int>(h));
           if (!planned) continue;
           const BlockTiling& t = plan.tiling;
@@ -359,7 +359,7 @@ int main() {
   haste::OnChip();
   haste::WarpsForElements();
   haste::OnChipFits();
-  haste::Sharers();
+  haste::ClusterPeers();
   haste::InBlocks();
   haste::TensorFloat();
   haste::Bounds();

@@ -157,11 +157,11 @@ void Possible() {
               const HasteRnnConfig config = Of(n, 1, h, precision);
               const Plan plan = PlanOnGpu(config, cell, cuda, backward);
               const std::string text = std::string(gpu.name) + ": " + Describe(plan, config, cell);
-              const bool resident =
+              const bool persistent =
                   plan.engine == EngineKind::kGrid || plan.engine == EngineKind::kCluster;
               const bool block = plan.engine == EngineKind::kBlock;
               EXPECT_TRUE(plan.engine != EngineKind::kTiled || gpu.major == 9, "%s", text.c_str());
-              EXPECT_TRUE(!(resident || block) || gpu.major >= 8, "%s", text.c_str());
+              EXPECT_TRUE(!(persistent || block) || gpu.major >= 8, "%s", text.c_str());
               if (block) {
                 const int size = plan.block.tiling.blocks;
                 EXPECT_TRUE(size == 1 || cuda.clusters[size] > 0, "%s", text.c_str());
@@ -169,9 +169,9 @@ void Possible() {
                             text.c_str());
                 in_clusters += size > 1;
               }
-              if (!resident) continue;
+              if (!persistent) continue;
               ++on_chip;
-              const ResidentTiling& t = plan.resident.tiling;
+              const PersistentTiling& t = plan.persistent.tiling;
               const int size = plan.engine == EngineKind::kCluster ? t.blocks : t.sharers;
               EXPECT_TRUE(size == 1 || cuda.clusters[size] > 0, "%s", text.c_str());
               EXPECT_TRUE(plan.engine != EngineKind::kCluster || gpu.major >= 9, "%s",
@@ -180,12 +180,13 @@ void Possible() {
               EXPECT_TRUE(plan.engine == EngineKind::kCluster ||
                               t.blocks * t.row_groups <= gpu.multiprocessors,
                           "%s", text.c_str());
-              EXPECT_TRUE(plan.resident.shared_bytes <= cuda.shared_bytes_per_block, "%s",
+              EXPECT_TRUE(plan.persistent.shared_bytes <= cuda.shared_bytes_per_block, "%s",
                           text.c_str());
               in_clusters += size > 1;
-              const InputBeside input = PlanInputBeside(config, cell, h, plan, cuda);
-              const GradientsBeside gradients = PlanGradientsBeside(config, cell, h, plan, cuda);
-              EXPECT_TRUE(gpu.major == 9 || (!input.product.ours && gradients.parts == 0), "%s",
+              const OverlappedInput input = PlanOverlappedInput(config, cell, h, plan, cuda);
+              const OverlappedGradients gradients =
+                  PlanOverlappedGradients(config, cell, h, plan, cuda);
+              EXPECT_TRUE(gpu.major == 9 || (!input.product.ours && gradients.chunks == 0), "%s",
                           text.c_str());
             }
           }
@@ -229,7 +230,7 @@ void Partitions() {
         const HasteRnnConfig config = Of(16, 1, h, kPrecisions[3]);
         const Plan plan = PlanOnGpu(config, kLstm, part, backward);
         const std::string text = Describe(plan, config, kLstm);
-        const ResidentTiling& t = plan.resident.tiling;
+        const PersistentTiling& t = plan.persistent.tiling;
         EXPECT_TRUE(plan.engine != EngineKind::kGrid || t.blocks * t.row_groups <= multiprocessors,
                     "%d: %s", multiprocessors, text.c_str());
         EXPECT_TRUE(plan.engine != EngineKind::kTiled || !plan.tiled[0].tiling.persistent ||

@@ -60,10 +60,10 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
   const Plan plan = PlanOnHopper(config, cell, backward);
   const std::string text = Describe(plan, config, cell);
   const CudaProperties hopper = Hopper();
-  const int parts = config.dtype == HASTE_FLOAT32 ? 3 : 1;
-  const int chunk = TiledDepth(parts, cell.exponential ? std::max(2, parts) : parts);
+  const int terms = config.dtype == HASTE_FLOAT32 ? 3 : 1;
+  const int chunk = TiledDepth(terms, cell.exponential ? std::max(2, terms) : terms);
   // Where gates share a scale a chunk has those of one.
-  const bool scales = backward && parts > 1 && ScalesTiledGradients(cell);
+  const bool scales = backward && terms > 1 && ScalesTiledGradients(cell);
   const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
   for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
     const TiledTiling& t = plan.tiled[i].tiling;

@@ -10,9 +10,9 @@ namespace {
 template <class Cell, class T>
 constexpr int kOperandsOf = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
 
-template <class Cell, class T, int kParts = kOperandsOf<Cell, T>>
-using Blas = WalkEngine<Cell, BlasMachine<Cell, ForwardPhases<Cell, BlasForwardParams<T, kParts>>>,
-                        BlasMachine<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kParts>>>>;
+template <class Cell, class T, int kTerms = kOperandsOf<Cell, T>>
+using Blas = WalkEngine<Cell, BlasPolicy<Cell, ForwardPhases<Cell, BlasForwardParams<T, kTerms>>>,
+                        BlasPolicy<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kTerms>>>>;
 
 }  // namespace
 

@@ -23,7 +23,7 @@ struct BlasOperand {
 template <class T, int kOfOperand>
 struct BlasParams : WalkParams<T> {
   using C = Compute<T>;
-  static constexpr int kParts = kOfOperand;
+  static constexpr int kTerms = kOfOperand;
 
   // Workspace.
   BlasTiling tiling;

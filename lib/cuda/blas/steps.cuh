@@ -25,7 +25,7 @@ HASTE_DTYPES(HASTE_DTYPE_OF)
 
 // What stands behind a phase's product: where the sums are, and the kernel that takes them.
 template <class Phase>
-struct BlasBehind {
+struct BlasEpilogue {
   using Params = typename Phase::Params;
 
   static void TakeSums(const HasteRnnConfig&, Workspace* workspace, Params* p) {
@@ -59,7 +59,7 @@ template <class Phase>
 class BlasStage {
   using Params = typename Phase::Params;
   using T = typename Params::Storage;
-  using Behind = BlasBehind<Phase>;
+  using Behind = BlasEpilogue<Phase>;
 
  public:
   explicit BlasStage(const Params& p) : p_(p), kernel_(Behind::kKernel) {}
@@ -72,7 +72,7 @@ class BlasStage {
     p->operand.splits = tiling.splits;
     p->operand.depth = static_cast<uint32_t>(tiling.depth);
     p->operand.part = splits * p->N * tiling.depth;
-    p->operand.a = workspace->Take<T>(Params::kParts * p->operand.part);
+    p->operand.a = workspace->Take<T>(Params::kTerms * p->operand.part);
     Behind::TakeSums(config, workspace, p);
   }
 
@@ -85,7 +85,7 @@ class BlasStage {
         Launch(PackBlas<Phase>, std::min<int64_t>(tiles, 1 << 16), kPackTile * kPackRows, 0, false,
                executor, t, p_.K, p_.H, static_cast<const T*>(r), const_cast<T*>(p_.kernel)),
         status);
-    HASTE_CUDA_TRY(cudaMemsetAsync(p_.operand.a, 0, Params::kParts * p_.operand.part * sizeof(T),
+    HASTE_CUDA_TRY(cudaMemsetAsync(p_.operand.a, 0, Params::kTerms * p_.operand.part * sizeof(T),
                                    static_cast<cudaStream_t>(executor.stream)),
                    status);
     return Behind::Begin(config, p_, executor, status);
@@ -97,7 +97,7 @@ class BlasStage {
 
   int32_t Run(const CublasCall& cublas, bool allow_tf32, bool multiplies, const WalkStep& step,
               const HasteExecutor& executor, HasteStatus* status) const {
-    for (int part = 0; multiplies && part < Params::kParts; ++part) {
+    for (int part = 0; multiplies && part < Params::kTerms; ++part) {
       const int32_t code = cublas.Multiply(Product(part, allow_tf32), status);
       if (code != HASTE_OK) return code;
     }
@@ -165,7 +165,7 @@ class BlasSteps {
   }
 
   std::string Key() const {
-    std::string key = Recorded::BytesOf(BlasBehind<First>::kKernel) +
+    std::string key = Recorded::BytesOf(BlasEpilogue<First>::kKernel) +
                       Recorded::BytesOf(config_.allow_tf32) + Recorded::BytesOf(of_cublas_);
     for (const auto& p : phased_.of) key += Recorded::BytesOf(p);
     return key;
@@ -181,11 +181,11 @@ class BlasSteps {
 
 // What WalkEngine asks for.
 template <class Cell, class D>
-class BlasMachine {
+class BlasPolicy {
  public:
   using Direction = D;
 
-  BlasMachine(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
+  BlasPolicy(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
 
   void Fill(Workspace* workspace, Phased<Direction>* phased) {
     FillPhases<Cell>(config_, workspace, phased, [&](auto* phase, int i) {
@@ -209,13 +209,13 @@ class BlasMachine {
     BlasSteps<Direction> walk(config_, phased, of_cublas_);
     int32_t code = walk.Set(device, status);
     if (code != HASTE_OK) return code;
-    const WalkSpan span = SpanOf<typename Direction::First>(phased.of[0], first, steps);
+    const StepRange span = StepRangeOf<typename Direction::First>(phased.of[0], first, steps);
     const auto launch = [&](const auto&... given) { return walk.Launch(given...); };
     code = WalkRecorded(span, walk.Key(), phased.of[0].recorded_at, launch, executor, status);
     if (code != HASTE_OK) return code;
     return ForEachPhase<Direction>([&](auto* phase, int i) {
       using Phase = std::remove_pointer_t<decltype(phase)>;
-      return BlasBehind<Phase>::End(config_, phased.of[i], executor, status);
+      return BlasEpilogue<Phase>::End(config_, phased.of[i], executor, status);
     });
   }
 

@@ -44,15 +44,15 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
 #pragma unroll
     for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
     const int steps = static_cast<int>(p_.T_);
-    auto reading = Base::ReadRing();
-    auto writing = Base::WriteRing();
+    auto reading = Base::PipelineReader();
+    auto writing = Base::PipelineWriter();
     for (int done = 0; done < steps; ++done) {
-      Foreseen seen[kElements];
+      StepFlags seen[kElements];
       Reserve<Cell, T, kGates> kept[kElements];
       T dy[kElements];
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        seen[e] = Base::ForeseeElement(e, steps - 1 - done);
+        seen[e] = Base::ReadStepFlagsOfElement(e, steps - 1 - done);
         const StepRow<T> row = RowAt(places[e], reading.now, writing.now);
         kept[e].Load(row, StepPlace(0, 0, 0, 0));
         dy[e] = p_.args.dy == nullptr ? FromCompute<T>(0) : *row.args.y;
@@ -109,9 +109,9 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     Places() = default;
     __device__ __forceinline__ Places(const BlockBackwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      gates = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
-      saved = Once(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
-      dwx = Once(run.Writes().At(0, row) + unit);
+      gates = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      saved = Opaque(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
+      dwx = Opaque(run.Writes().At(0, row) + unit);
     }
   };
   // y: dy.

@@ -16,7 +16,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       Base::state_;
   using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
   static constexpr int kSaved = SavedTensors<Cell>();
-  static constexpr bool kBounded = kScaledParts<T> > 0;
+  static constexpr bool kBounded = kScaledTerms<T> > 0;
 
  public:
   __device__ __forceinline__ explicit BlockForwardRun(const BlockForwardParams<T>& p) : Base(p) {}
@@ -47,14 +47,14 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       units[e] = Base::UnitOf(e);
     }
     const int steps = static_cast<int>(p_.T_);
-    auto reading = Base::ReadRing();
-    auto writing = Base::WriteRing();
+    auto reading = Base::PipelineReader();
+    auto writing = Base::PipelineWriter();
     for (int step = 0; step < steps; ++step) {
-      Foreseen seen[kElements];
+      StepFlags seen[kElements];
       T x[kElements][kGates];
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        seen[e] = Base::ForeseeElement(e, step);
+        seen[e] = Base::ReadStepFlagsOfElement(e, step);
 #pragma unroll
         for (int g = 0; g < kGates; ++g) x[e][g] = reading.now[places[e].x + g * Base::units()];
       }
@@ -110,9 +110,9 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     Places() = default;
     __device__ __forceinline__ Places(const BlockForwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      x = Once(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
-      gates = Once(run.Writes().At(0, row) + unit);
-      y = Once(run.Writes().At(1, row) + unit);
+      x = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      gates = Opaque(run.Writes().At(0, row) + unit);
+      y = Opaque(run.Writes().At(1, row) + unit);
     }
   };
   __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* written) const {

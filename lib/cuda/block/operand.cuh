@@ -13,8 +13,9 @@
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/cell/on_chip.cuh"
 #include "lib/cuda/cell/step_io.cuh"
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/plan/block.h"
 
@@ -31,7 +32,7 @@ extern __shared__ __align__(16) unsigned char block_shared[];
 
 template <class Cell, class T>
 constexpr BlockCell BlockSizesOf() {
-  return {Cell::kGates, sizeof(T), kMmaParts<T>, SavedTensors<Cell>(), Cell::kSplitsGradient};
+  return {Cell::kGates, sizeof(T), kMmaTerms<T>, SavedTensors<Cell>(), Cell::kSplitsGradient};
 }
 template <class Cell, class T, bool kCluster>
 constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
@@ -43,7 +44,7 @@ class BlockOperand {
  protected:
   using T = typename Params::Storage;
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
-  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kTerms = kMmaTerms<T>;
   static constexpr int kTiles = BlockSizesOf<Cell, T>().tiles(kBackward);
   static constexpr int kSharing = BlockSizesOf<Cell, T>().depth_warps(kBackward);
   static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_warps(kCluster) * kBlockUnits;
@@ -63,20 +64,20 @@ class BlockOperand {
         first_row_(group_ % p.row_groups * kRows),
         reverse_(p.IsReverse(k_)),
         at_(p.tiling, BlockSizesOf<Cell, T>(), kBackward, p.H),
-        words_of_use_(kParts * kSharing * p.tiling.chunks * 32),
+        words_of_use_(kTerms * kSharing * p.tiling.chunks * 32),
         operand_(reinterpret_cast<uint4*>(block_shared)),
-        counters_(reinterpret_cast<ArrivalCounter*>(block_shared + at_.counters)),
+        counters_(reinterpret_cast<TransactionBarrier*>(block_shared + at_.counters)),
         row_scales_(reinterpret_cast<float*>(block_shared + at_.scales)),
         scales_of_use_(kSharing * p.tiling.chunks * kRows) {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      exists_[e] = Once(ElementOf(e).exists);
+      exists_[e] = Opaque(ElementOf(e).exists);
       const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
-      puts_[e] = Once((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
+      puts_[e] = Opaque((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
     }
     const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
-    sends_ =
-        Once(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 + depth % kChunkDepth / 8);
+    sends_ = Opaque(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 +
+                    depth % kChunkDepth / 8);
   }
 
   // --- Elements of this thread
@@ -119,13 +120,13 @@ class BlockOperand {
     }
   }
 
-  __device__ __forceinline__ Foreseen ForeseeElement(int e, int step) const {
+  __device__ __forceinline__ StepFlags ReadStepFlagsOfElement(int e, int step) const {
     if (p_.mask == nullptr && !p_.zoneout) {
-      Foreseen seen;
+      StepFlags seen;
       seen.live = exists_[e] != 0;
       return seen;
     }
-    return Foresee<Cell>(p_, ElementOf(e), reverse_, step);
+    return ReadStepFlags<Cell>(p_, ElementOf(e), reverse_, step);
   }
 
   // --- Rows of a step
@@ -137,21 +138,21 @@ class BlockOperand {
     return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
   // Where they are: goes round over those that are under way, from step to step of the walk.
-  struct Ring {
+  struct Pipeline {
     T *first, *last, *now;
     int step;
 
-    __device__ __forceinline__ Ring(int begin, int steps, int step)
+    __device__ __forceinline__ Pipeline(int begin, int steps, int step)
         : first(reinterpret_cast<T*>(block_shared + begin)),
           last(first + (steps - 1) * step),
           now(first),
           step(step) {}
     __device__ __forceinline__ void Advance() { now = now == last ? first : now + step; }
   };
-  __device__ __forceinline__ Ring ReadRing() const {
+  __device__ __forceinline__ Pipeline PipelineReader() const {
     return {at_.reads, BlockLayout::kReadSteps, Reads().step()};
   }
-  __device__ __forceinline__ Ring WriteRing() const {
+  __device__ __forceinline__ Pipeline PipelineWriter() const {
     return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
   }
 
@@ -180,7 +181,7 @@ class BlockOperand {
                                                    BlockUnit(), units(), reverse_ != kBackward);
     StepTraffic<T, kGates, kWritten, kMostWritten> writes(
         p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
-    Ring reading = ReadRing(), writing = WriteRing();
+    Pipeline reading = PipelineReader(), writing = PipelineWriter();
     const auto read_next = [&](int step) {
       if (step < p_.T_) reads.Read(reading.now);
       CommitCopies();
@@ -234,7 +235,7 @@ class BlockOperand {
   // The depths of element e.
   __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
     uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
-    if constexpr (kParts == 1) {
+    if constexpr (kTerms == 1) {
       using Operand = MmaOperand<T>;
       if constexpr (kDepths == 4) {
         *reinterpret_cast<uint2*>(to) =
@@ -247,7 +248,7 @@ class BlockOperand {
 #pragma unroll
       for (int d = 0; d < kDepths; ++d) SplitOperand<T>(v[d], part[d]);
 #pragma unroll
-      for (int s = 0; s < kParts; ++s, to += words_of_use_ / kParts * 8) {
+      for (int s = 0; s < kTerms; ++s, to += words_of_use_ / kTerms * 8) {
         if constexpr (kDepths == 4) {
           *reinterpret_cast<uint2*>(to) =
               make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
@@ -293,14 +294,14 @@ class BlockOperand {
       __syncwarp();
       const uint4* word = operand_ + use * words_of_use_ + sends_;
       const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
-      const int part_words = words_of_use_ / kParts;
-      uint4 part[kParts];
+      const int part_words = words_of_use_ / kTerms;
+      uint4 part[kTerms];
 #pragma unroll
-      for (int s = 0; s < kParts; ++s) part[s] = word[s * part_words];
+      for (int s = 0; s < kTerms; ++s) part[s] = word[s * part_words];
       for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
         const int rank = RankOfOther(i);
 #pragma unroll
-        for (int s = 0; s < kParts; ++s) {
+        for (int s = 0; s < kTerms; ++s) {
           Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
         }
       }
@@ -317,10 +318,10 @@ class BlockOperand {
   // What the other blocks have sent; count: of the uses before it.
   __device__ __forceinline__ void Receive(int count) const {
     if constexpr (kCluster) {
-      ArrivalCounter* counter = counters_ + count % 2;
+      TransactionBarrier* counter = counters_ + count % 2;
       if (threadIdx.x == 0) {
-        constexpr int kPushed = kWords * kParts + (kScalesRows ? kScaleWords : 0);
-        counter->Expect((p_.tiling.blocks - 1) * kClusterWarps * kPushed * 16);
+        constexpr int kPushed = kWords * kTerms + (kScalesRows ? kScaleWords : 0);
+        counter->ArriveAndExpect((p_.tiling.blocks - 1) * kClusterWarps * kPushed * 16);
       }
       counter->Wait(count >> 1 & 1);
     }
@@ -340,7 +341,7 @@ class BlockOperand {
   uint4* const operand_;
 
  private:
-  ArrivalCounter* const counters_;
+  TransactionBarrier* const counters_;
 
  protected:
   float* const row_scales_;  // kScalesRows: [use, chunk, row], what undoes them

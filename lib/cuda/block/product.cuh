@@ -14,7 +14,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
   using Base = BlockOperand<Cell, Params, kRows, kCluster, kBackward>;
   using Base::at_, Base::k_, Base::lane_, Base::operand_, Base::p_, Base::row_scales_,
       Base::scales_, Base::scales_of_use_, Base::warp_, Base::words_of_use_;
-  using Base::kDepths, Base::kElements, Base::kGates, Base::kParts, Base::kScalesRows,
+  using Base::kDepths, Base::kElements, Base::kGates, Base::kTerms, Base::kScalesRows,
       Base::kSharing, Base::kTiles;
   using typename Base::T;
   static constexpr int kGroup = BlockCell::kGroup;
@@ -58,7 +58,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
   }
   // Of Scaled: R's is of all that adds to this warp's sums.
   __device__ __forceinline__ void FindScales() {
-    if constexpr (kScaledParts<T> > 0) {
+    if constexpr (kScaledTerms<T> > 0) {
       const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
         TileA<T> unused;
         for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
@@ -155,8 +155,8 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
 #pragma unroll
-      for (int s = 0; s < kParts; ++s) {
-        const uint4 v = from[words_of_use_ / kParts * s + (first + i) * 32];
+      for (int s = 0; s < kTerms; ++s) {
+        const uint4 v = from[words_of_use_ / kTerms * s + (first + i) * 32];
         b[i].part[s][0] = v.x;
         b[i].part[s][1] = v.y;
         b[i].part[s][2] = v.z;

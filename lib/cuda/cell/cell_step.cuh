@@ -169,7 +169,7 @@ template <class To, class From, int kCount>
 __device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    if constexpr (std::is_same_v<From, Coarse>) {
+    if constexpr (std::is_same_v<From, ApproximateFloat>) {
       to[i] = from[i].v;
     } else {
       to[i] = To(from[i]);

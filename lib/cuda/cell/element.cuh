@@ -8,7 +8,7 @@
 
 namespace haste {
 
-struct Foreseen {
+struct StepFlags {
   bool live = false;
   bool repeats = false;  // masked: y is the y before
   uint32_t drawn = 0;    // bit s: Zoneout keeps state s
@@ -16,9 +16,10 @@ struct Foreseen {
 
 // unmasked: IsLive; key: read where Zoneout draws.
 template <class Cell, class T>
-__device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
-                                            bool reverse, int step, bool unmasked, PhiloxKey key) {
-  Foreseen seen;
+__device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e,
+                                                   bool reverse, int step, bool unmasked,
+                                                   PhiloxKey key) {
+  StepFlags seen;
   seen.live = e.exists && unmasked;
   if (e.exists && !unmasked) seen.repeats = Repeats(p, reverse, e.n, step);
   if (!p.zoneout || !p.training || !seen.live) return seen;
@@ -29,18 +30,18 @@ __device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const 
   return seen;
 }
 template <class Cell, class T>
-__device__ __forceinline__ Foreseen Foresee(const RecurrenceParams<T>& p, const Element& e,
-                                            bool reverse, int step) {
-  Foreseen seen;
+__device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e,
+                                                   bool reverse, int step) {
+  StepFlags seen;
   seen.live = e.exists;
   if (!e.exists || (p.mask == nullptr && !p.zoneout)) return seen;
   const bool draws = p.zoneout && p.training;
-  return Foresee<Cell>(p, e, reverse, step, IsLive(p, e.n, TimeOf(p, reverse, step)),
-                       draws ? MakePhiloxKey(p.seed) : PhiloxKey());
+  return ReadStepFlags<Cell>(p, e, reverse, step, IsLive(p, e.n, TimeOf(p, reverse, step)),
+                             draws ? MakePhiloxKey(p.seed) : PhiloxKey());
 }
 
 template <int kStates, class T>
-__device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const Foreseen& seen,
+__device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
                                           float (&share)[kStates]) {
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
@@ -53,7 +54,7 @@ __device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const Fo
 // the states as they enter the cell.
 template <class Cell, class T, int kCount, class Get, class Params>
 __device__ __forceinline__ void WalkForward(
-    const Params& p, const Foreseen (&seen)[kCount], int64_t k, const int (&unit)[kCount],
+    const Params& p, const StepFlags (&seen)[kCount], int64_t k, const int (&unit)[kCount],
     const T (&stored)[kCount][Cell::kGates], const float (&scale)[kCount],
     const float (&prev)[kCount][Cell::kStates], const Get& get,
     float (&before)[kCount][Cell::kStates], float (&kept)[kCount][Cell::kKept],
@@ -127,7 +128,7 @@ __device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
 // output; turned into those of the states that enter it, without what the product adds.
 template <class Cell, class T, int kCount, class Kept>
 __device__ __forceinline__ void WalkBackward(
-    const RecurrenceParams<T>& p, const Foreseen (&seen)[kCount], const Kept (&reserve)[kCount],
+    const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount], const Kept (&reserve)[kCount],
     const T (&dy)[kCount], const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
     float (&dx)[kCount][Cell::kGates], float (&dq)[kCount][Cell::kGates]) {
   float kept[kCount][Cell::kKept], prev[kCount][Cell::kStates];

@@ -1,7 +1,7 @@
 // An engine that walks phases as PlanRecurrence has cut them: what all such do alike in a call.
 //
-// What is an engine's own is its Machine<Direction> (ForwardPhases, BackwardPhases):
-//   Machine(config, plan)
+// What is an engine's own is its EnginePolicy<Direction> (ForwardPhases, BackwardPhases):
+//   EnginePolicy(config, plan)
 //   Fill(workspace, phased)    the workspace of each phase, by FillWalk and of its own
 //   Prepare(phased, R, …)      R as its products take it
 //   Walk(phased, first, steps, device, …)
@@ -12,28 +12,28 @@
 
 namespace haste {
 
-// BoundedMachine: forward, where h has a bound.
-template <class Cell, class ForwardMachine, class BackwardMachine,
-          class BoundedMachine = ForwardMachine>
+// BoundedPolicy: forward, where h has a bound.
+template <class Cell, class ForwardPolicy, class BackwardPolicy,
+          class BoundedPolicy = ForwardPolicy>
 class WalkEngine {
   static bool IsBounded(const HasteRnnConfig& config) {
     return HasBoundedStates(config, CellInfo<Cell>());
   }
 
-  template <class Machine>
+  template <class EnginePolicy>
   static size_t BytesOf(const HasteRnnConfig& config, const Plan& plan) {
     Workspace count(nullptr);
-    Phased<typename Machine::Direction> phased = {};
-    Machine(config, plan).Fill(&count, &phased);
+    Phased<typename EnginePolicy::Direction> phased = {};
+    EnginePolicy(config, plan).Fill(&count, &phased);
     return count.used();
   }
 
-  template <class Machine, class Args>
+  template <class EnginePolicy, class Args>
   static int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
                       const void* const* states, int64_t first, int64_t steps, void* workspace,
                       const HasteExecutor& executor, HasteStatus* status) {
-    using Direction = typename Machine::Direction;
-    Machine machine(config, planned.plan);
+    using Direction = typename EnginePolicy::Direction;
+    EnginePolicy machine(config, planned.plan);
     Phased<Direction> phased = {};
     phased.of[0].args = args;
     Workspace pieces(workspace);
@@ -47,16 +47,16 @@ class WalkEngine {
  public:
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     const Plan& plan = planned.plan;
-    return planned.backward    ? BytesOf<BackwardMachine>(config, plan)
-           : IsBounded(config) ? BytesOf<BoundedMachine>(config, plan)
-                               : BytesOf<ForwardMachine>(config, plan);
+    return planned.backward    ? BytesOf<BackwardPolicy>(config, plan)
+           : IsBounded(config) ? BytesOf<BoundedPolicy>(config, plan)
+                               : BytesOf<ForwardPolicy>(config, plan);
   }
 
   static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
                          const HasteRnnForwardArgs& args, void* workspace,
                          const HasteExecutor& executor, HasteStatus* status) {
-    const auto call = IsBounded(config) ? Call<BoundedMachine, HasteRnnForwardArgs>
-                                        : Call<ForwardMachine, HasteRnnForwardArgs>;
+    const auto call = IsBounded(config) ? Call<BoundedPolicy, HasteRnnForwardArgs>
+                                        : Call<ForwardPolicy, HasteRnnForwardArgs>;
     return call(config, planned, args, args.s0, 0, config.time, workspace, executor, status);
   }
 
@@ -64,8 +64,8 @@ class WalkEngine {
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
     const int32_t code =
-        Call<BackwardMachine>(config, planned, args, args.dsT, config.time - 1,
-                              BackwardSteps<Cell>(config, args), workspace, executor, status);
+        Call<BackwardPolicy>(config, planned, args, args.dsT, config.time - 1,
+                             BackwardSteps<Cell>(config, args), workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };

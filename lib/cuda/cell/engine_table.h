@@ -19,12 +19,12 @@
   HASTE_DEFINE_EXPANDED_ENGINE(                    \
       KIND, CELL, NAME,                            \
       {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, __VA_ARGS__::Backward})
-// And with WatchedForward and WatchedBackward.
-#define HASTE_DEFINE_WATCHED_ENGINE(KIND, CELL, NAME, ...)                                         \
+// And with OverlappedForward and OverlappedBackward.
+#define HASTE_DEFINE_OVERLAPPED_ENGINE(KIND, CELL, NAME, ...)                                      \
   HASTE_DEFINE_EXPANDED_ENGINE(                                                                    \
       KIND, CELL, NAME,                                                                            \
       {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, __VA_ARGS__::Backward, nullptr, nullptr, \
-       __VA_ARGS__::WatchedForward, __VA_ARGS__::WatchedBackward})
+       __VA_ARGS__::OverlappedForward, __VA_ARGS__::OverlappedBackward})
 #define HASTE_DEFINE_EXPANDED_ENGINE(KIND, CELL, NAME, ...) \
   extern const Engine KIND##_##CELL##_##NAME;               \
   const Engine KIND##_##CELL##_##NAME = __VA_ARGS__;

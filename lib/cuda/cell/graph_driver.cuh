@@ -23,7 +23,7 @@ constexpr int64_t kLeastRecorded = 4, kMostRecorded = 32;
 
 // The steps of a call: `count` from `first` on, `stride` apart. Of those, `alone_before` at the
 // begin and `alone_after` at the end are unlike the others.
-struct WalkSpan {
+struct StepRange {
   int64_t first, count;
   int stride;
   int64_t alone_before, alone_after;
@@ -32,7 +32,7 @@ struct WalkSpan {
 // Of phases (phase_forward.cuh): a first step that has no product, and step -1, of backward,
 // which ends with the initial states' gradients, are unlike the others.
 template <class Phase>
-WalkSpan SpanOf(const typename Phase::Params& p, int64_t first, int64_t count) {
+StepRange StepRangeOf(const typename Phase::Params& p, int64_t first, int64_t count) {
   return {first, count, Phase::kStride, Phase::HasProduct(p, first) ? 0 : 1,
           std::max<int64_t>(count - p.T_, 0)};
 }
@@ -40,7 +40,7 @@ WalkSpan SpanOf(const typename Phase::Params& p, int64_t first, int64_t count) {
 // launch(from, count, executor, status) launches steps from `from` on. key: all that they depend
 // on, step aside. at: of the workspace, where recorded steps count from.
 template <class LaunchSteps>
-int32_t WalkRecorded(const WalkSpan& span, const std::string& key, int64_t* at,
+int32_t WalkRecorded(const StepRange& span, const std::string& key, int64_t* at,
                      const LaunchSteps& launch, const HasteExecutor& executor,
                      HasteStatus* status) {
   const auto launch_from = [&](int64_t done, int64_t count) -> int32_t {

@@ -38,7 +38,7 @@ struct OnChipParams : RecurrenceParams<T> {
 
 // Asks the L2 cache for what a block's units will read of a tensor [N, T, K, kParts, H] some steps
 // later: each thread for a piece of one row and part.
-template <class T, int kParts>
+template <class T, int kTerms>
 class Prefetcher {
   static constexpr int kPiece = 64 / sizeof(T);
 
@@ -51,13 +51,13 @@ class Prefetcher {
       : rows_left_(0) {
     if (tensor == nullptr) return;
     const int pieces = (units + kPiece - 1) / kPiece;
-    const int part = threadIdx.x / pieces % kParts, mine = threadIdx.x / pieces / kParts;
+    const int part = threadIdx.x / pieces % kTerms, mine = threadIdx.x / pieces / kTerms;
     unit += threadIdx.x % pieces * kPiece;
     if (mine >= rows || unit >= p.H) return;
-    const int64_t stride = p.K * kParts * p.H;
+    const int64_t stride = p.K * kTerms * p.H;
     rows_left_ = static_cast<int>(min(p.N - row - mine, int64_t{1} << 30));
     from_ = static_cast<const T*>(tensor) + ((row + mine) * p.T_ + time) * stride +
-            (k * kParts + part) * p.H + unit;
+            (k * kTerms + part) * p.H + unit;
     stride_ = up ? stride : -stride;
     pass_stride_ = rows * p.T_ * stride;
   }

@@ -206,7 +206,7 @@ bool IsForCublas(const HasteGemm& g) {
 }
 
 // Runs of rows are a batch of products.
-int32_t GemmByCublas(const ProductPart& part, const HasteExecutor& executor, HasteStatus* status) {
+int32_t GemmByCublas(const ProductChunk& part, const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
   const RowRuns& rows = part.rows;
   CublasProduct product = {};
@@ -228,7 +228,7 @@ int32_t GemmByCublas(const ProductPart& part, const HasteExecutor& executor, Has
   return cublas.Multiply(product, status);
 }
 
-int32_t PlanHere(const ProductPart& part, int64_t most, ProductPlan* plan, HasteStatus* status) {
+int32_t PlanHere(const ProductChunk& part, int64_t most, ProductPlan* plan, HasteStatus* status) {
   CudaProperties device;
   HASTE_TRY(GetCudaProperties(&device, status));
   *plan = PlanProduct(part.Whole(), device.sm_major, device.clusters[2], most, part.sums_in_float);
@@ -247,7 +247,7 @@ int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status) {
   ProductPlan plan;
-  const ProductPart whole = {g, {}, {}};
+  const ProductChunk whole = {g, {}, {}};
   HASTE_TRY(PlanHere(whole, 0, &plan, status));
   if (plan.ours) {
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
@@ -266,16 +266,16 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
   }
 }
 
-int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* bytes,
-                                 HasteStatus* status) {
+int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,
+                                  HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(part, most, &plan, status));
   *bytes = plan.ours ? ScaledGemmWorkspace(part.gemm, plan) : 0;
   return HASTE_OK;
 }
 
-int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,
-                        const HasteExecutor& executor, HasteStatus* status) {
+int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status) {
   ProductPlan plan;
   HASTE_TRY(PlanHere(part, most, &plan, status));
   if (plan.ours) return ScaledGemm(part, plan, workspace, executor, status);

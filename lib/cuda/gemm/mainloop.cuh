@@ -1,7 +1,7 @@
 // The product itself: tiles of c by wgmma, of operands as pack.cuh leaves them.
 //
 // Two blocks of a cluster have the upper and the lower half of a tile's rows. In each two threads
-// fetch slabs of the operands into a ring of stages (pipeline.cuh), of b one half for both
+// fetch K-blocks of the operands into a pipeline of stages (pipeline.cuh), of b one half for both
 // blocks, and two warpgroups multiply. Of two parts each has 64 rows of every tile, in registers:
 // sums of a0·b0, and of a0·b1 + a1·b0, apart, so that the latter are not cut off. Of one part they
 // take tiles in turns, so that one multiplies while the other stores.
@@ -9,6 +9,9 @@
 #define HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
 
 #include "lib/cuda/gemm/pipeline.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/wgmma.cuh"
 
 namespace haste {
@@ -16,24 +19,25 @@ namespace haste {
 // Of a warp's sums, on their way to whole lines of memory: 16 rows × 32 columns, so far apart that
 // banks differ.
 constexpr int kTurnedColumns = 32, kTurnedStride = 40;
-using TurnedSums = float[16][kTurnedStride];
+using TransposedStaging = float[16][kTurnedStride];
 
 // A warpgroup's rows of a tile, 64 at a time.
 template <class T, class C>
 class TileSums {
-  static constexpr int kParts = kMmaParts<T>;
-  static constexpr bool kScales = kScaledParts<T> > 0;
+  static constexpr int kTerms = kMmaTerms<T>;
+  static constexpr bool kScales = kScaledTerms<T> > 0;
   static constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
   static constexpr int kRows = 64;               // of a product
-  static constexpr int kRowTiles = kTakeTurns<kParts> ? kPanel / kRows : 1;
+  static constexpr int kRowTiles = kTakeTurns<kTerms> ? kPanel / kRows : 1;
 
  public:
   __device__ __forceinline__ explicit TileSums(int warpgroup)
-      : first_row_(kTakeTurns<kParts> ? 0 : warpgroup * kRows) {}
+      : first_row_(kTakeTurns<kTerms> ? 0 : warpgroup * kRows) {}
 
-  // Of slabs that come through the ring. came: called when all have.
-  template <class Came>
-  __device__ __forceinline__ void Multiply(int slabs, TileRing<kParts>* ring, const Came& came) {
+  // Of K-blocks that come through the pipeline. came: called when all have.
+  template <class OnLastLoad>
+  __device__ __forceinline__ void Multiply(int k_blocks, TilePipeline<kTerms>* pipeline,
+                                           const OnLastLoad& on_last_load) {
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
@@ -41,20 +45,20 @@ class TileSums {
     }
 #pragma unroll
     for (int i = 0; i < kSmall; ++i) small_[i] = 0.0f;
-    for (int i = 0; i < slabs; ++i) {
-      ring->Wait();
-      MultiplySlab(ring->a(), ring->b());
+    for (int i = 0; i < k_blocks; ++i) {
+      pipeline->Wait();
+      MultiplyKBlock(pipeline->a(), pipeline->b());
       WaitWarpgroupMma<1>();
-      if (i > 0) ring->FreeLast();
-      ring->Next();
+      if (i > 0) pipeline->FreeLast();
+      pipeline->Next();
     }
-    came();
+    on_last_load();
     WaitWarpgroupMma<0>();
-    ring->FreeLast();
+    pipeline->FreeLast();
   }
 
   // Where the next ones go. What can be asked for before there are sums is.
-  __device__ __forceinline__ void Aim(const TileOfC<C>& to) {
+  __device__ __forceinline__ void PrepareStore(const TileOfC<C>& to) {
     to_ = to;
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -70,7 +74,7 @@ class TileSums {
   // Stores them with the bias, or adds them to what is there. row_most, column_most: of the tile's
   // lines.
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
-                                      bool adds, TurnedSums& turned) {
+                                      bool adds, TransposedStaging& turned) {
     if (to_.IsWhole()) {
       PutRows<true>(row_most, column_most, adds, turned);
     } else {
@@ -95,7 +99,7 @@ class TileSums {
 
   template <bool kWhole>
   __device__ __forceinline__ void PutRows(const uint32_t* row_most, const uint32_t* column_most,
-                                          bool adds, TurnedSums& turned) {
+                                          bool adds, TransposedStaging& turned) {
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
       PutRows<kWhole>(tile, row_most, column_most, adds, turned);
@@ -104,7 +108,7 @@ class TileSums {
   template <bool kWhole>
   __device__ __forceinline__ void PutRows(int tile, const uint32_t* row_most,
                                           const uint32_t* column_most, bool adds,
-                                          TurnedSums& turned) {
+                                          TransposedStaging& turned) {
     const int lane = threadIdx.x % 32, column = TurnedColumn();
     C* const(&rows)[4] = rows_[tile];
     float row_scale[2] = {1, 1};
@@ -153,14 +157,14 @@ class TileSums {
     }
   }
 
-  __device__ __forceinline__ void MultiplySlab(const unsigned char* a, const unsigned char* b) {
+  __device__ __forceinline__ void MultiplyKBlock(const unsigned char* a, const unsigned char* b) {
     constexpr int kFurther =
         kPartBytes / kUnit;  // the second part, or the second half of the depth
     const uint64_t of_a = CoreMatrices<kPackedDepth>(a) + first_row_ * (kLineBytes / kUnit);
     const uint64_t of_b = CoreMatrices<kPackedDepth>(b);
     BeginWarpgroupMma();
 #pragma unroll
-    for (int i = 0; i < SlabDepth(kParts) / 16; ++i) {
+    for (int i = 0; i < KBlockDepth(kTerms) / 16; ++i) {
       constexpr int kSteps = kPackedDepth / 16;
       const int at = i / kSteps * kFurther + i % kSteps * (kStep / kUnit);
 #pragma unroll
@@ -168,7 +172,7 @@ class TileSums {
         constexpr int kTileAt = kRows * kLineBytes / kUnit;
         WarpgroupMma<MmaOperand<T>, kPanel>(large_[tile], of_a + tile * kTileAt + at, of_b + at);
       }
-      if constexpr (kParts == 2) {
+      if constexpr (kTerms == 2) {
         WarpgroupMma<Half, kPanel>(small_, of_a + at, of_b + kFurther + at);
         WarpgroupMma<Half, kPanel>(small_, of_a + kFurther + at, of_b + at);
       }
@@ -176,7 +180,7 @@ class TileSums {
     CommitWarpgroupMma();
   }
   __device__ __forceinline__ float Sum(int tile, int i) const {
-    return kParts == 2 ? large_[tile][i] + small_[i % kSmall] : large_[tile][i];
+    return kTerms == 2 ? large_[tile][i] + small_[i % kSmall] : large_[tile][i];
   }
 
   static __device__ __forceinline__ float Undoing(uint32_t most) {
@@ -190,7 +194,7 @@ class TileSums {
     return sum * fmaxf(a, b) * fminf(a, b);
   }
 
-  static constexpr int kSmall = kParts == 2 ? kPanel / 2 : 1;
+  static constexpr int kSmall = kTerms == 2 ? kPanel / 2 : 1;
   static constexpr int kColumnParts = kPanel / kTurnedColumns;
 
   const int first_row_;
@@ -204,8 +208,9 @@ class TileSums {
 template <class T, class C>
 __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row,
                                                int warpgroup, ProductPieces* pieces,
-                                               TileRing<kMmaParts<T>>* ring, TurnedSums& turned) {
-  constexpr bool kTurns = kTakeTurns<kMmaParts<T>>;
+                                               TilePipeline<kMmaTerms<T>>* pipeline,
+                                               TransposedStaging& turned) {
+  constexpr bool kTurns = kTakeTurns<kMmaTerms<T>>;
   TileSums<T, C> sums(warpgroup);
   const Turns turns(warpgroup);
   ProductPiece piece, next;
@@ -214,7 +219,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
     piece = next;
     more = pieces->Next(&next);
     if (kTurns && i % kTileWarpgroups != warpgroup) {
-      ring->Skip(piece.to - piece.from);
+      pipeline->Skip(piece.to - piece.from);
       continue;
     }
     const int64_t row = int64_t{p.order.Row(piece.tile)} * kProductRows + first_row;
@@ -229,8 +234,8 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
                      static_cast<int>(min(p.columns - column, int64_t{kPanel})),
                      p.aligned};
     bool adds = p.adds;
-    // Slabs: one part is coarser than what is cut off.
-    const int at_once = kTurns ? piece.to - piece.from : kSumDepth / SlabDepth(kMmaParts<T>);
+    // KBlocks: one part is coarser than what is cut off.
+    const int at_once = kTurns ? piece.to - piece.from : kSumDepth / KBlockDepth(kMmaTerms<T>);
     if constexpr (std::is_same_v<C, float>) {
       if (piece.slot >= 0) {
         adds = p.adds_waiting;
@@ -238,10 +243,10 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
               kPanel,    kPanel,  true};
       }
     }
-    sums.Aim(to);
+    sums.PrepareStore(to);
     if (kTurns && i > 0) turns.Await();
     for (int from = piece.from; from < piece.to; from += at_once) {
-      sums.Multiply(min(at_once, piece.to - from), ring, [&] {
+      sums.Multiply(min(at_once, piece.to - from), pipeline, [&] {
         if (kTurns && more && from + at_once >= piece.to) turns.HandOver();
       });
       sums.Put(p.a_most + row, p.b_most + column, adds, turned);
@@ -249,7 +254,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
     }
     if (p.ready != nullptr) {
       __syncwarp();
-      if (threadIdx.x % 32 == 0) CountPart(p.ready + p.order.CountOf(piece.tile));
+      if (threadIdx.x % 32 == 0) SignalFlag(p.ready + p.order.CountOf(piece.tile));
     }
   }
 }
@@ -262,25 +267,25 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan sends no other GPU here
 #else
-  constexpr int kParts = kMmaParts<T>;
-  __shared__ ArrivalCounter full[kTileStages], empty[kTileStages];
-  __shared__ __align__(16) TurnedSums turned[kTileWarps];
+  constexpr int kTerms = kMmaTerms<T>;
+  __shared__ TransactionBarrier full[kTileStages], empty[kTileStages];
+  __shared__ __align__(16) TransposedStaging turned[kTileWarps];
   const int half = blockIdx.x % 2;
-  TileRing<kParts> ring(tile_shared, full, empty, half);
-  if (threadIdx.x == 0) ring.Init();
+  TilePipeline<kTerms> pipeline(tile_shared, full, empty, half);
+  if (threadIdx.x == 0) pipeline.Init();
   ClusterSync();
   WaitForPreviousKernel();
   ProductPieces pieces(p.work, blockIdx.x / 2);
   // Two threads of the last warpgroup fetch, an operand each.
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == kTileWarpgroups) {
-    FewerRegisters<40>();
+    DeallocateRegisters<40>();
     const int fetcher = threadIdx.x % 128;
-    if (fetcher % 32 == 0 && fetcher < 64) FetchPieces(p, fetcher == 0, half, &pieces, &ring);
+    if (fetcher % 32 == 0 && fetcher < 64) FetchPieces(p, fetcher == 0, half, &pieces, &pipeline);
     __syncwarp();
   } else {
-    MoreRegisters<232>();
-    MultiplyPieces(p, half * kPanel, warpgroup, &pieces, &ring, turned[threadIdx.x / 32]);
+    AllocateRegisters<232>();
+    MultiplyPieces(p, half * kPanel, warpgroup, &pieces, &pipeline, turned[threadIdx.x / 32]);
   }
   ClusterSync();  // a block's memory is there until the other sends nothing more
 #endif
@@ -297,10 +302,10 @@ __global__ void __launch_bounds__(kPanel)
   const int first_row = blockIdx.x % (kProductRows / 8) * 8;
   const int64_t row = int64_t{p.order.Row(tile)} * kProductRows + first_row;
   const int64_t column = int64_t{p.order.Column(tile)} * kPanel + threadIdx.x;
-  const int first = work.FirstSharer(shared_tile);
-  const int64_t end = (int64_t{shared_tile} + 1) * work.slabs;
+  const int first = work.FirstPeer(shared_tile);
+  const int64_t end = (int64_t{shared_tile} + 1) * work.k_blocks;
   // Then it was a whole tile to its block.
-  if (work.Begin(first) <= end - work.slabs && work.Begin(first + 1) >= end) return;
+  if (work.Begin(first) <= end - work.k_blocks && work.Begin(first + 1) >= end) return;
   float sums[8] = {};
   for (int sharer = first; sharer < work.sharers && work.Begin(sharer) < end; ++sharer) {
     const float* from =

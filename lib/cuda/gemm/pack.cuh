@@ -13,7 +13,7 @@ namespace haste {
 
 // T: Scaled<kParts>, of floats; or Half, Bfloat16, which are multiplied as they are.
 template <class T>
-using ElementOf = std::conditional_t<(kScaledParts<T> > 0), float, T>;
+using ElementOf = std::conditional_t<(kScaledTerms<T> > 0), float, T>;
 
 // Floats down to 2^-149 and the scale that undoes it are numbers of full precision.
 constexpr int kMostLineShift = 126;
@@ -23,41 +23,41 @@ constexpr int kMostLineShift = 126;
 template <class T>
 struct PackedLines {
   using Element = ElementOf<T>;
-  static constexpr int kParts = kMmaParts<T>;
-  static constexpr bool kScales = kScaledParts<T> > 0;
+  static constexpr int kTerms = kMmaTerms<T>;
+  static constexpr bool kScales = kScaledTerms<T> > 0;
 
   const Element* from;
   int64_t line_stride, depth_stride;  // one of them is 1; along the other there are
   RowRuns runs;                       // these, of which
   int64_t first;                      // comes first
   int64_t lines, depth;               // of the operand
-  int slabs;
+  int k_blocks;
   bool aligned;  // lines begin at multiples of 16 bytes, or depths do
   MmaOperand<T>* to;
   uint32_t* most;  // kScales, of each line: the bits of its largest magnitude
 
-  // 8 neighbours in depth of a line; run: in the slab.
-  __device__ __forceinline__ void Put(int64_t line, int64_t slab, int run, float scale,
+  // 8 neighbours in depth of a line; run: in the K-block.
+  __device__ __forceinline__ void Put(int64_t line, int64_t k_block, int run, float scale,
                                       const Element (&values)[8]) const {
-    MmaOperand<T> parts[kParts][8];
+    MmaOperand<T> terms[kTerms][8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if constexpr (kScales) {
         uint16_t part[3];
         SplitOperand<T>(values[i] * scale, part);
 #pragma unroll
-        for (int s = 0; s < kParts; ++s) parts[s][i].bits = part[s];
+        for (int s = 0; s < kTerms; ++s) terms[s][i].bits = part[s];
       } else {
-        parts[0][i] = values[i];
+        terms[0][i] = values[i];
       }
     }
     constexpr int kSize = kPanel * kPackedDepth;
     const uint32_t panel = static_cast<uint32_t>(line) / kPanel;
     const uint32_t row = static_cast<uint32_t>(line) % kPanel;
-    MmaOperand<T>* at = to + (static_cast<int64_t>(panel) * slabs + slab) * kParts * kSize +
+    MmaOperand<T>* at = to + (static_cast<int64_t>(panel) * k_blocks + k_block) * kTerms * kSize +
                         (row / 8 * (kPackedDepth / 8) + run) * 64 + row % 8 * 8;
 #pragma unroll
-    for (int s = 0; s < kParts; ++s) StoreFragment<8>(at + s * kSize, parts[s]);
+    for (int s = 0; s < kTerms; ++s) StoreFragment<8>(at + s * kSize, terms[s]);
   }
 };
 
@@ -69,7 +69,7 @@ __device__ __forceinline__ uint32_t FiniteBits(float x) {
 
 // Lines whose depth is neighbours in memory: a block has 8 of them.
 constexpr int kPackWarps = 16;
-constexpr int kHeldSlabs = 4;  // of a warp, in registers from one reading to the other
+constexpr int kHeldKBlocks = 4;  // of a warp, in registers from one reading to the other
 
 template <class T>
 class LineReader {
@@ -83,8 +83,8 @@ class LineReader {
         run_(run),
         from_(p.from + (line < p.lines ? p.runs.At(p.first + line) * p.line_stride : 0)) {}
 
-  __device__ __forceinline__ void Read(int64_t slab, Element (&values)[8]) const {
-    const int64_t depth = slab * kPackedDepth + run_ * 8;
+  __device__ __forceinline__ void Read(int64_t k_block, Element (&values)[8]) const {
+    const int64_t depth = k_block * kPackedDepth + run_ * 8;
     const Element* from = from_ + depth;
     if (p_.aligned && line_ < p_.lines && depth + 8 <= p_.depth) {
 #pragma unroll
@@ -119,22 +119,22 @@ __global__ void __launch_bounds__(kPackWarps * 32)
   const int64_t line = int64_t{blockIdx.x} * 8 + lane / 4;
   const int run = lane % 4;
   const LineReader<T> reader(p, line, run);
-  Element held[kHeldSlabs][8];
+  Element held[kHeldKBlocks][8];
 #pragma unroll
-  for (int i = 0; i < kHeldSlabs; ++i) reader.Read(warp + i * kPackWarps, held[i]);
-  const int beyond = warp + kHeldSlabs * kPackWarps;
+  for (int i = 0; i < kHeldKBlocks; ++i) reader.Read(warp + i * kPackWarps, held[i]);
+  const int beyond = warp + kHeldKBlocks * kPackWarps;
   float scale = 1;
   if constexpr (kScales) {
     uint32_t most = 0;
 #pragma unroll
-    for (int i = 0; i < kHeldSlabs; ++i) {
+    for (int i = 0; i < kHeldKBlocks; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(held[i][j]));
     }
 #pragma unroll 2
-    for (int slab = beyond; slab < p.slabs; slab += kPackWarps) {
+    for (int k_block = beyond; k_block < p.k_blocks; k_block += kPackWarps) {
       float values[8];
-      reader.Read(slab, values);
+      reader.Read(k_block, values);
 #pragma unroll
       for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(values[j]));
     }
@@ -148,15 +148,15 @@ __global__ void __launch_bounds__(kPackWarps * 32)
     scale = RowScale(most, kMostLineShift).up;
   }
 #pragma unroll
-  for (int i = 0; i < kHeldSlabs; ++i) {
-    const int slab = warp + i * kPackWarps;
-    if (slab < p.slabs) p.Put(line, slab, run, scale, held[i]);
+  for (int i = 0; i < kHeldKBlocks; ++i) {
+    const int k_block = warp + i * kPackWarps;
+    if (k_block < p.k_blocks) p.Put(line, k_block, run, scale, held[i]);
   }
 #pragma unroll 2
-  for (int slab = beyond; slab < p.slabs; slab += kPackWarps) {
+  for (int k_block = beyond; k_block < p.k_blocks; k_block += kPackWarps) {
     Element values[8];
-    reader.Read(slab, values);
-    p.Put(line, slab, run, scale, values);
+    reader.Read(k_block, values);
+    p.Put(line, k_block, run, scale, values);
   }
 }
 
@@ -196,22 +196,22 @@ __global__ void __launch_bounds__(kLinesOfBlock)
   WaitForPreviousKernel();
   const int64_t line = blockIdx.x % line_blocks * kLinesOfBlock + threadIdx.x;
   if (line >= padded_lines) return;
-  const int64_t slab = blockIdx.x / line_blocks;
+  const int64_t k_block = blockIdx.x / line_blocks;
   const bool exists = line < p.lines;
   float scale = 1;
   if constexpr (PackedLines<T>::kScales) {
     scale = RowScale(exists ? p.most[line] : 0, kMostLineShift).up;
   }
   const Element* from = p.from + line;
-  const int64_t left = exists ? p.depth - slab * kPackedDepth : 0;
+  const int64_t left = exists ? p.depth - k_block * kPackedDepth : 0;
   Element values[kPackedDepth / 8][8];
-  RowCursor row(p.runs, p.first + slab * kPackedDepth);
+  RowCursor row(p.runs, p.first + k_block * kPackedDepth);
 #pragma unroll
   for (int d = 0; d < kPackedDepth; ++d, row.Next()) {
     values[d / 8][d % 8] = d < left ? from[row.at() * p.depth_stride] : Element{};
   }
 #pragma unroll
-  for (int run = 0; run < kPackedDepth / 8; ++run) p.Put(line, slab, run, scale, values[run]);
+  for (int run = 0; run < kPackedDepth / 8; ++run) p.Put(line, k_block, run, scale, values[run]);
 }
 
 }  // namespace haste

@@ -11,10 +11,10 @@ constexpr int kTileWarps = 4 * kTileWarpgroups;
 constexpr int kTileThreads = (kTileWarpgroups + 1) * 128;
 
 // Whether a block's part of a tile is one warpgroup's.
-template <int kParts>
-constexpr bool kTakeTurns = kParts == 1;
-template <int kParts>
-constexpr int kWarpsOfTile = kTakeTurns<kParts> ? 4 : kTileWarps;
+template <int kTerms>
+constexpr bool kTakeTurns = kTerms == 1;
+template <int kTerms>
+constexpr int kWarpsOfTile = kTakeTurns<kTerms> ? 4 : kTileWarps;
 
 // C: what c and the bias are of.
 template <class T, class C = ElementOf<T>>

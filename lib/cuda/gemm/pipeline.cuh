@@ -1,42 +1,43 @@
-// How the operands of a product (mainloop.cuh) come to the warpgroups that multiply them: slab
-// by slab, through a ring of stages in shared memory.
+// How the operands of a product (mainloop.cuh) come to the warpgroups that multiply them: K-block
+// by K-block, through a pipeline of stages in shared memory.
 #ifndef HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
 #define HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
 
 #include "lib/cuda/gemm/params.cuh"
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/bulk_copy.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
 
-// Bytes: of a line of packed depths; of a panel's, one part of them; of an operand's slab, which is
-// two of these, and of a stage, both operands.
+// Bytes: of a line of packed depths; of a panel's, one part of them; of an operand's K-block, which
+// is two of these, and of a stage, both operands.
 constexpr int kLineBytes = 2 * kPackedDepth, kPartBytes = kPanel * kLineBytes;
-constexpr int kSlabBytes = 2 * kPartBytes, kStageBytes = 2 * kSlabBytes;
+constexpr int kKBlockBytes = 2 * kPartBytes, kStageBytes = 2 * kKBlockBytes;
 constexpr int kTileStages = 6;
 
-template <int kParts>
-class TileRing {
+template <int kTerms>
+class TilePipeline {
  public:
-  __device__ __forceinline__ TileRing(unsigned char* stages, ArrivalCounter* full,
-                                      ArrivalCounter* empty, int half)
+  __device__ __forceinline__ TilePipeline(unsigned char* stages, TransactionBarrier* full,
+                                          TransactionBarrier* empty, int half)
       : stages_(stages), full_(full), empty_(empty), half_(half) {}
 
   __device__ __forceinline__ void Init() const {
     for (int i = 0; i < kTileStages; ++i) {
       full_[i].Init(1);
-      empty_[i].Init(2 * kWarpsOfTile<kParts>);  // of both blocks
+      empty_[i].Init(2 * kWarpsOfTile<kTerms>);  // of both blocks
     }
   }
   __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
-  __device__ __forceinline__ unsigned char* b() const { return a() + kSlabBytes; }
-  // A slab of a, or this block's half of one of b, for both.
+  __device__ __forceinline__ unsigned char* b() const { return a() + kKBlockBytes; }
+  // A K-block of a, or this block's half of one of b, for both.
   __device__ __forceinline__ void FetchA(const unsigned char* from) const {
     empty_[stage_].Wait(lap_ ^ 1);  // at once in the first lap
-    full_[stage_].Expect(kStageBytes);
-    CopyBulk(a(), from, kSlabBytes, &full_[stage_]);
+    full_[stage_].ArriveAndExpect(kStageBytes);
+    CopyBulk(a(), from, kKBlockBytes, &full_[stage_]);
   }
   __device__ __forceinline__ void FetchB(const unsigned char* from) const {
-    constexpr int kHalf = kSlabBytes / 2;
+    constexpr int kHalf = kKBlockBytes / 2;
     empty_[stage_].Wait(lap_ ^ 1);
     CopyBulkTo(3, b() + half_ * kHalf, from + half_ * kHalf, kHalf, &full_[stage_]);
   }
@@ -63,7 +64,7 @@ class TileRing {
   }
 
   unsigned char* const stages_;
-  ArrivalCounter *const full_, *const empty_;
+  TransactionBarrier *const full_, *const empty_;
   const int half_;
   int stage_ = 0;
   uint32_t lap_ = 0;
@@ -72,23 +73,24 @@ class TileRing {
 // of_a: of the two operands.
 template <class T, class C>
 __device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool of_a, int half,
-                                            ProductPieces* pieces, TileRing<kMmaParts<T>>* ring) {
+                                            ProductPieces* pieces,
+                                            TilePipeline<kMmaTerms<T>>* pipeline) {
   const auto* operand = reinterpret_cast<const unsigned char*>(of_a ? p.a : p.b);
   ProductPiece piece;
   while (pieces->Next(&piece)) {
     const int64_t panel =
         of_a ? int64_t{p.order.Row(piece.tile)} * 2 + half : p.order.Column(piece.tile);
-    const unsigned char* from = operand + panel * p.work.slabs * kSlabBytes;
-    for (int slab = piece.from; slab < piece.to; ++slab) {
-      const unsigned char* at = from + int64_t{slab} * kSlabBytes;
-      of_a ? ring->FetchA(at) : ring->FetchB(at);
-      ring->Next();
+    const unsigned char* from = operand + panel * p.work.k_blocks * kKBlockBytes;
+    for (int k_block = piece.from; k_block < piece.to; ++k_block) {
+      const unsigned char* at = from + int64_t{k_block} * kKBlockBytes;
+      of_a ? pipeline->FetchA(at) : pipeline->FetchB(at);
+      pipeline->Next();
     }
   }
 }
 
-// Whose turn it is to multiply, of warpgroups that take turns. The other one's stages of the ring
-// have been filled before: a counter does not tell one lap from the next but one.
+// Whose turn it is to multiply, of warpgroups that take turns. The other one's stages of the
+// pipeline have been filled before: a counter does not tell one lap from the next but one.
 class Turns {
  public:
   __device__ __forceinline__ explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}

@@ -31,7 +31,7 @@ auto WithOperand(const HasteGemm& g, const Run& run) {
 // An operand: lines (rows of a, columns of b) × depth. Some of both at a time is packed.
 template <class T>
 class Operand {
-  static constexpr int kParts = PackedLines<T>::kParts;
+  static constexpr int kTerms = PackedLines<T>::kTerms;
   static constexpr bool kScales = PackedLines<T>::kScales;
 
  public:
@@ -43,19 +43,19 @@ class Operand {
         depth_stride_(depth_stride),
         runs_(runs),
         tile_(tile),
-        slabs_(static_cast<int>(depth / kPackedDepth)),
-        to_(workspace->Take<MmaOperand<T>>(kParts * lines * depth)),
+        k_blocks_(static_cast<int>(depth / kPackedDepth)),
+        to_(workspace->Take<MmaOperand<T>>(kTerms * lines * depth)),
         most_(workspace->Take<uint32_t>(lines)) {}
   // Packed where that one is.
-  Operand(const void* data, int64_t depth_stride, const Operand& beside)
+  Operand(const void* data, int64_t depth_stride, const Operand& overlap)
       : data_(static_cast<const ElementOf<T>*>(data)),
-        line_stride_(beside.line_stride_),
+        line_stride_(overlap.line_stride_),
         depth_stride_(depth_stride),
-        runs_(beside.runs_),
-        tile_(beside.tile_),
-        slabs_(beside.slabs_),
-        to_(beside.to_),
-        most_(beside.most_) {}
+        runs_(overlap.runs_),
+        tile_(overlap.tile_),
+        k_blocks_(overlap.k_blocks_),
+        to_(overlap.to_),
+        most_(overlap.most_) {}
 
   // at: of the lines that are packed, the first of these. after: a kernel of the same product was
   // launched before.
@@ -70,10 +70,10 @@ class Operand {
     p.depth_stride = depth_stride_;
     p.lines = lines;
     p.depth = depth;
-    p.slabs = slabs_;
+    p.k_blocks = k_blocks_;
     p.aligned = reinterpret_cast<uintptr_t>(p.from) % 16 == 0 &&
                 line_stride_ * sizeof(ElementOf<T>) % 16 == 0;
-    p.to = to_ + at * slabs_ * (kParts * kPackedDepth);
+    p.to = to_ + at * k_blocks_ * (kTerms * kPackedDepth);
     p.most = most_ + at;
     const int64_t padded = PadTo(lines, tile_);
     if (along_depth) {
@@ -91,7 +91,7 @@ class Operand {
                             executor, p, line_blocks),
                      status);
     }
-    HASTE_CUDA_TRY(Launch(PackAlongLines<T>, line_blocks * p.slabs, kLinesOfBlock, 0,
+    HASTE_CUDA_TRY(Launch(PackAlongLines<T>, line_blocks * p.k_blocks, kLinesOfBlock, 0,
                           kScales || after, executor, p, line_blocks, padded),
                    status);
     return HASTE_OK;
@@ -104,7 +104,7 @@ class Operand {
   const ElementOf<T>* const data_;
   const int64_t line_stride_, depth_stride_;
   const RowRuns runs_;
-  const int tile_, slabs_;
+  const int tile_, k_blocks_;
   MmaOperand<T>* const to_;
   uint32_t* const most_;
 };
@@ -114,7 +114,7 @@ struct Operands {
   Operand<T> a, b;
   float* waiting;
 
-  Operands(const ProductPart& part, const ProductPlan& plan, Workspace* workspace)
+  Operands(const ProductChunk& part, const ProductPlan& plan, Workspace* workspace)
       : a(part.gemm.a, part.gemm.a_row, part.gemm.a_col,
           part.gemm.a_col == 1 ? part.rows : part.depths, kProductRows, plan.rows, plan.depth,
           workspace),
@@ -126,7 +126,7 @@ struct Operands {
 
 // But for what each chunk has of its own.
 template <class C, class T>
-ScaledProduct<T, C> ProductOf(const ProductPart& part, const Operands<T>& operands) {
+ScaledProduct<T, C> ProductOf(const ProductChunk& part, const Operands<T>& operands) {
   const HasteGemm& g = part.gemm;
   ScaledProduct<T, C> p = {};
   p.a = operands.a.packed();
@@ -171,7 +171,7 @@ int32_t Multiply(const ScaledProduct<T, float>& p, bool ends, const HasteExecuto
 
 // Sums in float32, chunk by chunk.
 template <class T>
-int32_t MultiplyChunks(const ProductPart& part, const ProductPlan& plan, void* memory,
+int32_t MultiplyChunks(const ProductChunk& part, const ProductPlan& plan, void* memory,
                        const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm g = part.Whole();
   Workspace workspace(memory);
@@ -248,14 +248,14 @@ size_t ScaledGemmWorkspace(const HasteGemm& g, const ProductPlan& plan) {
   });
 }
 
-int32_t ScaledGemm(const ProductPart& part, const ProductPlan& plan, void* memory,
+int32_t ScaledGemm(const ProductChunk& part, const ProductPlan& plan, void* memory,
                    const HasteExecutor& executor, HasteStatus* status) {
   return WithOperand(part.gemm, [&](auto* operand) {
     return MultiplyChunks<std::decay_t<decltype(*operand)>>(part, plan, memory, executor, status);
   });
 }
 
-int32_t PackOneChunk(const ProductPart& part, const ProductPlan& plan, void* memory,
+int32_t PackOneChunk(const ProductChunk& part, const ProductPlan& plan, void* memory,
                      const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
   return WithOperand(g, [&](auto* operand) -> int32_t {
@@ -266,7 +266,7 @@ int32_t PackOneChunk(const ProductPart& part, const ProductPlan& plan, void* mem
   });
 }
 
-int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void* memory,
+int32_t MultiplyOneChunk(const ProductChunk& part, const ProductPlan& plan, void* memory,
                          const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
@@ -289,7 +289,7 @@ int32_t MultiplyOneChunk(const ProductPart& part, const ProductPlan& plan, void*
 }
 
 uint32_t ReadyCount(const ProductPlan& plan, int tiles) {
-  return 2 * tiles * (plan.parts == 1 ? kWarpsOfTile<1> : kWarpsOfTile<2>);
+  return 2 * tiles * (plan.terms == 1 ? kWarpsOfTile<1> : kWarpsOfTile<2>);
 }
 
 }  // namespace haste

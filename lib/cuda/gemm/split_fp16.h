@@ -14,17 +14,17 @@ namespace haste {
 // `plan`, here and below, is `ours`.
 size_t ScaledGemmWorkspace(const HasteGemm&, const ProductPlan& plan);
 // Of any dtype but float64; c and the bias are float32.
-int32_t ScaledGemm(const ProductPart&, const ProductPlan& plan, void* workspace,
+int32_t ScaledGemm(const ProductChunk&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 
 // A product of PlanOneChunk, of any dtype but float64, whose c is of that and no sum, in several
 // calls. The second, and those after it, are one launch of plan.pairs pairs of blocks each, which
 // make so many rows of tiles of c in their order, from order.first on.
-int32_t PackOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
+int32_t PackOneChunk(const ProductChunk&, const ProductPlan& plan, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status);
 // begun: null, or a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's
 // counts, 0 before, ReadyCount when so many tiles have been stored.
-int32_t MultiplyOneChunk(const ProductPart&, const ProductPlan& plan, void* workspace,
+int32_t MultiplyOneChunk(const ProductChunk&, const ProductPlan& plan, void* workspace,
                          const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status);
 uint32_t ReadyCount(const ProductPlan& plan, int tiles);

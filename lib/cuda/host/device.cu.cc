@@ -45,7 +45,7 @@ bool QueryClusters(int size, int shared_bytes, int* count) {
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(size);
-  launch.blockDim = kResidentWarps * 32;
+  launch.blockDim = kPersistentWarps * 32;
   launch.dynamicSmemBytes = shared_bytes;
   launch.attrs = &attribute;
   launch.numAttrs = 1;

@@ -41,10 +41,10 @@ int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& ex
 // Of a part of a product (lib/plan/gemm.h) that takes no more bytes than `most`. What is no exact
 // float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there, and has
 // no runs of depths and nothing more.
-int32_t CudaProductPartWorkspace(const ProductPart& part, int64_t most, size_t* bytes,
-                                 HasteStatus* status);
-int32_t CudaProductPart(const ProductPart& part, int64_t most, void* workspace,
-                        const HasteExecutor& executor, HasteStatus* status);
+int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,
+                                  HasteStatus* status);
+int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status);
 
 // out[c] = Σ_r in[r, c] of in [rows, columns]. Sums in one fixed order.
 int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,

@@ -8,7 +8,7 @@ namespace haste {
 
 // Of a product of h·R: its rows, which lie side by side for all lanes.
 template <class Rows>
-struct BlasBehindRows : Rows {
+struct BlasRowsEpilogue : Rows {
   using Params = typename Rows::Params;
 
   static void TakeSums(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
@@ -21,11 +21,11 @@ struct BlasBehindRows : Rows {
   static LaunchShape ShapeOf(const Params& p) { return ShapeOfRows(p); }
 };
 template <class Cell, class P>
-struct BlasBehind<NormForwardProduct<Cell, NormParams<P>>>
-    : BlasBehindRows<NormForwardRows<Cell, P>> {};
+struct BlasEpilogue<NormForwardProduct<Cell, NormParams<P>>>
+    : BlasRowsEpilogue<NormForwardRows<Cell, P>> {};
 template <class Cell, class P>
-struct BlasBehind<NormBackwardProduct<Cell, NormParams<P>>>
-    : BlasBehindRows<NormBackwardRows<Cell, P>> {};
+struct BlasEpilogue<NormBackwardProduct<Cell, NormParams<P>>>
+    : BlasRowsEpilogue<NormBackwardRows<Cell, P>> {};
 
 namespace {
 
@@ -40,8 +40,8 @@ struct NormPhases {
 
 template <class Cell, class T>
 using NormBlas =
-    WalkEngine<Cell, BlasMachine<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
-               BlasMachine<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
+    WalkEngine<Cell, BlasPolicy<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
+               BlasPolicy<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
 
 }  // namespace
 

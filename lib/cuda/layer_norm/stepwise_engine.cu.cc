@@ -71,7 +71,7 @@ struct NormStepwise {
       return launched;
     };
     const std::string key = Recorded::BytesOf(Rows::kKernel) + Recorded::BytesOf(p);
-    return WalkRecorded(SpanOf<Product>(p, first, count), key, p.recorded_at, launch, executor,
+    return WalkRecorded(StepRangeOf<Product>(p, first, count), key, p.recorded_at, launch, executor,
                         status);
   }
 

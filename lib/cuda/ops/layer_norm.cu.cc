@@ -140,7 +140,7 @@ struct RowGroups {
 constexpr int64_t kRowsOfGroup = 8;            // at least: partial sums are written once a group
 constexpr int64_t kThreadsOfGrid = 128 << 10;  // enough for any GPU
 
-struct GradientParts {
+struct GradientTerms {
   RowGroups groups;
   void* gamma;  // [groups, lanes, features] in compute type
   void* beta;   // the same, or null
@@ -149,7 +149,7 @@ struct GradientParts {
 // A group of rows for every threadIdx.y.
 template <class T, int kVector>
 __global__ void __launch_bounds__(kMaxThreads)
-    NormaliseGrad(const __grid_constant__ HasteLayerNormGrad g, const GradientParts parts) {
+    NormaliseGrad(const __grid_constant__ HasteLayerNormGrad g, const GradientTerms parts) {
   using C = Compute<T>;
   using Part = RowPart<T, kVector>;
   __shared__ typename BlockSum<C, 2>::Shared shared;
@@ -243,8 +243,8 @@ RowGroups GroupsOf(const HasteLayerNormGrad& g) {
 }
 
 template <class T>
-GradientParts PartsOf(const HasteLayerNormGrad& g, Workspace* workspace) {
-  GradientParts parts;
+GradientTerms TermsOf(const HasteLayerNormGrad& g, Workspace* workspace) {
+  GradientTerms parts;
   parts.groups = GroupsOf<T>(g);
   const int64_t elements = parts.groups.count * g.lanes * g.features;
   parts.gamma = workspace->Take<Compute<T>>(elements);
@@ -282,7 +282,7 @@ int32_t Backward(const HasteLayerNormGrad& g, void* workspace, const HasteExecut
                  HasteStatus* status) {
   using C = Compute<T>;
   Workspace pieces(workspace);
-  const GradientParts parts = PartsOf<T>(g, &pieces);
+  const GradientTerms parts = TermsOf<T>(g, &pieces);
   const bool wide = g.features % kWide<T> == 0 && IsAligned(g.x) && IsAligned(g.dy) &&
                     IsAligned(g.dx) && IsAligned(g.gamma);
   int32_t code = LaunchRows(wide ? NormaliseGrad<T, kWide<T>> : NormaliseGrad<T, 1>,
@@ -303,7 +303,7 @@ int32_t Backward(const HasteLayerNormGrad& g, void* workspace, const HasteExecut
 template <class T>
 size_t WorkspaceBytes(const HasteLayerNormGrad& g) {
   Workspace count(nullptr);
-  PartsOf<T>(g, &count);
+  TermsOf<T>(g, &count);
   return count.used();
 }
 

@@ -56,14 +56,14 @@ float* Further(float* sums, int64_t elements) {
 
 }  // namespace
 
-int32_t PartGradients::Bytes(size_t* bytes, HasteStatus* status) const {
+int32_t ChunkedGradients::Bytes(size_t* bytes, HasteStatus* status) const {
   const Room room = RoomIn(nullptr);
   size_t largest = 0;
-  for (int64_t part : {int64_t{0}, beside_.parts - 1}) {
+  for (int64_t chunk : {int64_t{0}, overlap_.chunks - 1}) {
     for (bool one : {false, true}) {
-      HASTE_TRY(OfPart(part, room, one, [&](const ProductPart& product) -> int32_t {
+      HASTE_TRY(OfChunk(chunk, room, one, [&](const ProductChunk& product) -> int32_t {
         size_t wanted = 0;
-        HASTE_TRY(CudaProductPartWorkspace(product, kPartRoom, &wanted, status));
+        HASTE_TRY(CudaProductChunkWorkspace(product, kChunkRoom, &wanted, status));
         largest = std::max(largest, wanted);
         return HASTE_OK;
       }));
@@ -73,34 +73,34 @@ int32_t PartGradients::Bytes(size_t* bytes, HasteStatus* status) const {
   return HASTE_OK;
 }
 
-int32_t PartGradients::Begin(const HasteExecutor& executor, HasteStatus* status) const {
+int32_t ChunkedGradients::Begin(const HasteExecutor& executor, HasteStatus* status) const {
   if (layer_.dx == nullptr || !AddsInput()) return HASTE_OK;
   const size_t bytes = config_.batch * config_.time * layer_.features * Size();
   return CudaCopy(layer_.dx, nullptr, bytes, executor, status);
 }
 
-int32_t PartGradients::Multiply(int64_t part, void* memory, const HasteExecutor& executor,
-                                HasteStatus* status) const {
+int32_t ChunkedGradients::Multiply(int64_t chunk, void* memory, const HasteExecutor& executor,
+                                   HasteStatus* status) const {
   const Room room = RoomIn(memory);
   const bool one = layer_.dW != nullptr && layer_.dR != nullptr;
-  return OfPart(part, room, one, [&](const ProductPart& product) {
+  return OfChunk(chunk, room, one, [&](const ProductChunk& product) {
     if (product.gemm.c == nullptr) return int32_t{HASTE_OK};  // not wanted
-    return CudaProductPart(product, kPartRoom, room.product, executor, status);
+    return CudaProductChunk(product, kChunkRoom, room.product, executor, status);
   });
 }
 
-int32_t PartGradients::Finish(void* memory, const HasteExecutor& executor,
-                              HasteStatus* status) const {
-  if (!SumsApart()) return HASTE_OK;
+int32_t ChunkedGradients::Finish(void* memory, const HasteExecutor& executor,
+                                 HasteStatus* status) const {
+  if (!HasOwnSums()) return HASTE_OK;
   const Room room = RoomIn(memory);
   HASTE_TRY(Round(config_.dtype, WeightsOfInput(), room.W, layer_.dW, executor, status));
   return Round(config_.dtype, WeightsOfStates(), room.R, layer_.dR, executor, status);
 }
 
-PartGradients::Room PartGradients::RoomIn(void* memory) const {
+ChunkedGradients::Room ChunkedGradients::RoomIn(void* memory) const {
   Workspace workspace(memory);
   Room room;
-  const bool apart = SumsApart();
+  const bool apart = HasOwnSums();
   room.W = workspace.Take<float>(apart ? WeightsOfInput() : 0);
   room.R = workspace.Take<float>(apart ? WeightsOfStates() : 0);
   if (!apart || layer_.dW == nullptr) room.W = static_cast<float*>(layer_.dW);
@@ -110,22 +110,22 @@ PartGradients::Room PartGradients::RoomIn(void* memory) const {
   return room;
 }
 
-bool PartGradients::SumsApart() const { return config_.dtype != HASTE_FLOAT32; }
+bool ChunkedGradients::HasOwnSums() const { return config_.dtype != HASTE_FLOAT32; }
 
-int64_t PartGradients::Size() const { return static_cast<int64_t>(DtypeSize(config_.dtype)); }
+int64_t ChunkedGradients::Size() const { return static_cast<int64_t>(DtypeSize(config_.dtype)); }
 
-const void* PartGradients::At(const void* tensor, int64_t element) const {
+const void* ChunkedGradients::At(const void* tensor, int64_t element) const {
   return tensor == nullptr ? nullptr : static_cast<const char*>(tensor) + element * Size();
 }
 
-HasteRnnConfig PartGradients::Of(const Times& times) const {
+HasteRnnConfig ChunkedGradients::Of(const Times& times) const {
   HasteRnnConfig config = config_;
   config.time = times.count;
   return config;
 }
 
-ProductPart PartGradients::Input(const Times& times, int64_t k, int64_t end) const {
-  ProductPart input = {InputGradientProduct(Of(times), cell_, layer_.features), Runs(times), {}};
+ProductChunk ChunkedGradients::Input(const Times& times, int64_t k, int64_t end) const {
+  ProductChunk input = {InputGradientProduct(Of(times), cell_, layer_.features), Runs(times), {}};
   input.adds = AddsInput();
   input.gemm.k = (end - k) * Lane();
   input.gemm.a = At(rnn_.dwx, times.first * Width() + k * Lane());
@@ -136,11 +136,11 @@ ProductPart PartGradients::Input(const Times& times, int64_t k, int64_t end) con
 }
 
 template <class Run>
-int32_t PartGradients::OfWeights(const Room& room, const Times& times, int64_t k, int64_t end,
-                                 bool one, bool adds, const Run& run) const {
+int32_t ChunkedGradients::OfWeights(const Room& room, const Times& times, int64_t k, int64_t end,
+                                    bool one, bool adds, const Run& run) const {
   const HasteRnnConfig config = Of(times);
   one = one && WeightsAreOne(cell_, end - k);
-  ProductPart kernel = {
+  ProductChunk kernel = {
       KernelGradientProduct(config, cell_, layer_.features), {}, Runs(times), adds, true};
   kernel.gemm.n = (end - k) * Lane();
   kernel.gemm.a = At(layer_.x, times.first * layer_.features);
@@ -150,7 +150,7 @@ int32_t PartGradients::OfWeights(const Room& room, const Times& times, int64_t k
 
   const void* const dq = cell_.splits_gradient ? rnn_.dq : rnn_.dwx;
   for (int64_t i = k; i < end; ++i) {
-    ProductPart recurrent = {RecurrentProduct(config, cell_, 0), {}, Runs(times), adds, true};
+    ProductChunk recurrent = {RecurrentProduct(config, cell_, 0), {}, Runs(times), adds, true};
     HasteGemm& gemm = recurrent.gemm;
     gemm.a = At(rnn_.saved[0], (times.first * config.lanes + i) * config.hidden);
     gemm.b = At(dq, times.first * Width() + i * Lane());
@@ -162,8 +162,8 @@ int32_t PartGradients::OfWeights(const Room& room, const Times& times, int64_t k
 }
 
 template <class Run>
-int32_t PartGradients::OfPart(int64_t part, const Room& room, bool one, const Run& run) const {
-  const int64_t from = part * beside_.steps, count = beside_.StepsOf(part, config_.time);
+int32_t ChunkedGradients::OfChunk(int64_t chunk, const Room& room, bool one, const Run& run) const {
+  const int64_t from = chunk * overlap_.steps, count = overlap_.StepsOf(chunk, config_.time);
   if (InputComesWhole()) {
     for (const Times& times : CompletedTimes(from, from + count, config_.time)) {
       if (times.count > 0) HASTE_TRY(run(Input(times, 0, config_.lanes)));

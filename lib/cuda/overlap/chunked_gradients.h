@@ -11,24 +11,24 @@
 
 namespace haste {
 
-class PartGradients {
+class ChunkedGradients {
  public:
   // Refers to all of them.
-  PartGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                const GradientsBeside& beside)
+  ChunkedGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                   const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
+                   const OverlappedGradients& overlap)
       : config_(config),
         cell_(cell),
         layer_(layer),
         rnn_(rnn),
-        beside_(beside),
+        overlap_(overlap),
         one_direction_(OneDirection(config)) {}
 
   // Of memory, whichever gradients are wanted.
   int32_t Bytes(size_t* bytes, HasteStatus*) const;
   // Before the first part, a part, and after the last one.
   int32_t Begin(const HasteExecutor&, HasteStatus*) const;
-  int32_t Multiply(int64_t part, void* memory, const HasteExecutor&, HasteStatus*) const;
+  int32_t Multiply(int64_t chunk, void* memory, const HasteExecutor&, HasteStatus*) const;
   int32_t Finish(void* memory, const HasteExecutor&, HasteStatus*) const;
 
  private:
@@ -40,11 +40,11 @@ class PartGradients {
   };
   Room RoomIn(void* memory) const;
   // In 16 bits sums have memory of their own.
-  bool SumsApart() const;
+  bool HasOwnSums() const;
   // A row's dx is the sum of both directions' products: of floats it is added up, else made once
   // both are there.
-  bool AddsInput() const { return !one_direction_ && !beside_.cublas; }
-  bool InputComesWhole() const { return !one_direction_ && beside_.cublas; }
+  bool AddsInput() const { return !one_direction_ && !overlap_.cublas; }
+  bool InputComesWhole() const { return !one_direction_ && overlap_.cublas; }
 
   bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k]; }
   int64_t Size() const;
@@ -57,7 +57,7 @@ class PartGradients {
   RowRuns Runs(const Times& times) const { return {times.count, config_.time, 1}; }
 
   // dx, of what lanes [k, end) leave.
-  ProductPart Input(const Times&, int64_t k, int64_t end) const;
+  ProductChunk Input(const Times&, int64_t k, int64_t end) const;
   // Calls run(product) for each of those of W and R, of lanes [k, end), which walk in one
   // direction. one: they are, where they can be. adds: there were times before.
   template <class Run>
@@ -65,13 +65,13 @@ class PartGradients {
                     const Run& run) const;
   // And for all of a part.
   template <class Run>
-  int32_t OfPart(int64_t part, const Room&, bool one, const Run& run) const;
+  int32_t OfChunk(int64_t chunk, const Room&, bool one, const Run& run) const;
 
   const HasteRnnConfig& config_;
   const HasteCellInfo& cell_;
   const HasteLayerBackwardArgs& layer_;
   const HasteRnnBackwardArgs& rnn_;
-  const GradientsBeside& beside_;
+  const OverlappedGradients& overlap_;
   const bool one_direction_;
 };
 

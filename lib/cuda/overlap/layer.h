@@ -10,19 +10,19 @@
 namespace haste {
 
 // *bytes, scratch memory of the recurrence, becomes that of both where some may run beside it.
-int32_t InputBesideBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                         const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
-int32_t GradientsBesideBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                             const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
+int32_t OverlappedInputBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
+                             const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
+int32_t OverlappedGradientsBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
+                                 const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
 
 // haste_layer_forward and haste_layer_backward of arguments that were checked, wx among them; *done
 // = false: nothing was done, as nothing is to run beside the walk.
-int32_t LayerForwardBeside(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                           const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
-                           void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
-int32_t LayerBackwardBeside(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                            const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
-                            void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+int32_t OverlappedLayerForward(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
+                               const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
+                               void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+int32_t OverlappedLayerBackward(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
+                                const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
+                                void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
 
 }  // namespace haste
 

@@ -13,29 +13,30 @@
 
 #include "lib/cuda/persistent/gradient_exchange.cuh"
 #include "lib/cuda/persistent/operand.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/unrolled.cuh"
 
 namespace haste {
 
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
-class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared> {
-  using Base = ResidentGradients<Cell, T, kTiles, kCluster, kShared>;
+class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShared> {
+  using Base = GradientExchange<Cell, T, kTiles, kCluster, kShared>;
   using Base::alone, Base::column_, Base::counters_, Base::CounterOf, Base::k_, Base::kGates,
       Base::lane_, Base::p_, Base::rank_, Base::TagOf, Base::tile_, Base::UseOf, Base::warp_;
   using typename Base::Params;
   friend Base;
   using Operand =
       std::conditional_t<kShared, SharedOperand<T, kGates, kTiles>, OwnOperand<T, kGates, kTiles>>;
-  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kTerms = kMmaTerms<T>;
   static constexpr int kHeld = SizesOf<Cell, T>().held_pairs();
-  static constexpr bool kScales = kScaledParts<T> > 0;
+  static constexpr bool kScales = kScaledTerms<T> > 0;
   static_assert(kShared || !kScales, "who has scales");
   // A chunk's halves are summed apart where a tile is one chain of products.
-  static constexpr int kChains = kParts == 1 && kTiles == 1 && !kScales ? 2 : 1;
+  static constexpr int kChains = kTerms == 1 && kTiles == 1 && !kScales ? 2 : 1;
 
  public:
-  __device__ __forceinline__ explicit ResidentBackwardRun(const Params& p)
-      : ResidentBackwardRun(p, BackwardLayout(p.tiling, SizesOf<Cell, T>(), kCluster)) {}
+  __device__ __forceinline__ explicit PersistentBackwardRun(const Params& p)
+      : PersistentBackwardRun(p, BackwardLayout(p.tiling, SizesOf<Cell, T>(), kCluster)) {}
 
   __device__ __forceinline__ void Walk() {
     Base::Walk(*this);
@@ -43,19 +44,19 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   }
 
  private:
-  __device__ __forceinline__ ResidentBackwardRun(const Params& p, const BackwardLayout& at)
+  __device__ __forceinline__ PersistentBackwardRun(const Params& p, const BackwardLayout& at)
       : Base(p, at),
-        sharers_(kShared ? kSharers : 1),
-        pair_warps_(kShared ? p.tiling.pair_warps : kResidentWarps),
+        sharers_(kShared ? kClusterPeers : 1),
+        pair_warps_(kShared ? p.tiling.pair_warps : kPersistentWarps),
         places_of_pair_(p.tiling.pair_chunks),
         places_(p.tiling.pairs * p.tiling.pair_chunks),
         product_tiles_(p.tiling.product_tiles),
         pair_(warp_ % pair_warps_),
         part_(warp_ / pair_warps_),
-        sender_(kShared ? rank_ / kSharers * p.tiling.depth_parts + part_ : rank_),
-        operand_(p.tiling, reinterpret_cast<uint4*>(resident_shared + at.operand),
+        sender_(kShared ? rank_ / kClusterPeers * p.tiling.depth_parts + part_ : rank_),
+        operand_(p.tiling, reinterpret_cast<uint4*>(persistent_shared + at.operand),
                  {tile_ * kTileRows + lane_ % 16, column_}),
-        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+        tiles_(reinterpret_cast<TileA<T>*>(persistent_shared + at.tiles)) {}
 
   __device__ __forceinline__ void Prepare() {
     if ((kCluster || kShared) && threadIdx.x == 0) {
@@ -87,8 +88,8 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
   template <class Make>
   __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4],
                                             const Make& make) const {
-    const ResidentKernel<T> kernel = {static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H,
-                                      static_cast<int>(p_.H)};
+    const PersistentKernel<T> kernel = {
+        static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H, static_cast<int>(p_.H)};
     const int units = p_.tiling.units(), own = rank_ / sharers_ * sharers_ * units;
     const int depth =
         (part_ * places_of_pair_ + place % places_of_pair_) * kChunkDepth + lane_ % 4 * 8;
@@ -121,7 +122,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
     scales_ = ProductScales(LargestOfWarp(weight));
   }
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
-    return tiles_ + (((place - kHeld) * 4 + i) * kResidentWarps + warp_) * 32 + lane_;
+    return tiles_ + (((place - kHeld) * 4 + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
   // Places: pairs one after the other, all of this warp's chunks of each.
   __device__ __forceinline__ void LoadTiles() {
@@ -152,7 +153,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
                            part_ * places_of_pair_ * kTiles * 32 + lane_;
     TileC<T> sums[2][kTiles][kChains];
     if constexpr (kShared) {
-      const int to[2] = {Once(WordsTo(use, 0, 0)), Once(WordsTo(use, 0, 1))};
+      const int to[2] = {Opaque(WordsTo(use, 0, 0)), Opaque(WordsTo(use, 0, 1))};
       float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
       const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
         AddChunk(tiles, b, sums);
@@ -229,7 +230,7 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int s = 0; s < kParts; ++s) {
+      for (int s = 0; s < kTerms; ++s) {
         const uint4 v = operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32];
         b[n].part[s][0] = v.x;
         b[n].part[s][1] = v.y;
@@ -308,10 +309,10 @@ class ResidentBackwardRun : ResidentGradients<Cell, T, kTiles, kCluster, kShared
 };
 
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
-__global__ void __launch_bounds__(kResidentWarps * 32, 1)
-    ResidentBackward(const __grid_constant__ ResidentBackwardParams<T> p) {
+__global__ void __launch_bounds__(kPersistentWarps * 32, 1)
+    PersistentBackward(const __grid_constant__ PersistentBackwardParams<T> p) {
   if constexpr (HasOnChipCode(kCluster || kShared)) {
-    ResidentBackwardRun<Cell, T, kTiles, kCluster, kShared>(p).Walk();
+    PersistentBackwardRun<Cell, T, kTiles, kCluster, kShared>(p).Walk();
   }
 }
 

@@ -17,57 +17,59 @@ namespace {
 template <class Cell, class T>
 struct ForwardKernels {
   using CellType = Cell;
-  using Params = ResidentForwardParams<T>;
+  using Params = PersistentForwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = false;
-  static int Threads(const ResidentTiling& t) {
-    return t.element_warps > 0 ? ForwardRoles<ForwardWay::kGridApart>::kThreads
+  static int Threads(const PersistentTiling& t) {
+    return t.element_warps > 0 ? ForwardRoles<ForwardWay::kGridWarpSpecialized>::kThreads
                                : ForwardRoles<ForwardWay::kGrid>::kThreads;
   }
   static Kernel Of(const Params& p, bool cluster) {
-    if constexpr (kMmaParts<T> == 1) {
-      if (p.tiling.element_warps > 0) return ResidentForward<Cell, T, 1, ForwardWay::kGridApart>;
+    if constexpr (kMmaTerms<T> == 1) {
+      if (p.tiling.element_warps > 0)
+        return PersistentForward<Cell, T, 1, ForwardWay::kGridWarpSpecialized>;
     }
     return cluster ? OfTiles<ForwardWay::kCluster>(p.tiling) : OfTiles<ForwardWay::kGrid>(p.tiling);
   }
-  static size_t ExchangeBytes(const ResidentTiling& t) {
+  static size_t ExchangeBytes(const PersistentTiling& t) {
     return static_cast<size_t>(kForwardSlots<false>) * t.passes *
            ReceivedStates(t, kOperandBytes<T>);
   }
 
  private:
   template <ForwardWay kWay>
-  static Kernel OfTiles(const ResidentTiling& t) {
-    return t.row_tiles == 1 ? ResidentForward<Cell, T, 1, kWay> : ResidentForward<Cell, T, 2, kWay>;
+  static Kernel OfTiles(const PersistentTiling& t) {
+    return t.row_tiles == 1 ? PersistentForward<Cell, T, 1, kWay>
+                            : PersistentForward<Cell, T, 2, kWay>;
   }
 };
 template <class Cell, class T>
 struct BackwardKernels {
   using CellType = Cell;
-  using Params = ResidentBackwardParams<T>;
+  using Params = PersistentBackwardParams<T>;
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
-  static int Threads(const ResidentTiling&) { return kResidentWarps * 32; }
+  static int Threads(const PersistentTiling&) { return kPersistentWarps * 32; }
   // Which a plan may ask for (WithBackwardStorage).
-  static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledParts<T> > 0;
-  static constexpr bool kOwns = kScaledParts<T> == 0;
+  static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledTerms<T> > 0;
+  static constexpr bool kOwns = kScaledTerms<T> == 0;
   static Kernel Of(const Params& p, bool cluster) {
-    const ResidentTiling& t = p.tiling;
+    const PersistentTiling& t = p.tiling;
     if constexpr (kShares) {
       if (t.sharers > 1) return OfTiles<false, true>(t);
     }
     if constexpr (kOwns) return cluster ? OfTiles<true, false>(t) : OfTiles<false, false>(t);
     return nullptr;
   }
-  static size_t ExchangeBytes(const ResidentTiling& t) {
+  static size_t ExchangeBytes(const PersistentTiling& t) {
     return static_cast<size_t>(kBackwardSlots) * t.passes * t.blocks * ReceivedSums(t);
   }
 
  private:
   template <bool kCluster, bool kShared>
-  static Kernel OfTiles(const ResidentTiling& t) {
-    return t.row_tiles == 1 ? ResidentBackward<Cell, T, 1, kCluster, kShared>
-                            : ResidentBackward<Cell, T, 2, kCluster, kShared>;
+  static Kernel OfTiles(const PersistentTiling& t) {
+    return t.row_tiles == 1 ? PersistentBackward<Cell, T, 1, kCluster, kShared>
+                            : PersistentBackward<Cell, T, 2, kCluster, kShared>;
   }
 };
 
@@ -76,7 +78,7 @@ struct BackwardKernels {
 template <class Cell, class T, class Run>
 auto WithBackwardStorage(const Plan& plan, const Run& run) {
   if constexpr (Cell::kGates > 1 && sizeof(T) == 4) {
-    if (plan.resident.tiling.sharers > 1) return run(static_cast<ScaledStorage<T>*>(nullptr));
+    if (plan.persistent.tiling.sharers > 1) return run(static_cast<ScaledStorage<T>*>(nullptr));
   }
   return run(static_cast<T*>(nullptr));
 }
@@ -85,7 +87,7 @@ auto WithBackwardStorage(const Plan& plan, const Run& run) {
 template <class Kernels>
 void Place(const Plan& plan, const HasteRnnConfig& config, Workspace* workspace,
            typename Kernels::Params* p) {
-  const ResidentTiling& t = p->tiling = plan.resident.tiling;
+  const PersistentTiling& t = p->tiling = plan.persistent.tiling;
   p->exchange = nullptr;
   if (plan.engine == EngineKind::kGrid) {
     p->exchange = workspace->Take<uint4>(config.lanes * t.row_groups *
@@ -105,14 +107,14 @@ size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
 template <class Kernels>
 int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExecutor& executor,
             HasteStatus* status) {
-  const ResidentTiling& t = p.tiling;
+  const PersistentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
   const auto kernel = Kernels::Of(p, cluster);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
   shape.threads = Kernels::Threads(t);
-  shape.shared_bytes = plan.resident.shared_bytes;
+  shape.shared_bytes = plan.persistent.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
   if (shape.cluster > 8) {  // what every GPU that has clusters can do
@@ -136,9 +138,9 @@ int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
 
 template <class Kernels, class Args>
 int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, void* workspace,
-             const Watch& watch, const HasteExecutor& executor, HasteStatus* status) {
+             const OverlapFlags& flags, const HasteExecutor& executor, HasteStatus* status) {
   typename Kernels::Params p = {};
-  p.watch = watch;
+  p.flags = flags;
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   Place<Kernels>(plan, config, &pieces, &p);
@@ -156,7 +158,7 @@ int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, v
 }
 
 template <class Cell, class T>
-struct Resident {
+struct Persistent {
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     const Plan& plan = planned.plan;
     if (planned.backward) {
@@ -172,31 +174,31 @@ struct Resident {
   static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
                          const HasteRnnForwardArgs& args, void* workspace,
                          const HasteExecutor& executor, HasteStatus* status) {
-    return WatchedForward(config, planned, args, workspace, Watch(), executor, status);
+    return OverlappedForward(config, planned, args, workspace, OverlapFlags(), executor, status);
   }
   static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
-    return WatchedBackward(config, planned, args, workspace, Watch(), executor, status);
+    return OverlappedBackward(config, planned, args, workspace, OverlapFlags(), executor, status);
   }
 
-  static int32_t WatchedForward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                                const HasteRnnForwardArgs& args, void* workspace,
-                                const Watch& watch, const HasteExecutor& executor,
-                                HasteStatus* status) {
+  static int32_t OverlappedForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                   const HasteRnnForwardArgs& args, void* workspace,
+                                   const OverlapFlags& flags, const HasteExecutor& executor,
+                                   HasteStatus* status) {
     return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
+      return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
     });
   }
 
-  static int32_t WatchedBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                                 const HasteRnnBackwardArgs& args, void* workspace,
-                                 const Watch& watch, const HasteExecutor& executor,
-                                 HasteStatus* status) {
+  static int32_t OverlappedBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                                    const HasteRnnBackwardArgs& args, void* workspace,
+                                    const OverlapFlags& flags, const HasteExecutor& executor,
+                                    HasteStatus* status) {
     const int32_t code = WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(planned.plan, config, args, workspace, watch, executor, status);
+      return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
     });
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
@@ -205,7 +207,7 @@ struct Resident {
 }  // namespace
 
 #define HASTE_ENGINE(NAME, T) \
-  HASTE_DEFINE_WATCHED_ENGINE(ResidentEngine, HASTE_CELL, NAME, Resident<HASTE_CELL, T>)
+  HASTE_DEFINE_OVERLAPPED_ENGINE(PersistentEngine, HASTE_CELL, NAME, Persistent<HASTE_CELL, T>)
 HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

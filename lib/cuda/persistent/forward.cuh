@@ -1,7 +1,7 @@
 // The forward walk of a persistent kernel: h goes to all blocks of the group, each multiplies it
 // with its units' columns of R, and makes the next h of its units.
 //
-// The warps that multiply have the elements, and others serve them (ResidentService). One barrier a
+// The warps that multiply have the elements, and others serve them (IoWarps). One barrier a
 // pass behind the product (`cluster`: one more where sums have one buffer), and one with the
 // service: all else is a thread's own. What everybody waits for comes first: h is sent before
 // anything of its step is kept.
@@ -11,51 +11,53 @@
 #include "lib/cuda/persistent/io_warps.cuh"
 #include "lib/cuda/persistent/product.cuh"
 #include "lib/cuda/persistent/warp_specialized.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
 
 namespace haste {
 
 template <class Cell, class T, int kTiles, ForwardWay kWay>
-class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
-  using Base = ResidentStep<Cell, T, kTiles, kWay>;
+class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
+  using Base = PersistentProduct<Cell, T, kTiles, kWay>;
   using Base::alone, Base::column_, Base::kCluster, Base::kGates, Base::kRows, Base::lane_,
       Base::p_, Base::Sizes, Base::tile_, Base::two_buffers_, Base::warp_;
   using typename Base::Params, typename Base::Words;
 
  public:
-  __device__ __forceinline__ explicit ResidentForwardRun(const Params& p)
-      : ResidentForwardRun(p, ForwardLayout(p.tiling, Sizes(), kCluster)) {}
+  __device__ __forceinline__ explicit PersistentForwardRun(const Params& p)
+      : PersistentForwardRun(p, ForwardLayout(p.tiling, Sizes(), kCluster)) {}
 
   // By the warps that multiply, and by the others.
   __device__ __forceinline__ void Multiply() {
     Base::Prepare();
-    if constexpr (kScaledParts<T> > 0) Base::FindScales();
+    if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     Base::LoadTiles();
     Base::SendFirst();
     Walk();
     Leave();
   }
-  __device__ __forceinline__ void SeeToTheRest() {
+  __device__ __forceinline__ void RunProducer() {
     Base::Prepare();
-    ResidentService<Cell, T, kTiles, kWay>(p_, *this, at_, some_idle_).Serve();
+    IoWarps<Cell, T, kTiles, kWay>(p_, *this, at_, some_idle_).Serve();
     Leave();
   }
 
  private:
-  __device__ __forceinline__ ResidentForwardRun(const Params& p, const ForwardLayout& at)
+  __device__ __forceinline__ PersistentForwardRun(const Params& p, const ForwardLayout& at)
       : Base(p, at),
         at_(at),
         has_elements_(tile_ < p.tiling.unit_tiles),
         some_idle_(p.tiling.unit_tiles * kTiles == 1),
         clears_(Base::PlaceToClear(lane_)),
-        seen_(resident_shared + at.seen + OnceOfThread(threadIdx.x)),
-        read_step_(ResidentReads(p.tiling, Sizes()).step()),
-        written_step_(ResidentWrites(p.tiling, Sizes()).step()),
-        read_(reinterpret_cast<T*>(resident_shared + at.reads) +
-              Once(ResidentReads(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
-        gates_(reinterpret_cast<T*>(resident_shared + at.writes) +
-               Once(ResidentWrites(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
-        y_(reinterpret_cast<T*>(resident_shared + at.writes) +
-           Once(ResidentWrites(p.tiling, Sizes()).At(1, column_) + BlockUnit())) {}
+        seen_(persistent_shared + at.seen + OpaqueOfThread(threadIdx.x)),
+        read_step_(PersistentReads(p.tiling, Sizes()).step()),
+        written_step_(PersistentWrites(p.tiling, Sizes()).step()),
+        read_(reinterpret_cast<T*>(persistent_shared + at.reads) +
+              Opaque(PersistentReads(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
+        gates_(reinterpret_cast<T*>(persistent_shared + at.writes) +
+               Opaque(PersistentWrites(p.tiling, Sizes()).At(0, column_) + BlockUnit())),
+        y_(reinterpret_cast<T*>(persistent_shared + at.writes) +
+           Opaque(PersistentWrites(p.tiling, Sizes()).At(1, column_) + BlockUnit())) {}
 
   // Of this thread, in the block.
   __device__ __forceinline__ int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
@@ -88,7 +90,7 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
       if (has_elements_) {
         Finish(step, pass, buffer, ask);
       } else {
-        if (!kCluster && warp_ == kResidentWarps - 1) {
+        if (!kCluster && warp_ == kPersistentWarps - 1) {
           Base::Clear(step, pass, clears_);
           FenceRelease();
         }
@@ -105,7 +107,7 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
   __device__ __forceinline__ void AskStates(int step, int pass, Words& words) const {
     if constexpr (!kCluster) {
       // Not before those who have elements, as nothing can be there.
-      if (some_idle_) SyncAt<kElementsName, kResidentWarps>();
+      if (some_idle_) SyncAt<kElementsName, kPersistentWarps>();
       Base::AskFirst(step, pass, words);
     }
   }
@@ -116,8 +118,8 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
   __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
     Base::MakeStates(
         step, pass, Base::Enter(step, pass, buffer),
-        [&](Foreseen* seen, T(&x)[kGates]) {
-          *seen = UnpackForeseen(seen_[buffer * kResidentElements]);
+        [&](StepFlags* seen, T(&x)[kGates]) {
+          *seen = UnpackStepFlags(seen_[buffer * kPersistentElements]);
           seen->live &= Base::There(pass);
 #pragma unroll
           for (int g = 0; g < kGates; ++g)
@@ -155,16 +157,17 @@ class ResidentForwardRun : ResidentStep<Cell, T, kTiles, kWay> {
 
 template <class Cell, class T, int kTiles, ForwardWay kWay>
 __global__ void __launch_bounds__(ForwardRoles<kWay>::kThreads, 1)
-    ResidentForward(const __grid_constant__ ResidentForwardParams<T> p) {
+    PersistentForward(const __grid_constant__ PersistentForwardParams<T> p) {
   if constexpr (HasOnChipCode(kWay != ForwardWay::kGrid)) {
-    using Run = std::conditional_t<kWay == ForwardWay::kGridApart, ResidentApartRun<Cell, T>,
-                                   ResidentForwardRun<Cell, T, kTiles, kWay>>;
+    using Run =
+        std::conditional_t<kWay == ForwardWay::kGridWarpSpecialized, WarpSpecializedRun<Cell, T>,
+                           PersistentForwardRun<Cell, T, kTiles, kWay>>;
     using Registers = ForwardRegisters<Cell, T, kWay>;
-    if (threadIdx.x >= kResidentWarps * 32) {
-      FewerRegisters<Registers::kRest>();
-      Run(p).SeeToTheRest();
+    if (threadIdx.x >= kPersistentWarps * 32) {
+      DeallocateRegisters<Registers::kRest>();
+      Run(p).RunProducer();
     } else {
-      MoreRegisters<Registers::kProduct>();
+      AllocateRegisters<Registers::kProduct>();
       Run(p).Multiply();
     }
   }

@@ -7,21 +7,24 @@
 #define HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
 
 #include "lib/cuda/persistent/state_exchange.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/tagged.h"
 
 namespace haste {
 
 template <class T>
-using ResidentBackwardParams = ResidentParams<T, HasteRnnBackwardArgs>;
+using PersistentBackwardParams = PersistentParams<T, HasteRnnBackwardArgs>;
 
 constexpr int kBackwardSlots = 2;
 
 // Steps are counted as they are walked, `done` before: from the last on.
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
-class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>, kTiles> {
+class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<T>, kTiles> {
  protected:
-  using Params = ResidentBackwardParams<T>;
-  using Base = ResidentThread<Cell, Params, kTiles>;
+  using Params = PersistentBackwardParams<T>;
+  using Base = PersistentThread<Cell, Params, kTiles>;
   using Base::column_, Base::group_, Base::lane_, Base::p_, Base::rank_, Base::tile_, Base::warp_;
   using Base::kGates, Base::kStates;
   using Kept = Reserve<Cell, T, kGates>;
@@ -31,21 +34,21 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   static constexpr bool kSpares = kShared && kTiles == 1;
   // Tiles of sums that a thread asks for at once.
   static constexpr int kAhead = 6;
-  __device__ __forceinline__ ResidentGradients(const Params& p, const BackwardLayout& at)
+  __device__ __forceinline__ GradientExchange(const Params& p, const BackwardLayout& at)
       : Base(p, threadIdx.x / 32, threadIdx.x % 32,
-             reinterpret_cast<float*>(resident_shared + at.states)),
+             reinterpret_cast<float*>(persistent_shared + at.states)),
         tiles_of_block_(p.tiling.unit_tiles * kTiles),
         words_of_pass_(ReceivedSums(p.tiling) / 16),
         words_of_use_((kCluster ? 1 : p.tiling.blocks) * words_of_pass_),
-        first_gatherer_(kSpares && tiles_of_block_ == 1 ? kResidentWarps / 2 : 0),
+        first_gatherer_(kSpares && tiles_of_block_ == 1 ? kPersistentWarps / 2 : 0),
         sum_tile_(warp_ % tiles_of_block_),
         sum_part_((warp_ - first_gatherer_) / tiles_of_block_),
-        sum_parts_((kResidentWarps - first_gatherer_) / tiles_of_block_),
-        counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
-        words_(kCluster ? reinterpret_cast<uint4*>(resident_shared + at.receive)
+        sum_parts_((kPersistentWarps - first_gatherer_) / tiles_of_block_),
+        counters_(reinterpret_cast<TransactionBarrier*>(persistent_shared + at.counters)),
+        words_(kCluster ? reinterpret_cast<uint4*>(persistent_shared + at.receive)
                         : p.exchange + static_cast<int64_t>(group_) * kBackwardSlots *
                                            p.tiling.passes * words_of_use_),
-        sums_(reinterpret_cast<float*>(resident_shared + at.sums)) {}
+        sums_(reinterpret_cast<float*>(persistent_shared + at.sums)) {}
 
   // self: has LoadTiles and Prepare, before all steps; SetOperand(done, pass, dq), of this thread's
   // element; and Multiply(done, pass), by all threads, which sends what SetOperand got times Rᵀ.
@@ -54,9 +57,9 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
     self.LoadTiles();
     self.Prepare();
     const int steps = static_cast<int>(p_.T_);
-    int wants_initial = 0;  // or 1, which Once keeps
+    int wants_initial = 0;  // or 1, which Opaque keeps
     for (int s = 0; s < kStates; ++s) wants_initial |= p_.args.ds0[s] != nullptr;
-    wants_initial = Once(wants_initial);
+    wants_initial = Opaque(wants_initial);
     for (int pass = 0; pass < p_.tiling.passes; ++pass) Base::LoadStates(p_.args.dsT, pass);
     StepPlace place = Base::PlaceOf(steps - 1);
     Inputs inputs;
@@ -71,7 +74,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       for (int pass = 0; pass < passes; ++pass) {
         if (done > 0) Gather(done - 1, pass);
         __syncthreads();
-        if (pass == 0 && done > 0 && (done & p_.watch.mask) == 0) Report(done);
+        if (pass == 0 && done > 0 && (done & p_.flags.mask) == 0) Report(done);
         const bool multiplies = wants_initial != 0 || step > 0;
         Finish(self, done, pass, place, inputs, multiplies);
         if (multiplies) {
@@ -107,7 +110,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
 
   // All threads have left their elements' gradients of another part of the walk.
   __device__ __forceinline__ void Report(int done) const {
-    if (threadIdx.x == 0) CountPart(p_.watch.counts + (done / (p_.watch.mask + 1) - 1));
+    if (threadIdx.x == 0) SignalFlag(p_.flags.counts + (done / (p_.flags.mask + 1) - 1));
   }
 
   // --- Uses of what is written again and again: two slots of every pass
@@ -115,7 +118,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   __device__ __forceinline__ int UseOf(int done, int pass) const {
     return (done & 1) * p_.tiling.passes + pass;
   }
-  __device__ __forceinline__ ArrivalCounter* CounterOf(int done, int pass) const {
+  __device__ __forceinline__ TransactionBarrier* CounterOf(int done, int pass) const {
     return counters_ + UseOf(done, pass);
   }
   // Which use of its slot that is. Of words of the grid the first is 0: memory begins with all bits
@@ -163,8 +166,8 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
       if (alone()) {
         __syncthreads();
       } else {
-        ArrivalCounter* counter = CounterOf(done, pass);
-        if (threadIdx.x == 0) counter->Expect(ReceivedSums(p_.tiling));
+        TransactionBarrier* counter = CounterOf(done, pass);
+        if (threadIdx.x == 0) counter->ArriveAndExpect(ReceivedSums(p_.tiling));
         counter->Wait(TagOf(done));
       }
     }
@@ -216,7 +219,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   __device__ __forceinline__ float GetSum() const {
     const float* from = sums_ + column_ % 8 * kSumStride + lane_ % 16;
     if (kSpares && first_gatherer_ > 0) {
-      return AddFour(from + kResidentWarps / 2 * kSumTile, kSumTile);
+      return AddFour(from + kPersistentWarps / 2 * kSumTile, kSumTile);
     }
     from += (tile_ * kTiles + column_ / 8) * kSumTile;
     const int stride = tiles_of_block_ * kSumTile;
@@ -243,16 +246,16 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   struct Inputs {
     Kept kept;
     T dy;
-    Foreseen seen;
+    StepFlags seen;
 
-    __device__ __forceinline__ void Ask(const ResidentGradients& run, int step, int pass,
+    __device__ __forceinline__ void Ask(const GradientExchange& run, int step, int pass,
                                         const StepPlace& place) {
       const T* all_dy = static_cast<const T*>(run.p_.args.dy);
       if (run.There(pass)) {
         kept.Load(run.p_, place);
         dy = all_dy == nullptr ? FromCompute<T>(0) : all_dy[place.one];
       }
-      seen = run.Foresee(step, pass);
+      seen = run.ReadStepFlags(step, pass);
     }
   };
 
@@ -282,7 +285,7 @@ class ResidentGradients : public ResidentThread<Cell, ResidentBackwardParams<T>,
   const int sum_tile_, sum_part_, sum_parts_;  // of this warp: tile of sums, which part of how many
 
  protected:
-  ArrivalCounter* const counters_;
+  TransactionBarrier* const counters_;
 
  private:
   uint4* const words_;

@@ -6,16 +6,17 @@
 
 #include "lib/cuda/cell/step_io.cuh"
 #include "lib/cuda/persistent/state_exchange.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
 
 namespace haste {
 
 // What is known of a thread's element beforehand, in a byte.
-__device__ __forceinline__ unsigned char PackForeseen(const Foreseen& seen) {
+__device__ __forceinline__ unsigned char PackStepFlags(const StepFlags& seen) {
   return static_cast<unsigned char>((seen.live ? 1u : 0u) | (seen.repeats ? 2u : 0u) |
                                     seen.drawn << 2);
 }
-__device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
-  Foreseen seen;
+__device__ __forceinline__ StepFlags UnpackStepFlags(uint32_t packed) {
+  StepFlags seen;
   seen.live = (packed & 1) != 0;
   seen.repeats = (packed & 2) != 0;
   seen.drawn = packed >> 2;
@@ -23,40 +24,40 @@ __device__ __forceinline__ Foreseen UnpackForeseen(uint32_t packed) {
 }
 
 template <class Cell, class T, int kTiles, ForwardWay kWay>
-class ResidentService {
-  using States = ResidentStates<Cell, T, kTiles, kWay>;
-  using Params = ResidentForwardParams<T>;
-  using Thread = ResidentThread<Cell, Params, kTiles>;
+class IoWarps {
+  using States = StateExchange<Cell, T, kTiles, kWay>;
+  using Params = PersistentForwardParams<T>;
+  using Thread = PersistentThread<Cell, Params, kTiles>;
   static constexpr bool kCluster = kWay == ForwardWay::kCluster;
   static constexpr int kSaved = SavedTensors<Cell>();
 
  public:
-  __device__ __forceinline__ ResidentService(const Params& p, const States& states,
-                                             const ForwardLayout& at, bool some_idle)
+  __device__ __forceinline__ IoWarps(const Params& p, const States& states, const ForwardLayout& at,
+                                     bool some_idle)
       : p_(p),
         states_(states),
-        warp_(threadIdx.x / 32 - kResidentWarps),
-        thread_(threadIdx.x - kResidentWarps * 32),
-        seen_(resident_shared + at.seen + thread_),
-        read_(reinterpret_cast<T*>(resident_shared + at.reads)),
-        written_(reinterpret_cast<T*>(resident_shared + at.writes)),
-        read_step_(ResidentReads(p.tiling, SizesOf<Cell, T>()).step()),
-        written_step_(ResidentWrites(p.tiling, SizesOf<Cell, T>()).step()),
+        warp_(threadIdx.x / 32 - kPersistentWarps),
+        thread_(threadIdx.x - kPersistentWarps * 32),
+        seen_(persistent_shared + at.seen + thread_),
+        read_(reinterpret_cast<T*>(persistent_shared + at.reads)),
+        written_(reinterpret_cast<T*>(persistent_shared + at.writes)),
+        read_step_(PersistentReads(p.tiling, SizesOf<Cell, T>()).step()),
+        written_step_(PersistentWrites(p.tiling, SizesOf<Cell, T>()).step()),
         needed_(Foretells(p)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)),
-        inputs_(p.watch) {
+        inputs_(p.flags) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const Thread thread(p, warp_ + i * kCopyWarps, threadIdx.x % 32);
-      rows_[i] = Once(thread.row_);
-      units_[i] = Once(thread.unit_);
+      rows_[i] = Opaque(thread.row_);
+      units_[i] = Opaque(thread.unit_);
       exist_[i] = thread.exists_;
     }
     if (p.zoneout && p.training) key_ = MakePhiloxKey(p.seed);
     AskMask(0, 0);
-    Foreseen live;
+    StepFlags live;
     live.live = true;
-    for (int i = 0; i < 2 * kElements; ++i) seen_[i * kCopyWarps * 32] = PackForeseen(live);
+    for (int i = 0; i < 2 * kElements; ++i) seen_[i * kCopyWarps * 32] = PackStepFlags(live);
   }
 
   // All steps, meeting the others in every pass and after the last.
@@ -69,11 +70,11 @@ class ResidentService {
     const int units = p_.tiling.units(), unit = states_.rank_ * units;
     const int row = states_.row_ - states_.column_;
     StepTraffic<T, Cell::kGates, 1, PiecesOf(Cell::kGates)> reads(
-        p_, ResidentReads(p_.tiling, SizesOf<Cell, T>()), read, thread_, row, states_.k_, unit,
+        p_, PersistentReads(p_.tiling, SizesOf<Cell, T>()), read, thread_, row, states_.k_, unit,
         units, states_.reverse_);
     StepTraffic<T, Cell::kGates, 2 + kSaved, PiecesOf(Cell::kGates + 1 + kSaved)> writes(
-        p_, ResidentWrites(p_.tiling, SizesOf<Cell, T>()), written, thread_, row, states_.k_, unit,
-        units, states_.reverse_);
+        p_, PersistentWrites(p_.tiling, SizesOf<Cell, T>()), written, thread_, row, states_.k_,
+        unit, units, states_.reverse_);
     int step = 0, pass = 0, before = -1;  // before: the pass that has ended last
     int buffer = 0;
     inputs_.Await(p_, states_.reverse_, 0);
@@ -110,11 +111,11 @@ class ResidentService {
   }
 
  private:
-  static constexpr int kElements = kResidentWarps / kCopyWarps;  // of a thread, to tell of
+  static constexpr int kElements = kPersistentWarps / kCopyWarps;  // of a thread, to tell of
 
   // Of a thread, at most, of so many tensors' elements.
   static constexpr int PiecesOf(int tensors) {
-    const int bytes = kResidentElements * tensors * static_cast<int>(sizeof(T));
+    const int bytes = kPersistentElements * tensors * static_cast<int>(sizeof(T));
     return (bytes / kPieceBytes + kCopyWarps * 32 - 1) / (kCopyWarps * 32);
   }
 
@@ -141,14 +142,14 @@ class ResidentService {
       e.k = states_.k_;
       e.j = units_[i];
       e.exists = (exist_[i] >> pass & 1) != 0;
-      told[i] = PackForeseen(
-          Foresee<Cell>(p_, e, states_.reverse_, step, p_.mask == nullptr || mask_[i] != 0, key_));
+      told[i] = PackStepFlags(ReadStepFlags<Cell>(p_, e, states_.reverse_, step,
+                                                  p_.mask == nullptr || mask_[i] != 0, key_));
     }
     const bool wraps = pass + 1 == p_.tiling.passes;
     AskMask(wraps ? step + 1 : step, wraps ? 0 : pass + 1);
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      seen_[buffer * kResidentElements + i * kCopyWarps * 32] = told[i];
+      seen_[buffer * kPersistentElements + i * kCopyWarps * 32] = told[i];
     }
   }
 
@@ -163,7 +164,7 @@ class ResidentService {
   PhiloxKey key_ = {};
   const bool needed_;  // is there more to say of a step than whether an element exists?
   const int clears_;
-  InputWatch inputs_;
+  InputFlagsReader inputs_;
 };
 
 }  // namespace haste

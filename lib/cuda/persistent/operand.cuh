@@ -7,8 +7,9 @@
 
 #include <type_traits>
 
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/plan/persistent.h"
@@ -36,7 +37,7 @@ __device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool alig
 
 // Where the R of one lane lies, [H, G, H].
 template <class T>
-struct ResidentKernel {
+struct PersistentKernel {
   const T* r;
   int hidden;
 
@@ -49,10 +50,10 @@ struct ResidentKernel {
 // A block's own gates: depth is gate · units + unit.
 template <class T, int kGates, int kTiles>
 class OwnOperand {
-  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kTerms = kMmaTerms<T>;
 
  public:
-  __device__ __forceinline__ OwnOperand(const ResidentTiling& t, uint4* words,
+  __device__ __forceinline__ OwnOperand(const PersistentTiling& t, uint4* words,
                                         const OperandElement& e)
       : two_(t.unit_tiles == 2), chunks_(t.chunks), words_(words) {
     mine_ = reinterpret_cast<uint16_t*>(words + e.row / 8 * 32 + e.row % 8 * 4 + e.unit / 8) +
@@ -61,13 +62,13 @@ class OwnOperand {
 
   // Before a ClusterSync or __syncthreads: gates behind the last of a chunk are multiplied too.
   __device__ __forceinline__ void Clear() {
-    for (int i = threadIdx.x; i < chunks_ * kTiles * 32 * kParts; i += kResidentWarps * 32) {
+    for (int i = threadIdx.x; i < chunks_ * kTiles * 32 * kTerms; i += kPersistentWarps * 32) {
       words_[i] = make_uint4(0, 0, 0, 0);
     }
   }
 
   // By every thread that has an element.
-  __device__ __forceinline__ void Set(const float (&dq)[kGates], int, ArrivalCounter*) {
+  __device__ __forceinline__ void Set(const float (&dq)[kGates], int, TransactionBarrier*) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       // With one unit tile two gates share a chunk.
@@ -75,20 +76,20 @@ class OwnOperand {
       uint16_t part[3];
       SplitOperand<T>(dq[g], part);
 #pragma unroll
-      for (int s = 0; s < kParts; ++s) {
+      for (int s = 0; s < kTerms; ++s) {
         mine_[((s * chunks_ + chunk) * kTiles * 32 + eighth) * 8] = part[s];
       }
     }
   }
   // By all threads: the words of all elements.
-  __device__ __forceinline__ const uint4* Get(int, ArrivalCounter*, uint32_t) const {
+  __device__ __forceinline__ const uint4* Get(int, TransactionBarrier*, uint32_t) const {
     __syncthreads();
     return words_;
   }
 
   // What of R a row of dh, `unit`, has to do with eight depths; own: the operand's first unit.
-  static __device__ __forceinline__ void LoadWeights(const ResidentTiling& t,
-                                                     const ResidentKernel<T>& kernel, int unit,
+  static __device__ __forceinline__ void LoadWeights(const PersistentTiling& t,
+                                                     const PersistentKernel<T>& kernel, int unit,
                                                      int own, int depth, T (&to)[8]) {
     const int units = t.units(), gate = depth / units, j = own + depth % units;
     const int left = gate < kGates && unit < kernel.hidden ? kernel.hidden - j : 0;
@@ -107,22 +108,22 @@ class OwnOperand {
 // have 16 bytes together, which they hand to the blocks by turns.
 template <class T, int kGates, int kTiles>
 class SharedOperand {
-  static constexpr int kParts = kMmaParts<T>;
+  static constexpr int kTerms = kMmaTerms<T>;
   static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
   static constexpr int kLanes = 8 / kDepthGates;  // that share a word, a unit each
   static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
-  static constexpr bool kScalesRows = kScaledParts<T> > 0;
+  static constexpr bool kScalesRows = kScaledTerms<T> > 0;
   static_assert(!kScalesRows || kDepthGates == 4, "a warp's are two chunks");
 
  public:
-  __device__ __forceinline__ SharedOperand(const ResidentTiling& t, uint4* words,
+  __device__ __forceinline__ SharedOperand(const PersistentTiling& t, uint4* words,
                                            const OperandElement& e)
       : chunks_(t.chunks),
-        words_of_use_(t.chunks * kTiles * 32 * kParts),
-        tiles_(kSharers * t.unit_tiles),
+        words_of_use_(t.chunks * kTiles * 32 * kTerms),
+        tiles_(kClusterPeers * t.unit_tiles),
         words_(words),
         scales_(reinterpret_cast<float2*>(words + 2 * t.passes * words_of_use_)) {
-    const int first = static_cast<int>(blockIdx.x) % kSharers * t.units();
+    const int first = static_cast<int>(blockIdx.x) % kClusterPeers * t.units();
     const int depth = (first + e.unit) * kDepthGates;
     at_ = (depth / kChunkDepth * kTiles + e.row / 8) * 32 + e.row % 8 * 4 + depth % kChunkDepth / 8;
     scale_at_ = (first + e.unit) / kTileRows * kPairs + e.row / 2;
@@ -130,7 +131,8 @@ class SharedOperand {
 
   __device__ __forceinline__ void Clear() {}
 
-  __device__ __forceinline__ void Set(const float (&dq)[kGates], int use, ArrivalCounter* counter) {
+  __device__ __forceinline__ void Set(const float (&dq)[kGates], int use,
+                                      TransactionBarrier* counter) {
     float scaled[kGates];
     if constexpr (kScalesRows) ScaleRows(dq, use, counter, scaled);
     const int lane = threadIdx.x % kLanes;
@@ -138,7 +140,7 @@ class SharedOperand {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) SplitOperand<T>(kScalesRows ? scaled[g] : dq[g], part[g]);
 #pragma unroll
-    for (int s = 0; s < kParts; ++s) {
+    for (int s = 0; s < kTerms; ++s) {
       uint4 word;
       if constexpr (kDepthGates == 4) {
         const uint32_t low = part[0][s] | static_cast<uint32_t>(part[1][s]) << 16;
@@ -159,16 +161,16 @@ class SharedOperand {
           SharedAddress(words_ + use * words_of_use_ + s * chunks_ * kTiles * 32 + at_);
       const uint32_t count = SharedAddress(counter);
 #pragma unroll
-      for (int rank = 0; rank < kSharers; rank += kLanes) {
+      for (int rank = 0; rank < kClusterPeers; rank += kLanes) {
         Push(AddressIn(to, rank + lane), word, AddressIn(count, rank + lane));
       }
     }
   }
-  __device__ __forceinline__ const uint4* Get(int use, ArrivalCounter* counter,
+  __device__ __forceinline__ const uint4* Get(int use, TransactionBarrier* counter,
                                               uint32_t parity) const {
-    const int first = Once(use * words_of_use_);
+    const int first = Opaque(use * words_of_use_);
     if (threadIdx.x == 0) {
-      counter->Expect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
+      counter->ArriveAndExpect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
     }
     __syncthreads();  // what this block's own Set was made of has been read
     counter->Wait(parity);
@@ -180,8 +182,8 @@ class SharedOperand {
   }
   static constexpr int kTileChunks = kTileRows * kDepthGates / kChunkDepth;
 
-  static __device__ __forceinline__ void LoadWeights(const ResidentTiling&,
-                                                     const ResidentKernel<T>& kernel, int unit,
+  static __device__ __forceinline__ void LoadWeights(const PersistentTiling&,
+                                                     const PersistentKernel<T>& kernel, int unit,
                                                      int own, int depth, T (&to)[8]) {
     const int j = own + depth / kDepthGates;
     const int left = unit < kernel.hidden ? kernel.hidden - j : 0;
@@ -200,7 +202,7 @@ class SharedOperand {
 
   // A warp's two rows.
   __device__ __forceinline__ void ScaleRows(const float (&dq)[kGates], int use,
-                                            ArrivalCounter* counter,
+                                            TransactionBarrier* counter,
                                             float (&scaled)[kGates]) const {
     float most = fabsf(dq[0]);
 #pragma unroll
@@ -212,7 +214,7 @@ class SharedOperand {
     const float up = second ? two.up : one.up;
 #pragma unroll
     for (int g = 0; g < kGates; ++g) scaled[g] = dq[g] * up;
-    if (lane < kSharers) {
+    if (lane < kClusterPeers) {
       Push(AddressIn(SharedAddress(scales_ + use * tiles_ * kPairs + scale_at_), lane),
            make_float2(one.down, two.down), AddressIn(SharedAddress(counter), lane));
     }

@@ -10,7 +10,6 @@
 
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/cell/on_chip.cuh"
-#include "lib/cuda/ptx/exchange.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/engine/engine.h"
 #include "lib/plan/persistent.h"
@@ -21,11 +20,11 @@ namespace haste {
 constexpr int kPrefetchSteps = 3;
 
 template <class T, class Args>
-struct ResidentParams : OnChipParams<T, Args> {
-  ResidentTiling tiling;
-  uint4* exchange;  // of the grid, all bits set
-  int piece;        // forward: bytes that are copied together: kPieceBytes, or an element's
-  Watch watch;      // counts: null where nothing is at work beside the walk
+struct PersistentParams : OnChipParams<T, Args> {
+  PersistentTiling tiling;
+  uint4* exchange;     // of the grid, all bits set
+  int piece;           // forward: bytes that are copied together: kPieceBytes, or an element's
+  OverlapFlags flags;  // counts: null where nothing is at work beside the walk
 };
 
 enum class ForwardWay;
@@ -33,19 +32,19 @@ enum class ForwardWay;
 // A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
 // element have none: all of theirs are not `There`.
 template <class Cell, class Params, int kTiles>
-class ResidentThread {
+class PersistentThread {
   template <class, class, int, ForwardWay>
-  friend class ResidentService;
+  friend class IoWarps;
 
  public:
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
   static constexpr int kRows = kTiles * kTileColumns;  // of a pass
-  static constexpr int kThreads = kResidentWarps * 32;
+  static constexpr int kThreads = kPersistentWarps * 32;
   static constexpr bool kBackward = std::is_same_v<typename Params::Args, HasteRnnBackwardArgs>;
 
   // states: [pass, state, then what dropout multiplies h with, thread]; not to be asked for if null
-  __device__ __forceinline__ ResidentThread(const Params& p, int warp, int lane,
-                                            float* states = nullptr)
+  __device__ __forceinline__ PersistentThread(const Params& p, int warp, int lane,
+                                              float* states = nullptr)
       : p_(p),
         rank_(blockIdx.x % p.tiling.blocks),
         group_(blockIdx.x / p.tiling.blocks),
@@ -64,7 +63,7 @@ class ResidentThread {
       const bool there = tile_ < p.tiling.unit_tiles && unit_ < p.H && row_ + pass * kRows < p.N;
       exists_ |= (there ? 1 : 0) << pass;
     }
-    exists_ = Once(exists_);
+    exists_ = Opaque(exists_);
     const int64_t stride = p.K * p.H;
     pass_stride_ = kRows * p.T_ * stride;
     wrap_stride_ =
@@ -101,10 +100,10 @@ class ResidentThread {
     return e;
   }
   // Of what comes kPrefetchSteps after the first of the walk.
-  template <int kParts>
+  template <int kTerms>
   __device__ __forceinline__ auto PrefetcherOf(const void* tensor) const {
     const bool up = reverse_ == kBackward;
-    return Prefetcher<typename Params::Storage, kParts>(
+    return Prefetcher<typename Params::Storage, kTerms>(
         p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
         p_.tiling.units(), up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
   }
@@ -127,13 +126,15 @@ class ResidentThread {
     if (p_.dropout_rate != 0.0f) State(pass, kStates) = e.exists ? DropScale(p_, e) : 1.0f;
   }
 
-  __device__ __forceinline__ Foreseen Foresee(int step, int pass) const {
-    return haste::Foresee<Cell>(p_, ElementOf(pass), reverse_, step);
+  __device__ __forceinline__ StepFlags ReadStepFlags(int step, int pass) const {
+    return haste::ReadStepFlags<Cell>(p_, ElementOf(pass), reverse_, step);
   }
 
  protected:
   // Backward has no register for it.
-  static __device__ __forceinline__ int OfThread(int x) { return kBackward ? x : OnceOfThread(x); }
+  static __device__ __forceinline__ int OfThread(int x) {
+    return kBackward ? x : OpaqueOfThread(x);
+  }
 
   const Params& p_;
   const int rank_, group_;  // of the block in its group, and which group that is

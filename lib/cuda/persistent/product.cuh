@@ -12,9 +12,9 @@
 namespace haste {
 
 template <class Cell, class T, int kTiles, ForwardWay kWay>
-class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
+class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
  protected:
-  using Base = ResidentStates<Cell, T, kTiles, kWay>;
+  using Base = StateExchange<Cell, T, kTiles, kWay>;
   using Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::group_, Base::k_, Base::kAhead,
       Base::kGates, Base::kHeld, Base::kRows, Base::kStates, Base::kWords, Base::lane_, Base::p_,
       Base::rank_, Base::scales_, Base::tile_, Base::unit_, Base::warp_;
@@ -24,31 +24,31 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
   // A tile's sums in several chains, where there are too few tiles to cover a product's latency.
   static constexpr int kChains = kGates == 1 ? 4 / kTiles : 1;
 
-  using Base::kApart, Base::kCluster;
+  using Base::kWarpSpecialized, Base::kCluster;
   using typename Base::Params;
   using Roles = ForwardRoles<kWay>;
-  static constexpr ResidentCell Sizes() { return SizesOf<Cell, T, kWay>(); }
+  static constexpr PersistentCell Sizes() { return SizesOf<Cell, T, kWay>(); }
   using Sums = Fragment<float, Sizes().width()>;
   using Words = uint4[kAhead][kTiles][kWords];
   static constexpr int kSumsOfWarp = kRows * Sizes().row_stride();
   // The warps that multiply and those that have elements.
   static constexpr int kWalkers = Roles::kProducts + Roles::kElements;
 
-  __device__ __forceinline__ ResidentStep(const Params& p, const ForwardLayout& at)
+  __device__ __forceinline__ PersistentProduct(const Params& p, const ForwardLayout& at)
       : Base(p, at),
         two_buffers_(at.sum_buffers == 2),
         product_tile_(warp_ % Base::unit_tiles()),
         product_part_(warp_ / Base::unit_tiles()),
-        first_chunk_(Once(product_part_ * p.tiling.chunks)),
-        count_(Once(min(p.tiling.chunks, chunks_ - first_chunk_))),
+        first_chunk_(Opaque(product_part_ * p.tiling.chunks)),
+        count_(Opaque(min(p.tiling.chunks, chunks_ - first_chunk_))),
         first_words_(Base::PlaceOfWords(first_chunk_)),
-        buffer_(Once(two_buffers_ ? kResidentWarps * kSumsOfWarp : 0)),
-        put_(Once((product_tile_ * p.tiling.depth_warps() + product_part_) * kSumsOfWarp +
-                  Sizes().sum_at(lane_ % 4 * 2, lane_ / 4))),
-        got_(Once(tile_ * p.tiling.depth_warps() * kSumsOfWarp +
-                  Sizes().sum_at(column_, lane_ % 16))),
-        sums_(reinterpret_cast<Sums*>(resident_shared + at.sums)),
-        tiles_(reinterpret_cast<TileA<T>*>(resident_shared + at.tiles)) {}
+        buffer_(Opaque(two_buffers_ ? kPersistentWarps * kSumsOfWarp : 0)),
+        put_(Opaque((product_tile_ * p.tiling.depth_warps() + product_part_) * kSumsOfWarp +
+                    Sizes().sum_at(lane_ % 4 * 2, lane_ / 4))),
+        got_(Opaque(tile_ * p.tiling.depth_warps() * kSumsOfWarp +
+                    Sizes().sum_at(column_, lane_ % 16))),
+        sums_(reinterpret_cast<Sums*>(persistent_shared + at.sums)),
+        tiles_(reinterpret_cast<TileA<T>*>(persistent_shared + at.tiles)) {}
 
   // The h that enters the first step, of every so many passes.
   __device__ __forceinline__ void SendFirst(int first = 0, int every = 1) const {
@@ -94,14 +94,14 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
     }
   }
   __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
-    return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kResidentWarps + warp_) * 32 + lane_;
+    return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
 
   // By all walkers. The same for all blocks of a group of what is h's, for all warps of a block of
   // what is R's.
   __device__ __forceinline__ void FindScales() {
     float2* most = reinterpret_cast<float2*>(sums_);  // of each warp
-    if (!kApart || threadIdx.x < kResidentWarps * 32) {
+    if (!kWarpSpecialized || threadIdx.x < kPersistentWarps * 32) {
       float weight = LargestWeight<T>([&](const auto& look) {
         TileA<T> unused;
         for (int c = 0; c < count_; ++c) {
@@ -110,7 +110,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
       });
       const int rows = p_.tiling.group_rows();
       float state = BoundOfStates<Cell>(p_, k_, group_ % p_.tiling.row_groups * int64_t{rows}, rows,
-                                        threadIdx.x, kResidentWarps * 32);
+                                        threadIdx.x, kPersistentWarps * 32);
       weight = LargestOfWarp(weight);
       state = LargestOfWarp(state);
       if (lane_ == 0) most[warp_] = make_float2(state, weight);
@@ -118,7 +118,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
     SyncAt<kProductName, kWalkers>();
     float state = 0, weight = 0;
 #pragma unroll
-    for (int i = 0; i < kResidentWarps; ++i) {
+    for (int i = 0; i < kPersistentWarps; ++i) {
       state = Larger(state, most[i].x);
       weight = Larger(weight, most[i].y);
     }
@@ -234,12 +234,12 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
   // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
   // from: the first part.
   __device__ __forceinline__ void GetProduct(const Sums* from, float (&q)[kGates]) const {
-    const bool all = kApart || kTiles == 2 || p_.tiling.unit_tiles == 1;
-    static_assert(kResidentWarps == 8);
-    Sums part[kResidentWarps] = {};  // asked for at once
+    const bool all = kWarpSpecialized || kTiles == 2 || p_.tiling.unit_tiles == 1;
+    static_assert(kPersistentWarps == 8);
+    Sums part[kPersistentWarps] = {};  // asked for at once
 #pragma unroll
-    for (int i = 0; i < kResidentWarps; ++i) {
-      if (i < kResidentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
+    for (int i = 0; i < kPersistentWarps; ++i) {
+      if (i < kPersistentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
     }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
@@ -259,8 +259,8 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
     in.scale = Base::Scale(pass);
-    in.sums = sums_ + Once(BufferAt(buffer) + got_);
-    if constexpr (!kCluster) in.word = Once(Base::WordOf(step + 1, pass));
+    in.sums = sums_ + Opaque(BufferAt(buffer) + got_);
+    if constexpr (!kCluster) in.word = Opaque(Base::WordOf(step + 1, pass));
     return in;
   }
 
@@ -272,7 +272,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
                                              const Store& store) const {
     float product[kGates];
     GetProduct(in.sums, product);
-    Foreseen seen;
+    StepFlags seen;
     T x[kGates];
     get(&seen, x);
     float y[1], before[kStates], kept[Cell::kKept] = {}, next[kStates];
@@ -281,7 +281,7 @@ class ResidentStep : public ResidentStates<Cell, T, kTiles, kWay> {
         [&](float (&q)[1][kGates]) {
 #pragma unroll
           for (int g = 0; g < kGates; ++g) {
-            q[0][g] = kScaledParts<T> > 0 ? product[g] * scales_.product : product[g];
+            q[0][g] = kScaledTerms<T> > 0 ? product[g] * scales_.product : product[g];
           }
         },
         OfOne(before), OfOne(kept), OfOne(next), y);

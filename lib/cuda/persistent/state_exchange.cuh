@@ -6,14 +6,17 @@
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/persistent/params.cuh"
 #include "lib/cuda/ptx/async.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
 
 template <class T>
-using ResidentForwardParams = ResidentParams<T, HasteRnnForwardArgs>;
+using PersistentForwardParams = PersistentParams<T, HasteRnnForwardArgs>;
 
-extern __shared__ __align__(16) unsigned char resident_shared[];
+extern __shared__ __align__(16) unsigned char persistent_shared[];
 
 // Slots of h on its way. A cluster's blocks count what arrives, so two will do; words of global
 // memory are cleared long before their next use.
@@ -23,28 +26,29 @@ constexpr int kForwardSlots = kCluster ? 2 : 8;
 // How h travels, and who has the elements: the warps that multiply, beside others that serve them;
 // or (`grid`) two sets of warps of their own, which take passes by turns: they make one's h while
 // those that multiply have the next.
-enum class ForwardWay { kCluster, kGrid, kGridApart };
+enum class ForwardWay { kCluster, kGrid, kGridWarpSpecialized };
 
 // The roles of a block's warps, in this order.
 template <ForwardWay kWay>
 struct ForwardRoles {
-  static constexpr bool kApart = kWay == ForwardWay::kGridApart;
-  static constexpr int kProducts = kResidentWarps;
-  static constexpr int kElements = kApart ? kElementSets * kElementWarps : 0;  // and nothing else
-  static constexpr int kService = kApart ? 0 : kCopyWarps;
-  static constexpr int kThreads = (kProducts + kElements + kService) * 32;
+  static constexpr bool kWarpSpecialized = kWay == ForwardWay::kGridWarpSpecialized;
+  static constexpr int kProducts = kPersistentWarps;
+  static constexpr int kElements =
+      kWarpSpecialized ? kElementSets * kElementWarps : 0;  // and nothing else
+  static constexpr int kIoWarps = kWarpSpecialized ? 0 : kCopyWarps;
+  static constexpr int kThreads = (kProducts + kElements + kIoWarps) * 32;
 };
 
 // Waits for wx of a step, where it is made beside the walk.
-class InputWatch {
+class InputFlagsReader {
  public:
-  __device__ __forceinline__ explicit InputWatch(const Watch& watch)
-      : steps_there_(watch.counts != nullptr ? 0 : INT32_MAX) {}
+  __device__ __forceinline__ explicit InputFlagsReader(const OverlapFlags& flags)
+      : steps_there_(flags.counts != nullptr ? 0 : INT32_MAX) {}
 
   template <class Params>
   __device__ __forceinline__ void Await(const Params& p, bool backwards, int step) {
-    p.watch.Await(static_cast<int>(p.N), backwards, step, &steps_there_,
-                  [&](int part, uint32_t wanted) { WaitForPart(p.watch.counts + part, wanted); });
+    p.flags.Await(static_cast<int>(p.N), backwards, step, &steps_there_,
+                  [&](int part, uint32_t wanted) { WaitForFlag(p.flags.counts + part, wanted); });
   }
 
  private:
@@ -59,11 +63,11 @@ template <class Cell, class T, ForwardWay kWay>
 struct ForwardRegisters {
   using Roles = ForwardRoles<kWay>;
   static constexpr int kAll = 65536 / Roles::kThreads / 8 * 8;
-  static constexpr int kRest = Roles::kApart                            ? 96
-                               : kMmaParts<T> == 2 && Cell::kGates == 4 ? 24
+  static constexpr int kRest = Roles::kWarpSpecialized                  ? 96
+                               : kMmaTerms<T> == 2 && Cell::kGates == 4 ? 24
                                                                         : 72;
   static constexpr int kProduct =
-      kAll + (kAll - kRest) * (Roles::kElements + Roles::kService) / Roles::kProducts;
+      kAll + (kAll - kRest) * (Roles::kElements + Roles::kIoWarps) / Roles::kProducts;
 };
 
 // Named barriers. They are not __syncthreads, as roles come to them from different places.
@@ -76,40 +80,40 @@ __device__ __forceinline__ void SyncAt() {
 
 // The warps that multiply.
 __device__ __forceinline__ void SyncProduct() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kProductName), "n"(kResidentWarps * 32) : "memory");
+  asm volatile("bar.sync %0, %1;" ::"n"(kProductName), "n"(kPersistentWarps * 32) : "memory");
 }
 // Those, and the service.
-__device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kResidentWarps + kCopyWarps>(); }
+__device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kPersistentWarps + kCopyWarps>(); }
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-constexpr int kForwardTiles = kFewerResidentTiles;
+constexpr int kForwardTiles = kFewerPersistentTiles;
 #else
-constexpr int kForwardTiles = kResidentTiles;
+constexpr int kForwardTiles = kPersistentTiles;
 #endif
 
 template <class Cell, class T, ForwardWay kWay = ForwardWay::kGrid>
-constexpr ResidentCell SizesOf() {
+constexpr PersistentCell SizesOf() {
   return {Cell::kGates,
           Cell::kStates,
           sizeof(T),
           kOperandBytes<T>,
-          kMmaParts<T>,
+          kMmaTerms<T>,
           SavedTensors<Cell>(),
-          kWay == ForwardWay::kGridApart ? kApartTiles : kForwardTiles};
+          kWay == ForwardWay::kGridWarpSpecialized ? kWarpSpecializedTiles : kForwardTiles};
 }
 
 template <class Cell, class T, int kTiles, ForwardWay kWay>
-class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTiles> {
+class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, kTiles> {
   template <class, class, int, ForwardWay>
-  friend class ResidentService;
+  friend class IoWarps;
 
  protected:
-  using Params = ResidentForwardParams<T>;
-  using Base = ResidentThread<Cell, Params, kTiles>;
+  using Params = PersistentForwardParams<T>;
+  using Base = PersistentThread<Cell, Params, kTiles>;
   using Base::column_, Base::group_, Base::kThreads, Base::lane_, Base::p_, Base::rank_,
       Base::tile_;
   static constexpr bool kCluster = kWay == ForwardWay::kCluster;
-  static constexpr bool kApart = ForwardRoles<kWay>::kApart;
+  static constexpr bool kWarpSpecialized = ForwardRoles<kWay>::kWarpSpecialized;
   static constexpr int kHeld = SizesOf<Cell, T, kWay>().held_chunks();
   static constexpr int kWords = kOperandBytes<T> / 2;  // of 16 bytes, that a lane has of a chunk
   // Chunks asked for at once: floats of two tiles leave few registers.
@@ -117,21 +121,23 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
                                 : kHeld < kChunksAsked ? kHeld
                                                        : kChunksAsked;
 
-  __device__ __forceinline__ ResidentStates(const Params& p, const ForwardLayout& at)
+  __device__ __forceinline__ StateExchange(const Params& p, const ForwardLayout& at)
       : Base(p, WarpOfRole(), threadIdx.x % 32,
-             reinterpret_cast<float*>(resident_shared + at.states)),
+             reinterpret_cast<float*>(persistent_shared + at.states)),
         chunks_(p.tiling.hidden_chunks()),
-        sent_chunks_(Once((p.tiling.padded_hidden() - lane_ % 4 * 8 + 31) / 32)),
-        tile_words_(Once(chunks_ * kWords * 32)),
+        sent_chunks_(Opaque((p.tiling.padded_hidden() - lane_ % 4 * 8 + 31) / 32)),
+        tile_words_(Opaque(chunks_ * kWords * 32)),
         words_of_pass_(ReceivedStates(p.tiling, kOperandBytes<T>) / 16),
-        counters_(reinterpret_cast<ArrivalCounter*>(resident_shared + at.counters)),
-        receive_(reinterpret_cast<uint4*>(resident_shared + at.receive)),
+        counters_(reinterpret_cast<TransactionBarrier*>(persistent_shared + at.counters)),
+        receive_(reinterpret_cast<uint4*>(persistent_shared + at.receive)),
         words_(p.exchange +
                static_cast<int64_t>(group_) * kSlots * p.tiling.passes * words_of_pass_),
         send_to_(SendTo()),
         mine_(reinterpret_cast<uint32_t*>(words_ + send_to_) + lane_ % kElements / kLanes) {}
 
-  __device__ __forceinline__ int unit_tiles() const { return kApart ? 1 : p_.tiling.unit_tiles; }
+  __device__ __forceinline__ int unit_tiles() const {
+    return kWarpSpecialized ? 1 : p_.tiling.unit_tiles;
+  }
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
 
   // Before anything is sent.
@@ -145,9 +151,9 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
       if (alone()) {
         SyncProduct();
       } else {
-        ArrivalCounter* counter = CounterOf(step, pass);
+        TransactionBarrier* counter = CounterOf(step, pass);
         if (threadIdx.x == 0) {
-          counter->Expect(p_.tiling.padded_hidden() * Base::kRows * kOperandBytes<T>);
+          counter->ArriveAndExpect(p_.tiling.padded_hidden() * Base::kRows * kOperandBytes<T>);
         }
         counter->Wait(step >> 1 & 1);
       }
@@ -156,7 +162,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
 
   // Where a lane's words of a use are, from this chunk on.
   __device__ __forceinline__ const uint4* PlaceOfWords(int chunk) const {
-    return Once((kCluster ? receive_ : words_) + WordAt(0, chunk, 0, lane_));
+    return Opaque((kCluster ? receive_ : words_) + WordAt(0, chunk, 0, lane_));
   }
   // A lane's words of `count` chunks or kBatch of them, from `chunk` on, which begin at `from`;
   // there or not. Behind the last unit nothing is ever sent, and other blocks' words of the grid
@@ -211,14 +217,14 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
     return mine_ + UseOf(step, pass) * 4;
   }
   __device__ __forceinline__ void Send(int step, int pass, float h, uint32_t* to) const {
-    if (!kApart && tile_ >= p_.tiling.unit_tiles) return;
+    if (!kWarpSpecialized && tile_ >= p_.tiling.unit_tiles) return;
     uint32_t mine;
-    if constexpr (kScaledParts<T> > 0) h *= scales_.state;
+    if constexpr (kScaledTerms<T> > 0) h *= scales_.state;
     if constexpr (kWords == 1) {
       mine =
           PackTwo<MmaOperand<T>>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
-    } else if constexpr (kMmaParts<T> == 2) {
-      mine = PackedParts<T>(h);
+    } else if constexpr (kMmaTerms<T> == 2) {
+      mine = PackedTerms<T>(h);
     } else {
       mine = h == h ? __float_as_uint(h) : 0x7FC00000u;  // NaN, but not kAbsent
     }
@@ -276,7 +282,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   // Of those that have elements, the warp that has them.
   static __device__ __forceinline__ int WarpOfRole() {
     const int warp = threadIdx.x / 32;
-    return kApart && warp >= kResidentWarps ? warp % kElementWarps : warp;
+    return kWarpSpecialized && warp >= kPersistentWarps ? warp % kElementWarps : warp;
   }
 
   static constexpr int kSlots = kForwardSlots<kCluster>;
@@ -301,7 +307,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   __device__ __forceinline__ int WordAt(int tile, int chunk, int word, int lane) const {
     return ((tile * chunks_ + chunk) * kWords + word) * 32 + lane;
   }
-  __device__ __forceinline__ ArrivalCounter* CounterOf(int step, int pass) const {
+  __device__ __forceinline__ TransactionBarrier* CounterOf(int step, int pass) const {
     return counters_ + (step & 1) * p_.tiling.passes + pass;
   }
 
@@ -339,7 +345,7 @@ class ResidentStates : public ResidentThread<Cell, ResidentForwardParams<T>, kTi
   const int sent_chunks_;  // those of which this lane's words are sent
   const int tile_words_;
   const int words_of_pass_;
-  ArrivalCounter* const counters_;
+  TransactionBarrier* const counters_;
   uint4* const receive_;
   uint4* const words_;  // of the group, in global memory
   const int send_to_;

@@ -11,6 +11,7 @@
 #define HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
 
 #include "lib/cuda/persistent/product.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
 
 namespace haste {
 
@@ -28,27 +29,27 @@ struct WalkPass {
 };
 
 template <class Cell, class T>
-class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
-  using Base = ResidentStep<Cell, T, 1, ForwardWay::kGridApart>;
+class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSpecialized> {
+  using Base = PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSpecialized>;
   using Base::kGates, Base::kHeld, Base::p_, Base::Sizes;
   using typename Base::Params, typename Base::Words;
   // Those that multiply, and a set of those that have elements.
-  static constexpr int kBoth = kResidentWarps + kElementWarps;
+  static constexpr int kBoth = kPersistentWarps + kElementWarps;
   // h goes round eight slots. A thread clears its own two steps later, and its fence comes before
   // the last that it sends ahead of the next round: whoever asks for that has seen this one.
   static constexpr int kStepsOfFence = 4;
 
  public:
-  __device__ __forceinline__ explicit ResidentApartRun(const Params& p)
+  __device__ __forceinline__ explicit WarpSpecializedRun(const Params& p)
       : Base(p, ForwardLayout(p.tiling, Sizes(), false)) {}
 
   __device__ __forceinline__ void Multiply() {
-    if constexpr (kScaledParts<T> > 0) Base::FindScales();
+    if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     Base::LoadTiles();
-    const int passes = Once(p_.tiling.passes), steps = Once(static_cast<int>(p_.T_));
+    const int passes = Opaque(p_.tiling.passes), steps = Opaque(static_cast<int>(p_.T_));
     // h of the next pass is asked for as soon as it can be there: not before these sums where there
     // are two passes, and products are short.
-    const bool early = Once(passes > 2 || p_.tiling.chunks > kHeld) != 0;
+    const bool early = Opaque(passes > 2 || p_.tiling.chunks > kHeld) != 0;
     int begun = 0;  // passes, up to one a set: nothing is in the way of their sums
     WalkPass now;
     Words words = {};
@@ -73,12 +74,12 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
     } while (now.step < steps);
   }
 
-  __device__ __forceinline__ void SeeToTheRest() {
-    if constexpr (kScaledParts<T> > 0) Base::FindScales();
+  __device__ __forceinline__ void RunProducer() {
+    if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     const int passes = p_.tiling.passes;
     const int set = threadIdx.x / 32 / kElementWarps % kElementSets;
     Base::SendFirst(set, kElementSets);  // there is an even number of them
-    InputWatch inputs(p_.watch);
+    InputFlagsReader inputs(p_.flags);
     WalkPass now = {0, set};
     // This thread's element in [N, T, K, H]; from there to the set's next pass, and to its first of
     // the next step.
@@ -95,7 +96,7 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
       Sync(kThereName + set);
       Base::MakeStates(
           now.step, now.pass, entering,
-          [&](Foreseen* seen, T(&x)[kGates]) {
+          [&](StepFlags* seen, T(&x)[kGates]) {
             if (more) Arrive(kTakenName + set);
             *seen = in.seen;
 #pragma unroll
@@ -130,11 +131,11 @@ class ResidentApartRun : ResidentStep<Cell, T, 1, ForwardWay::kGridApart> {
   // What a step reads of this thread's element, and what is known of it beforehand.
   struct Inputs {
     T x[kGates] = {};
-    Foreseen seen;
+    StepFlags seen;
   };
   // Asks for what later steps read, too.
   __device__ __forceinline__ void Load(const WalkPass& at, int64_t place, Inputs* in) const {
-    in->seen = Base::Foresee(at.step, at.pass);
+    in->seen = Base::ReadStepFlags(at.step, at.pass);
     if (!Base::There(at.pass)) return;
     const T* from = static_cast<const T*>(p_.args.wx) + StepPlace(place, kGates, Base::unit_).gates;
     const int H = static_cast<int>(p_.H);

@@ -55,15 +55,23 @@ __device__ __forceinline__ void WaitCopies(int pending) {
 #endif
 }
 
+// Waits until at most kPending of this thread's groups are under way.
+template <int kPending>
+__device__ __forceinline__ void WaitForGroups() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
 // Registers of a thread, by all of a warpgroup (sm_90a): given back, or taken of those given back.
 template <int kRegisters>
-__device__ __forceinline__ void FewerRegisters() {
+__device__ __forceinline__ void DeallocateRegisters() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 #endif
 }
 template <int kRegisters>
-__device__ __forceinline__ void MoreRegisters() {
+__device__ __forceinline__ void AllocateRegisters() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 #endif

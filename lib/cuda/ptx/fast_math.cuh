@@ -1,9 +1,9 @@
-// Coarse: a float whose activations are as exact as 16 bits of storage need, and a quarter of the
-// instructions. Cells are written for any scalar; kernels of 16-bit tensors, and those that may be
-// as coarse as TensorFloat-32, give them this one.
+// ApproximateFloat: a float whose activations are as exact as 16 bits of storage need, and a
+// quarter of the instructions. Cells are written for any scalar; kernels of 16-bit tensors, and
+// those that may be as coarse as TensorFloat-32, give them this one.
 //
-// Largest relative error, beside what rounding x · log2(e) brings; tests/lib/coarse_test.cc holds
-// the formulas to it:
+// Largest relative error, beside what rounding x · log2(e) brings; tests/lib/fast_math_test.cc
+// holds the formulas to it:
 //
 //   ExpNegative   1e-6   x in [-87, 0]; below: 0
 //   Sigmoid       1e-6   x >= -87; below: 0
@@ -48,51 +48,64 @@ HASTE_FN float EstimateLog2(float x) {
 #endif
 }
 
-struct Coarse {
+struct ApproximateFloat {
   float v;
 
-  Coarse() = default;
-  HASTE_FN constexpr explicit Coarse(double x) : v(static_cast<float>(x)) {}
-  HASTE_FN constexpr explicit Coarse(float x) : v(x) {}
-  HASTE_FN friend Coarse operator+(Coarse a, Coarse b) { return Coarse(a.v + b.v); }
-  HASTE_FN friend Coarse operator-(Coarse a, Coarse b) { return Coarse(a.v - b.v); }
-  HASTE_FN friend Coarse operator*(Coarse a, Coarse b) { return Coarse(a.v * b.v); }
-  HASTE_FN friend Coarse operator/(Coarse a, Coarse b) {
-    return Coarse(a.v * EstimateReciprocal(b.v));
+  ApproximateFloat() = default;
+  HASTE_FN constexpr explicit ApproximateFloat(double x) : v(static_cast<float>(x)) {}
+  HASTE_FN constexpr explicit ApproximateFloat(float x) : v(x) {}
+  HASTE_FN friend ApproximateFloat operator+(ApproximateFloat a, ApproximateFloat b) {
+    return ApproximateFloat(a.v + b.v);
   }
-  HASTE_FN friend Coarse operator-(Coarse a) { return Coarse(-a.v); }
+  HASTE_FN friend ApproximateFloat operator-(ApproximateFloat a, ApproximateFloat b) {
+    return ApproximateFloat(a.v - b.v);
+  }
+  HASTE_FN friend ApproximateFloat operator*(ApproximateFloat a, ApproximateFloat b) {
+    return ApproximateFloat(a.v * b.v);
+  }
+  HASTE_FN friend ApproximateFloat operator/(ApproximateFloat a, ApproximateFloat b) {
+    return ApproximateFloat(a.v * EstimateReciprocal(b.v));
+  }
+  HASTE_FN friend ApproximateFloat operator-(ApproximateFloat a) { return ApproximateFloat(-a.v); }
 };
 
-HASTE_FN Coarse MulAdd(Coarse a, Coarse b, Coarse c) { return Coarse(MulAdd(a.v, b.v, c.v)); }
-HASTE_FN Coarse IfPositive(Coarse x, Coarse yes, Coarse no) {
-  return Coarse(IfPositive(x.v, yes.v, no.v));
+HASTE_FN ApproximateFloat MulAdd(ApproximateFloat a, ApproximateFloat b, ApproximateFloat c) {
+  return ApproximateFloat(MulAdd(a.v, b.v, c.v));
 }
-HASTE_FN Coarse AtLeast(Coarse x, Coarse low) { return Coarse(AtLeast(x.v, low.v)); }
-HASTE_FN Coarse StopGradient(Coarse x) { return x; }
+HASTE_FN ApproximateFloat IfPositive(ApproximateFloat x, ApproximateFloat yes,
+                                     ApproximateFloat no) {
+  return ApproximateFloat(IfPositive(x.v, yes.v, no.v));
+}
+HASTE_FN ApproximateFloat AtLeast(ApproximateFloat x, ApproximateFloat low) {
+  return ApproximateFloat(AtLeast(x.v, low.v));
+}
+HASTE_FN ApproximateFloat StopGradient(ApproximateFloat x) { return x; }
 // Compared with a NaN that no instruction makes. Where it came nevertheless, so would what is made
 // of `first` and x be NaN.
-HASTE_FN Coarse Behind(Coarse first, Coarse x) {
+HASTE_FN ApproximateFloat Behind(ApproximateFloat first, ApproximateFloat x) {
   uint32_t bits;
   memcpy(&bits, &first.v, sizeof bits);
-  return Coarse(bits == 0xFFFFFFFFu ? 0.0f : x.v);
+  return ApproximateFloat(bits == 0xFFFFFFFFu ? 0.0f : x.v);
 }
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
-HASTE_FN Coarse ExpNegative(Coarse x) { return Coarse(EstimateExp2(x.v * kLog2E)); }
-HASTE_FN Coarse Sigmoid(Coarse x) {
-  return Coarse(EstimateReciprocal(1.0f + EstimateExp2(x.v * -kLog2E)));
+HASTE_FN ApproximateFloat ExpNegative(ApproximateFloat x) {
+  return ApproximateFloat(EstimateExp2(x.v * kLog2E));
+}
+HASTE_FN ApproximateFloat Sigmoid(ApproximateFloat x) {
+  return ApproximateFloat(EstimateReciprocal(1.0f + EstimateExp2(x.v * -kLog2E)));
 }
 // 1 - 2 / (1 + e^2x); near 0, where that cancels, the first terms of the series.
-HASTE_FN Coarse Tanh(Coarse x) {
+HASTE_FN ApproximateFloat Tanh(ApproximateFloat x) {
   const float far =
       fmaf(-2.0f, EstimateReciprocal(1.0f + EstimateExp2(x.v * (2.0f * kLog2E))), 1.0f);
   const float near = fmaf(x.v * x.v * (-1.0f / 3.0f), x.v, x.v);
-  return Coarse(fabsf(x.v) < 0.03f ? near : far);
+  return ApproximateFloat(fabsf(x.v) < 0.03f ? near : far);
 }
-HASTE_FN Coarse LogSigmoid(Coarse x) {
+HASTE_FN ApproximateFloat LogSigmoid(ApproximateFloat x) {
   const float e = EstimateExp2(-fabsf(x.v) * kLog2E);
-  return Coarse(fminf(x.v, 0.0f) - EstimateLog2(1.0f + e) * (1.0f / kLog2E));
+  return ApproximateFloat(fminf(x.v, 0.0f) - EstimateLog2(1.0f + e) * (1.0f / kLog2E));
 }
 
 HASTE_TARGET_END
@@ -103,7 +116,7 @@ namespace haste {
 template <class T>
 using CellScalar = std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, TensorFloat> ||
                                           std::is_same_v<T, Scaled<1>>,
-                                      Coarse, Compute<T>>;
+                                      ApproximateFloat, Compute<T>>;
 
 }  // namespace haste
 

@@ -85,7 +85,7 @@ struct ProductScales {
   // What is loaded of R; as it is, where nothing is scaled.
   template <class T>
   __device__ __forceinline__ T OfWeight(T of_r) const {
-    if constexpr (kScaledParts<T> > 0) of_r.value *= weight;
+    if constexpr (kScaledTerms<T> > 0) of_r.value *= weight;
     return of_r;
   }
 };

@@ -25,20 +25,20 @@ constexpr int kTileRows = 16, kTileColumns = 8;  // of c
 
 // What is multiplied in place of a T, and how many of them.
 template <class T>
-constexpr int kScaledParts = 0;
-template <int kParts>
-constexpr int kScaledParts<Scaled<kParts>> = kParts;
+constexpr int kScaledTerms = 0;
+template <int kTerms>
+constexpr int kScaledTerms<Scaled<kTerms>> = kTerms;
 template <class T>
 using MmaOperand =
-    std::conditional_t<std::is_same_v<T, Half> || (kScaledParts<T> > 0), Half, Bfloat16>;
+    std::conditional_t<std::is_same_v<T, Half> || (kScaledTerms<T> > 0), Half, Bfloat16>;
 template <class T>
-constexpr int kMmaParts = kScaledParts<T> > 0              ? kScaledParts<T>
+constexpr int kMmaTerms = kScaledTerms<T> > 0              ? kScaledTerms<T>
                           : sizeof(T) == 2                 ? 1
                           : std::is_same_v<T, TensorFloat> ? 2
                                                            : 3;
 // Of b on its way: its parts, or where these are three the float.
 template <class T>
-constexpr int kOperandBytes = kMmaParts<T> == 1 ? 2 : 4;
+constexpr int kOperandBytes = kMmaTerms<T> == 1 ? 2 : 4;
 
 template <class Operand>
 __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
@@ -74,9 +74,9 @@ __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
 // The same as T is multiplied, of which x may be a product.
 template <class T>
 __device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
-  if constexpr (kMmaParts<T> == 1) {
+  if constexpr (kMmaTerms<T> == 1) {
     part[0] = FromCompute<MmaOperand<T>>(x).bits;
-  } else if constexpr (kScaledParts<T> == 2) {
+  } else if constexpr (kScaledTerms<T> == 2) {
     const Half first = FromCompute<Half>(x);
     part[0] = first.bits;
     part[1] = FromCompute<Half>(x - ToCompute(first)).bits;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
 // By two neighbouring lanes, of neighbouring depths: the first gets the first of two parts of both,
 // packed as an operand has them, the second the second parts. Nothing gets all bits set.
 template <class T>
-__device__ __forceinline__ uint32_t PackedParts(float x) {
+__device__ __forceinline__ uint32_t PackedTerms(float x) {
   uint16_t part[3];
   SplitOperand<T>(x, part);
   const uint32_t mine = part[0] | static_cast<uint32_t>(part[1]) << 16;
@@ -98,7 +98,7 @@ __device__ __forceinline__ uint32_t PackedParts(float x) {
 
 // Two neighbouring depths of each part, packed as an operand has them.
 template <class T>
-__device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaParts<T>]) {
+__device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaTerms<T>]) {
   if constexpr (sizeof(T) == 2) {
     packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
   } else {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[k
     SplitOperand<T>(ToCompute(first), low);
     SplitOperand<T>(ToCompute(second), high);
 #pragma unroll
-    for (int i = 0; i < kMmaParts<T>; ++i) {
+    for (int i = 0; i < kMmaTerms<T>; ++i) {
       packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
     }
   }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[k
 // One tile of a, in parts.
 template <class T>
 struct alignas(16) TileA {
-  uint32_t part[kMmaParts<T>][4];
+  uint32_t part[kMmaTerms<T>][4];
 
   // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
   template <class Element>
@@ -124,23 +124,23 @@ struct alignas(16) TileA {
     const int row = lane / 4, depth = lane % 4 * 8 + half * 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      uint32_t packed[kMmaParts<T>];
+      uint32_t packed[kMmaTerms<T>];
       const int r = row + i % 2 * 8, d = depth + i / 2 * 2;
       PackPair<T>(element(r, d), element(r, d + 1), packed);
 #pragma unroll
-      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+      for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
     }
   }
   // The same of what this lane has of both halves: of row lane / 4, and of the row 8 further.
   __device__ __forceinline__ void Set(int half, const T (&row)[8], const T (&further)[8]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      uint32_t packed[kMmaParts<T>];
+      uint32_t packed[kMmaTerms<T>];
       const int d = half * 4 + i / 2 * 2;
       PackPair<T>(i % 2 == 0 ? row[d] : further[d], i % 2 == 0 ? row[d + 1] : further[d + 1],
                   packed);
 #pragma unroll
-      for (int s = 0; s < kMmaParts<T>; ++s) part[s][i] = packed[s];
+      for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
     }
   }
 };
@@ -148,16 +148,16 @@ struct alignas(16) TileA {
 // What a lane has of one chunk of b: two tiles, in parts.
 template <class T>
 struct ChunkB {
-  uint32_t part[kMmaParts<T>][4];
+  uint32_t part[kMmaTerms<T>][4];
 
-  // v: the lane's eight elements, in memory's order; of two parts as PackedParts has them.
+  // v: the lane's eight elements, in memory's order; of two parts as PackedTerms has them.
   __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
-    if constexpr (kMmaParts<T> == 1) {
+    if constexpr (kMmaTerms<T> == 1) {
       part[0][0] = v[0].x;
       part[0][1] = v[0].y;
       part[0][2] = v[0].z;
       part[0][3] = v[0].w;
-    } else if constexpr (kMmaParts<T> == 2) {
+    } else if constexpr (kMmaTerms<T> == 2) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         part[0][2 * i] = v[i].x;
@@ -194,18 +194,18 @@ struct ChunkB {
 // the latter are not cut off.
 template <class T>
 struct TileC {
-  static constexpr int kSums = kMmaParts<T> == 3 ? 2 : 1;
+  static constexpr int kSums = kMmaTerms<T> == 3 ? 2 : 1;
   float sum[kSums][4] = {};
 
   __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half) {
     using Operand = MmaOperand<T>;
     const int at = 2 * half;
     Mma<Operand>(a.part[0], b.part[0][at], b.part[0][at + 1], sum[0]);
-    if constexpr (kMmaParts<T> > 1) {
+    if constexpr (kMmaTerms<T> > 1) {
       Mma<Operand>(a.part[0], b.part[1][at], b.part[1][at + 1], sum[kSums - 1]);
       Mma<Operand>(a.part[1], b.part[0][at], b.part[0][at + 1], sum[kSums - 1]);
     }
-    if constexpr (kMmaParts<T> == 3) {
+    if constexpr (kMmaTerms<T> == 3) {
       Mma<Operand>(a.part[1], b.part[1][at], b.part[1][at + 1], sum[1]);
       Mma<Operand>(a.part[0], b.part[2][at], b.part[2][at + 1], sum[1]);
       Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);

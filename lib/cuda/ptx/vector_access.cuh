@@ -15,8 +15,8 @@ namespace haste {
 __device__ __forceinline__ float ToCompute(float x) { return x; }
 __device__ __forceinline__ double ToCompute(double x) { return x; }
 __device__ __forceinline__ float ToCompute(TensorFloat x) { return x.value; }
-template <int kParts>
-__device__ __forceinline__ float ToCompute(Scaled<kParts> x) {
+template <int kTerms>
+__device__ __forceinline__ float ToCompute(Scaled<kTerms> x) {
   return x.value;
 }
 __device__ __forceinline__ float ToCompute(Half x) {
@@ -58,19 +58,19 @@ __device__ __forceinline__ uint32_t PackTwo(float low, float high) {
 }
 
 // x, which the compiler would otherwise compute again at every use.
-__device__ __forceinline__ int Once(int x) {
+__device__ __forceinline__ int Opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
 // The same of what is a thread's number: the assembler would rather read that again, in a special
 // register, which is slow. By whole warps.
-__device__ __forceinline__ int OnceOfThread(int x) {
+__device__ __forceinline__ int OpaqueOfThread(int x) {
   return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32);
 }
 
 template <class V>
-__device__ __forceinline__ V* Once(V* x) {
+__device__ __forceinline__ V* Opaque(V* x) {
   asm volatile("" : "+l"(x));
   return x;
 }

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "lib/base/dtypes.h"
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
 

@@ -10,8 +10,8 @@ namespace haste {
 #define HASTE_DECLARE(DTYPE, CELL) extern const Engine CudaEngine_##CELL##_##DTYPE;
 #define HASTE_DECLARE_BLAS(DTYPE, CELL) extern const Engine BlasEngine_##CELL##_##DTYPE;
 #define HASTE_DECLARE_TILED(DTYPE, CELL) extern const Engine TiledEngine_##CELL##_##DTYPE;
-#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)             \
-  extern const Engine ResidentEngine_##CELL##_##DTYPE; \
+#define HASTE_DECLARE_ON_CHIP(DTYPE, CELL)               \
+  extern const Engine PersistentEngine_##CELL##_##DTYPE; \
   extern const Engine BlockEngine_##CELL##_##DTYPE;
 #define HASTE_FOR_TENSOR_DTYPES(DECLARE, CELL) \
   DECLARE(f32, CELL) DECLARE(f16, CELL) DECLARE(bf16, CELL)
@@ -38,12 +38,12 @@ namespace {
 #define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
   {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
    &ENGINE##_##CELL##_tf32}
-#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)           \
-  {CellInfo<CELL>(),                                 \
-   HASTE_ENGINES(CudaEngine, CELL),                  \
-   HASTE_TENSOR_FLOAT_ENGINES(ResidentEngine, CELL), \
-   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),    \
-   HASTE_TENSOR_ENGINES(TiledEngine, CELL),          \
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)             \
+  {CellInfo<CELL>(),                                   \
+   HASTE_ENGINES(CudaEngine, CELL),                    \
+   HASTE_TENSOR_FLOAT_ENGINES(PersistentEngine, CELL), \
+   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),      \
+   HASTE_TENSOR_ENGINES(TiledEngine, CELL),            \
    HASTE_ENGINES(BlasEngine, CELL)},
 #define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
   {CellInfo<CELL>(),                        \
@@ -72,7 +72,7 @@ const Engine* EngineOf(const HasteRnnConfig& config, const CudaCell& cell, const
   switch (plan.engine) {
     case EngineKind::kCluster:
     case EngineKind::kGrid:
-      return cell.resident[form];
+      return cell.persistent[form];
     case EngineKind::kBlock:
       return cell.block[form];
     case EngineKind::kTiled:

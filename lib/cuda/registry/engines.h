@@ -14,9 +14,9 @@ namespace haste {
 constexpr int kTensorFloatForm = 4;
 struct CudaCell {
   HasteCellInfo info;
-  const Engine* any_size[4];  // `stepwise` or `scan`
-  const Engine* resident[5];  // `cluster` and `grid`; null where these never run it
-  const Engine* block[5];     // the same, here and below
+  const Engine* any_size[4];    // `stepwise` or `scan`
+  const Engine* persistent[5];  // `cluster` and `grid`; null where these never run it
+  const Engine* block[5];       // the same, here and below
   const Engine* tiled[4];
   const Engine* blas[4];
 };

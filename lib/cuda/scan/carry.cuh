@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/scan/params.cuh"
 #include "lib/cuda/scan/tile.cuh"
 #include "lib/plan/scan.h"
@@ -35,34 +35,34 @@ struct ScanPlace {
 
 // The chain of each element goes from turn to turn through its lane's own place in shared memory.
 // A warp's counter says when the turn before one of its own has left it there.
-template <class C, int kParts>
-class CountedRelay {
+template <class C, int kValues>
+class MbarrierCarry {
  public:
   struct Shared {
-    ArrivalCounter there[kMaxScanWarps];
-    C slots[kParts][kScanWidth];
+    TransactionBarrier there[kMaxScanWarps];
+    C slots[kValues][kScanWidth];
   };
 
   // All threads of a block, before a barrier.
-  __device__ __forceinline__ CountedRelay(unsigned char* shared, const ScanPlace& place)
+  __device__ __forceinline__ MbarrierCarry(unsigned char* shared, const ScanPlace& place)
       : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
     // By one thread: by one a warp it becomes predicated code, in which synccheck takes the threads
     // that do nothing for initialisations of other addresses.
-    if (threadIdx.x == 0) ArrivalCounter::Init(shared_->there, kScanWidth);
+    if (threadIdx.x == 0) TransactionBarrier::Init(shared_->there, kScanWidth);
   }
 
   // What the turn before this one has left, if it was another warp's.
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) {
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kValues]) {
     if (turn == 0 || place_.warps == 1) return;
     shared_->there[place_.warp].Wait(taken_++ & 1);
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) value[i] = shared_->slots[i][place_.lane];
+    for (int i = 0; i < kValues; ++i) value[i] = shared_->slots[i][place_.lane];
   }
   // What this one leaves to the next.
-  __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kParts]) const {
+  __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kValues]) const {
     if (place_.warps == 1) return;
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) shared_->slots[i][place_.lane] = value[i];
+    for (int i = 0; i < kValues; ++i) shared_->slots[i][place_.lane] = value[i];
     shared_->there[(place_.warp + 1) % place_.warps].Arrive();
   }
 
@@ -74,15 +74,15 @@ class CountedRelay {
 
 // The same before compute capability 9.0: every word comes with the number of the turn that it is
 // for, in one access, so that no fence is needed.
-template <class C, int kParts>
-class NumberedRelay {
-  static constexpr int kWords = kParts * sizeof(C) / sizeof(uint32_t);
+template <class C, int kValues>
+class FlaggedCarry {
+  static constexpr int kWords = kValues * sizeof(C) / sizeof(uint32_t);
 
  public:
   using Shared = uint64_t[kWords][kScanWidth];
 
   // There is no turn 0 to be waited for.
-  __device__ __forceinline__ NumberedRelay(unsigned char* shared, const ScanPlace& place)
+  __device__ __forceinline__ FlaggedCarry(unsigned char* shared, const ScanPlace& place)
       : slots_(reinterpret_cast<volatile uint64_t*>(shared) + place.lane),
         alone_(place.warps == 1) {
     if (place.warp > 0) return;
@@ -90,7 +90,7 @@ class NumberedRelay {
     for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
   }
 
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kParts]) const {
+  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kValues]) const {
     if (turn == 0 || alone_) return;
     uint32_t word[kWords];
     for (;;) {
@@ -105,7 +105,7 @@ class NumberedRelay {
     }
     memcpy(value, word, sizeof value);
   }
-  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kParts]) const {
+  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kValues]) const {
     if (alone_) return;
     uint32_t word[kWords];
     memcpy(word, value, sizeof value);
@@ -121,36 +121,37 @@ class NumberedRelay {
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-template <class C, int kParts>
-using Relay = CountedRelay<C, kParts>;
+template <class C, int kValues>
+using CarryChain = MbarrierCarry<C, kValues>;
 #else
-template <class C, int kParts>
-using Relay = NumberedRelay<C, kParts>;
+template <class C, int kValues>
+using CarryChain = FlaggedCarry<C, kValues>;
 #endif
 // What a block's takes.
 template <class C>
-constexpr int64_t RelayBytes(int parts) {
-  static_assert(sizeof(typename CountedRelay<C, 1>::Shared) <=
-                sizeof(typename NumberedRelay<C, 1>::Shared));
-  return parts * sizeof(typename NumberedRelay<C, 1>::Shared);
+constexpr int64_t CarryBytes(int values) {
+  static_assert(sizeof(typename MbarrierCarry<C, 1>::Shared) <=
+                sizeof(typename FlaggedCarry<C, 1>::Shared));
+  return values * sizeof(typename FlaggedCarry<C, 1>::Shared);
 }
 
 // Part `part` of what a chunk does to the state of this lane's element, in p.spans.
-template <int kParts, class Params>
-__device__ __forceinline__ typename Params::C* SpanAt(const ScanParams<Params>& p,
-                                                      const ScanPlace& place, int64_t chunk,
-                                                      int part) {
-  return p.spans + ((chunk * kParts + part) * p.units + place.unit) * kScanWidth + place.lane;
+template <int kValues, class Params>
+__device__ __forceinline__ typename Params::C* SummaryAt(const ScanParams<Params>& p,
+                                                         const ScanPlace& place, int64_t chunk,
+                                                         int part) {
+  return p.summaries + ((chunk * kValues + part) * p.units + place.unit) * kScanWidth + place.lane;
 }
 
 template <class Params>
-__device__ __forceinline__ Track TrackOf(const ScanParams<Params>& p, const Course& e) {
+__device__ __forceinline__ RowStride RowStrideOf(const ScanParams<Params>& p,
+                                                 const ElementCursor& e) {
   return {e.Row(p) * p.H, e.sign * p.K * p.H, e.j, e.exists};
 }
 
 // The next `count` steps that are live, a bit each.
 template <class Params>
-__device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const Course& e,
+__device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const ElementCursor& e,
                                              int count) {
   const uint32_t there = (1u << count) - 1;
   return e.exists ? there & static_cast<uint32_t>(LiveSteps(p, e, count)) : there;

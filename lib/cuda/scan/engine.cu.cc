@@ -49,9 +49,9 @@ struct LinearWalk {
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
     Workspace count(nullptr);
     if (planned.backward) {
-      TakeSpans(config, BackwardKernels<Cell, T>(), planned.cuda, &count);
+      TakeSummaries(config, BackwardKernels<Cell, T>(), planned.cuda, &count);
     } else {
-      TakeSpans(config, ForwardKernels<Cell, T>(), planned.cuda, &count);
+      TakeSummaries(config, ForwardKernels<Cell, T>(), planned.cuda, &count);
     }
     return count.used();
   }
@@ -67,9 +67,9 @@ struct LinearWalk {
 
  private:
   template <class Params>
-  static C* TakeSpans(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
-                      const CudaProperties& device, Workspace* workspace) {
-    const int64_t count = SpanCount(PlanOf(config, kernels, device), kernels);
+  static C* TakeSummaries(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
+                          const CudaProperties& device, Workspace* workspace) {
+    const int64_t count = SummaryCount(PlanOf(config, kernels, device), kernels);
     return count == 0 ? nullptr : workspace->Take<C>(count);
   }
 
@@ -78,7 +78,7 @@ struct LinearWalk {
                             const CudaProperties& device, ScanParams<Params>* p, void* workspace,
                             const HasteExecutor& executor, HasteStatus* status) {
     Workspace pieces(workspace);
-    p->spans = TakeSpans(config, kernels, device, &pieces);
+    p->summaries = TakeSummaries(config, kernels, device, &pieces);
     const ScanPlan plan = PlanOf(config, kernels, device);
     return ForLanes(config, p, [&] { return WalkLinear(kernels, plan, p, executor, status); });
   }

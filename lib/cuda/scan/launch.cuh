@@ -22,9 +22,9 @@ using ScanKernel = void (*)(const ScanParams<Params>);
 // The kernels of a direction, by kWide.
 template <class Params>
 struct LinearKernels {
-  ScanKernel<Params> plain[2], any[2], spans[2];
+  ScanKernel<Params> plain[2], any[2], summaries[2];
   int64_t tile_steps, tile_bytes, warp_bytes;
-  int span_parts;
+  int summary_values;
 };
 
 template <class Cell, class T>
@@ -36,7 +36,7 @@ LinearKernels<ForwardParams<T>> ForwardKernels() {
           Tiles::In::kSteps,
           sizeof(typename Tiles::In::Tile),
           sizeof(Tiles),
-          kForwardSpan};
+          kForwardSummary};
 }
 template <class Cell, class T>
 LinearKernels<BackwardParams<T>> BackwardKernels() {
@@ -48,7 +48,7 @@ LinearKernels<BackwardParams<T>> BackwardKernels() {
       Tiles::In::kSteps,
       sizeof(typename Tiles::In::Tile),
       sizeof(Tiles),
-      kBackwardSpan};
+      kBackwardSummary};
 }
 
 template <class Params>
@@ -60,14 +60,14 @@ ScanPlan PlanOf(const HasteRnnConfig& config, const LinearKernels<Params>& kerne
   sizes.tile_steps = kernels.tile_steps;
   sizes.tile_bytes = kernels.tile_bytes;
   sizes.warp_bytes = kernels.warp_bytes;
-  sizes.shared_bytes = RelayBytes<typename Params::C>(kernels.span_parts);
+  sizes.shared_bytes = CarryBytes<typename Params::C>(kernels.summary_values);
   return PlanLinearScan(sizes, device);
 }
 
 // Elements of p.spans; 0 where one chunk is all.
 template <class Params>
-int64_t SpanCount(const ScanPlan& plan, const LinearKernels<Params>& kernels) {
-  return plan.chunks == 1 ? 0 : plan.blocks() * kernels.span_parts * kScanWidth;
+int64_t SummaryCount(const ScanPlan& plan, const LinearKernels<Params>& kernels) {
+  return plan.chunks == 1 ? 0 : plan.blocks() * kernels.summary_values * kScanWidth;
 }
 
 // May rows be read and written in pieces of 16 bytes?
@@ -120,10 +120,10 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
   p->chunk_steps = plan.chunk_steps;
   const bool wide = IsWide(*p), chunked = plan.chunks > 1;
   const int64_t shared_bytes =
-      plan.warps * kernels.warp_bytes + RelayBytes<typename Params::C>(kernels.span_parts);
+      plan.warps * kernels.warp_bytes + CarryBytes<typename Params::C>(kernels.summary_values);
   if (chunked) {
     const int32_t code =
-        LaunchLinear(kernels.spans[wide], plan, shared_bytes, false, *p, executor, status);
+        LaunchLinear(kernels.summaries[wide], plan, shared_bytes, false, *p, executor, status);
     if (code != HASTE_OK) return code;
   }
   const auto& walk = p->mask == nullptr && !p->zoneout ? kernels.plain : kernels.any;

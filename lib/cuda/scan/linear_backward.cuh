@@ -17,7 +17,7 @@ struct LinearBackwardTiles {
 enum BackwardChain { kGradient, kWaiting, kBackwardChain };
 // What a chunk does: with a live step, ds turns into a·(ds + w·waiting) + b and waiting into kLeft;
 // without one (kAny = 0) ds stays, and kLeft is added to waiting.
-enum BackwardSpan { kBackwardA, kBackwardB, kSpanWaitingWeight, kLeft, kAny, kBackwardSpan };
+enum BackwardSummary { kBackwardA, kBackwardB, kSpanWaitingWeight, kLeft, kAny, kBackwardSummary };
 
 // a and w of the steps of a tile, and dy; what does not happen (no bit in live) is a = 1, w = 0.
 // Without masks what comes after the last step does no harm: nobody reads it.
@@ -51,7 +51,8 @@ struct BackwardSteps {
 
 // Adds to `span` what comes after it: a step, or steps that were put together like this.
 template <class C>
-__device__ __forceinline__ void Append(C a, C b, C w, C left, bool any, C (&span)[kBackwardSpan]) {
+__device__ __forceinline__ void Append(C a, C b, C w, C left, bool any,
+                                       C (&span)[kBackwardSummary]) {
   if (!any) {
     span[kLeft] += left;
     return;
@@ -63,8 +64,8 @@ __device__ __forceinline__ void Append(C a, C b, C w, C left, bool any, C (&span
   span[kAny] = 1;
 }
 
-// kSpans: nothing but what each chunk does to the gradient, for the pass after this one.
-template <class Cell, class T, bool kPlain, bool kWide, bool kSpans>
+// kSummaries: nothing but what each chunk does to the gradient, for the pass after this one.
+template <class Cell, class T, bool kPlain, bool kWide, bool kSummaries>
 __global__ void __launch_bounds__(kMaxScanThreads, 1)
     LinearBackward(const __grid_constant__ ScanParams<BackwardParams<T>> p) {
   using C = Compute<T>;
@@ -72,16 +73,17 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
   using In = typename Tiles::In;
   constexpr int kGates = Cell::kGates, kWidth = kGateRows<Cell>, kSteps = In::kSteps;
   static_assert(Cell::kOutputsState || Cell::kZoneoutInGate, "y is of the state after Zoneout");
-  constexpr int kParts = kSpans ? kBackwardSpan : kPlain ? kGradient + 1 : kBackwardChain;
+  constexpr int kValues = kSummaries ? kBackwardSummary : kPlain ? kGradient + 1 : kBackwardChain;
   extern __shared__ __align__(16) unsigned char scan_shared[];
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place);
+  CarryChain<C, kValues> carry(scan_shared + place.warps * sizeof(Tiles), place);
   __syncthreads();
 
-  Course e(p, place.Index(place.lane), true);
-  const Track piece = TrackOf(p, Course(p, place.Index(Piece<T, kWide>().column), true));
+  ElementCursor e(p, place.Index(place.lane), true);
+  const RowStride piece =
+      RowStrideOf(p, ElementCursor(p, place.Index(Piece<T, kWide>().column), true));
   const int64_t begin = e.t;
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
 
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       In::template Fetch<kWidth>(tile, g, static_cast<const T*>(from), g % kWidth, piece, p.H, at,
                                  place.end);
     }
-    const void* const others[2] = {kSpans ? nullptr : p.args.saved[0], p.args.dy};
+    const void* const others[2] = {kSummaries ? nullptr : p.args.saved[0], p.args.dy};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       In::template Fetch<1>(tile, kGates + i, static_cast<const T*>(others[i]), 0, piece, p.H, at,
@@ -105,18 +107,19 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 #pragma unroll
   for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
 
-  C chain[kParts] = {};
-  if constexpr (kSpans) {
+  C chain[kValues] = {};
+  if constexpr (kSummaries) {
     chain[kBackwardA] = 1;
   } else {
     const T* dsT = static_cast<const T*>(p.args.dsT[0]);
     if (dsT != nullptr && e.exists) chain[kGradient] = ToCompute(dsT[e.at]);
-    if (p.spans != nullptr) {
+    if (p.summaries != nullptr) {
       WaitForPreviousKernel();
       for (int64_t c = 0; c < place.chunk; ++c) {
-        C span[kBackwardSpan];
+        C span[kBackwardSummary];
 #pragma unroll
-        for (int i = 0; i < kBackwardSpan; ++i) span[i] = *SpanAt<kBackwardSpan>(p, place, c, i);
+        for (int i = 0; i < kBackwardSummary; ++i)
+          span[i] = *SummaryAt<kBackwardSummary>(p, place, c, i);
         C& ds = chain[kGradient];
         if constexpr (kPlain) {
           ds = MulAdd(span[kBackwardA], ds, span[kBackwardB]);
@@ -144,8 +147,8 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     auto& tile = tiles.in[stage];
     BackwardSteps<Cell, T, kSteps, kPlain> steps(p, count, live, shares, place.lane, tile);
 
-    if constexpr (kSpans) {
-      C own[kBackwardSpan] = {};
+    if constexpr (kSummaries) {
+      C own[kBackwardSummary] = {};
       own[kBackwardA] = 1;
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -153,12 +156,12 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         Append(steps.a[i], steps.a[i] * (steps.w[i] * steps.dy[i]), steps.w[i],
                on ? C(0) : steps.dy[i], on, own);
       }
-      relay.Take(turn, chain);
+      carry.Take(turn, chain);
       Append(own[kBackwardA], own[kBackwardB], own[kSpanWaitingWeight], own[kLeft],
              own[kAny] != C(0), chain);
-      relay.Pass(turn, chain);
+      carry.Pass(turn, chain);
     } else {
-      relay.Take(turn, chain);
+      carry.Take(turn, chain);
       C ds[kSteps + 1];  // of the state that leaves each step, and of that which entered the last
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -172,7 +175,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         if (on) chain[kGradient] = steps.a[i] * MulAdd(steps.w[i], steps.dy[i], ds[i]);
       }
       ds[kSteps] = chain[kGradient];
-      relay.Pass(turn, chain);
+      carry.Pass(turn, chain);
 
       WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll
@@ -213,10 +216,10 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     step += turn_steps;
     turn += place.warps;
   }
-  if constexpr (kSpans) {
+  if constexpr (kSummaries) {
     if (place.warp == place.warps - 1) {
 #pragma unroll
-      for (int i = 0; i < kParts; ++i) *SpanAt<kParts>(p, place, place.chunk, i) = chain[i];
+      for (int i = 0; i < kValues; ++i) *SummaryAt<kValues>(p, place, place.chunk, i) = chain[i];
     }
   }
 }

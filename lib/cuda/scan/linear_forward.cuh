@@ -19,7 +19,7 @@ struct LinearForwardTiles {
 enum ForwardChain { kState, kForwardWeight, kBegun, kForwardChain };
 // What a chunk does: the state that leaves it is a·s + b. kLast: the last step that changes the
 // state, from the chunk's beginning, -1: none.
-enum ForwardSpan { kForwardA, kForwardB, kLast, kSpanWeight, kSpanBegun, kForwardSpan };
+enum ForwardSummary { kForwardA, kForwardB, kLast, kSpanWeight, kSpanBegun, kForwardSummary };
 
 // a, b, w of the steps of a tile; what does not happen (no bit in live) is a = 1, b = 0. Without
 // masks what comes after the last step does no harm: nobody reads it. keep: the gates are left in
@@ -30,9 +30,9 @@ struct ForwardSteps {
   C a[kSteps], b[kSteps], w[kSteps];
 
   template <class Params, class Tile>
-  __device__ __forceinline__ ForwardSteps(const ScanParams<Params>& p, const Course& e, int count,
-                                          uint32_t live, PhiloxKey key, int lane, bool keep,
-                                          Tile& tile) {
+  __device__ __forceinline__ ForwardSteps(const ScanParams<Params>& p, const ElementCursor& e,
+                                          int count, uint32_t live, PhiloxKey key, int lane,
+                                          bool keep, Tile& tile) {
     const ChunkShares<1, C> shares(p, e, key, kPlain ? 0 : count);
     WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
 #pragma unroll
@@ -60,8 +60,8 @@ struct ForwardSteps {
   }
 };
 
-// kSpans: nothing but what each chunk does to the state, for the pass after this one.
-template <class Cell, class T, bool kPlain, bool kWide, bool kSpans>
+// kSummaries: nothing but what each chunk does to the state, for the pass after this one.
+template <class Cell, class T, bool kPlain, bool kWide, bool kSummaries>
 __global__ void __launch_bounds__(kMaxScanThreads, 1)
     LinearForward(const __grid_constant__ ScanParams<ForwardParams<T>> p) {
   using C = Compute<T>;
@@ -69,16 +69,17 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
   using In = typename Tiles::In;
   constexpr int kGates = Cell::kGates, kWidth = kGateRows<Cell>, kSteps = In::kSteps;
   static_assert(Cell::kStates == 1 && Cell::kKept == kGates, "the reserve of a linear scan");
-  constexpr int kParts = kSpans ? kForwardSpan : kPlain ? kState + 1 : kForwardChain;
+  constexpr int kValues = kSummaries ? kForwardSummary : kPlain ? kState + 1 : kForwardChain;
   extern __shared__ __align__(16) unsigned char scan_shared[];
 
   const ScanPlace place(p);
   Tiles& tiles = reinterpret_cast<Tiles*>(scan_shared)[place.warp];
-  Relay<C, kParts> relay(scan_shared + place.warps * sizeof(Tiles), place);
+  CarryChain<C, kValues> carry(scan_shared + place.warps * sizeof(Tiles), place);
   __syncthreads();
 
-  Course e(p, place.Index(place.lane), false);
-  const Track piece = TrackOf(p, Course(p, place.Index(Piece<T, kWide>().column), false));
+  ElementCursor e(p, place.Index(place.lane), false);
+  const RowStride piece =
+      RowStrideOf(p, ElementCursor(p, place.Index(Piece<T, kWide>().column), false));
   const int64_t begin = e.t;
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
 
@@ -96,18 +97,18 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 #pragma unroll
   for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
 
-  C chain[kParts] = {};
+  C chain[kValues] = {};
   C end_state = 0;
   int last = -1;  // step that leaves end_state, bit for bit what the next chunk begins with
-  if constexpr (kSpans) {
+  if constexpr (kSummaries) {
     chain[kForwardA] = 1;
     chain[kLast] = -1;
   } else {
     const T* s0 = static_cast<const T*>(p.args.s0[0]);
     if (s0 != nullptr && e.exists) chain[kState] = ToCompute(s0[e.at]);
-    if (p.spans != nullptr) {
-      const auto span = [&](int64_t c, ForwardSpan part) {
-        return *SpanAt<kForwardSpan>(p, place, c, part);
+    if (p.summaries != nullptr) {
+      const auto span = [&](int64_t c, ForwardSummary part) {
+        return *SummaryAt<kForwardSummary>(p, place, c, part);
       };
       WaitForPreviousKernel();
       const int64_t known = place.chunk + (place.end < p.T_ ? 1 : 0);
@@ -141,9 +142,9 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     In::Wait();
     auto& tile = tiles.in[stage];
     ForwardSteps<Cell, T, kSteps, kPlain> steps(p, e, count, live, key, place.lane,
-                                                !kSpans && p.args.keep, tile);
+                                                !kSummaries && p.args.keep, tile);
 
-    if constexpr (kSpans) {
+    if constexpr (kSummaries) {
       C a = 1, b = 0, own_last = -1;
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         a *= steps.a[i];
         b = MulAdd(steps.a[i], b, steps.b[i]);
       }
-      relay.Take(turn, chain);
+      carry.Take(turn, chain);
       chain[kForwardA] *= a;
       chain[kForwardB] = MulAdd(a, chain[kForwardB], b);
       if (own_last >= C(0)) chain[kLast] = own_last;
@@ -162,9 +163,9 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         if (live >> i & 1) chain[kSpanWeight] = steps.w[i];
       }
       if (live != 0) chain[kSpanBegun] = 1;
-      relay.Pass(turn, chain);
+      carry.Pass(turn, chain);
     } else {
-      relay.Take(turn, chain);
+      carry.Take(turn, chain);
       const C entered = chain[kState];
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
         }
         if (live != 0) chain[kBegun] = 1;
       }
-      relay.Pass(turn, chain);
+      carry.Pass(turn, chain);
 
       C w = weight;
       bool repeats = begun && !p.zero_output_for_mask;
@@ -227,10 +228,10 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     step += turn_steps;
     turn += place.warps;
   }
-  if constexpr (kSpans) {
+  if constexpr (kSummaries) {
     if (place.warp == place.warps - 1) {
 #pragma unroll
-      for (int i = 0; i < kParts; ++i) *SpanAt<kParts>(p, place, place.chunk, i) = chain[i];
+      for (int i = 0; i < kValues; ++i) *SummaryAt<kValues>(p, place, place.chunk, i) = chain[i];
     }
   }
 }

@@ -17,17 +17,17 @@ struct ScanParams : Params {
   typename Params::C* partial;           // HASTE_DIAGONAL, backward: [N, K, G, H] gradients of R
 
   // Of cells with kLinearScan.
-  int64_t units, chunk_steps;  // of kScanWidth elements each; of walk, a multiple of a tile
-  typename Params::C* spans;   // [chunks, parts, units, kScanWidth], of more than one chunk
+  int64_t units, chunk_steps;     // of kScanWidth elements each; of walk, a multiple of a tile
+  typename Params::C* summaries;  // [chunks, parts, units, kScanWidth], of more than one chunk
 };
 
 // One element and the order in which a kernel sees its steps.
-struct Course : Element {
+struct ElementCursor : Element {
   bool down;        // from T - 1 to 0
   int64_t t, sign;  // the time to come, and what one step adds to it
 
   template <class Params>
-  __device__ Course(const ScanParams<Params>& p, int64_t index, bool backward) {
+  __device__ ElementCursor(const ScanParams<Params>& p, int64_t index, bool backward) {
     exists = index < p.N * p.lanes * p.H;
     j = index % p.H;
     const int64_t lane = index / p.H % p.lanes;
@@ -57,7 +57,7 @@ constexpr int kGateRows = Cell::kSeparateGates ? 1 : Cell::kGates;
 
 // Bit i: is the step that comes i steps from now live?
 template <class Params>
-__device__ __forceinline__ uint64_t LiveSteps(const ScanParams<Params>& p, const Course& e,
+__device__ __forceinline__ uint64_t LiveSteps(const ScanParams<Params>& p, const ElementCursor& e,
                                               int count) {
   if (p.mask == nullptr) return ~uint64_t{0};
   const uint8_t* mask = p.mask + e.n * p.T_ + e.t;
@@ -74,7 +74,7 @@ struct ChunkShares {
   uint64_t drawn[kStates];  // bit i: the step that comes i steps from now keeps the state
 
   template <class Params>
-  __device__ __forceinline__ ChunkShares(const ScanParams<Params>& p, const Course& e,
+  __device__ __forceinline__ ChunkShares(const ScanParams<Params>& p, const ElementCursor& e,
                                          PhiloxKey key, int count)
       : drawn{} {
     if (!p.zoneout || !p.training) return;

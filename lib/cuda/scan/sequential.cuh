@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kScanThreads)
   __shared__ typename Loads::Shared staged;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
   if (index >= p.N * p.lanes * p.H) return;
-  Course e(p, index, false);
+  ElementCursor e(p, index, false);
 
   const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
   const int64_t row = e.Row(p);
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kScanThreads)
   __shared__ typename Loads::Shared staged;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kScanThreads + threadIdx.x;
   if (index >= p.N * p.lanes * p.H) return;
-  Course e(p, index, true);
+  ElementCursor e(p, index, true);
 
   const int64_t gate_stride = e.sign * p.K * p.H * kGateRows<Cell>, stride = e.sign * p.K * p.H;
   const int64_t row = e.Row(p), element = row * p.H + e.j;

@@ -6,7 +6,7 @@
 #ifndef HASTE_LIB_CUDA_SCAN_TILE_CUH_
 #define HASTE_LIB_CUDA_SCAN_TILE_CUH_
 
-#include "lib/cuda/ptx/async_bulk.cuh"
+#include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/plan/scan.h"
 
@@ -15,7 +15,7 @@ namespace haste {
 // Where a lane's piece, or element, lies in each step of a walk. Tensors are [N, T, K, width, H],
 // of which a piece is read or written at one of the width columns; here offsets are of [N, T, K,
 // H].
-struct Track {
+struct RowStride {
   int64_t first, pitch;  // of the first step's row, and from one step to the next
   int64_t j;             // in the row
   bool exists;
@@ -57,7 +57,8 @@ class TileReader {
   // `end`. from: null reads nothing.
   template <int kWidth>
   static __device__ __forceinline__ void Fetch(Tile& tile, int l, const T* from, int column,
-                                               const Track& track, int64_t H, int step, int end) {
+                                               const RowStride& track, int64_t H, int step,
+                                               int end) {
     const P piece;
     const int left = track.exists && from != nullptr ? StepsLeft(step + piece.step, end) : 0;
     const T* at = from + track.At<kWidth>(step + piece.step, column, H);
@@ -65,7 +66,7 @@ class TileReader {
     if constexpr (kPieceBytes >= 4) {
 #pragma unroll
       for (int i = 0; i < kSteps; i += P::kElements) {
-        if (i < left) CopyPiece<kPieceBytes>(&tile[i + piece.step][l][piece.column], at);
+        if (i < left) CopyAsync<kPieceBytes>(&tile[i + piece.step][l][piece.column], at);
         at += next;
       }
     } else {  // no asynchronous copy is as small: through registers
@@ -96,7 +97,7 @@ class TileReader {
 // Writes the steps of a tile that begins at `step`. kSteps: of a
 // tile; kRow: elements from one of its rows to the next; to: null writes nothing.
 template <bool kWide, int kSteps, int kRow, int kWidth, class T>
-__device__ __forceinline__ void WriteRows(const T* tile, T* to, int column, const Track& track,
+__device__ __forceinline__ void WriteRows(const T* tile, T* to, int column, const RowStride& track,
                                           int64_t H, int step, int end) {
   using P = Piece<T, kWide>;
   const P piece;

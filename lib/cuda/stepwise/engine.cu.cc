@@ -96,7 +96,7 @@ struct Stepwise {
       }
       return launched;
     };
-    return WalkRecorded(SpanOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
+    return WalkRecorded(StepRangeOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
                         executor, status);
   }
 
@@ -136,7 +136,7 @@ struct Stepwise {
       }
       return launched;
     };
-    return WalkRecorded(SpanOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
+    return WalkRecorded(StepRangeOf<First>(p, first, count), KeyOf(phased), p.recorded_at, launch,
                         executor, status);
   }
 

@@ -36,7 +36,7 @@ int32_t PrepareTiled(const typename Phase::Params& p, const void* r, const Haste
   using T = typename Phase::Params::Storage;
   const TiledTiling& t = p.tiling;
   const auto stream = static_cast<cudaStream_t>(executor.stream);
-  if constexpr (kScaledParts<T> > 0) {
+  if constexpr (kScaledTerms<T> > 0) {
     const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
     HASTE_CUDA_TRY(cudaMemsetAsync(p.most, 0, 2 * sizeof(float), stream), status);
     HASTE_CUDA_TRY(Launch(FindMost<Cell, Phase>, PrepareBlocks(weights), kPrepareThreads, 0, false,
@@ -92,11 +92,11 @@ class TiledKernel {
 
 // What WalkEngine asks for.
 template <class Cell, class D>
-class TiledMachine {
+class TiledPolicy {
  public:
   using Direction = D;
 
-  TiledMachine(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
+  TiledPolicy(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
 
   void Fill(Workspace* workspace, Phased<Direction>* phased) const {
     FillPhases<Cell>(config_, workspace, phased, [&](auto* phase, int i) {
@@ -142,10 +142,10 @@ class TiledMachine {
 
 template <class Cell, class T>
 using TiledForward =
-    TiledMachine<Cell, ForwardPhases<Cell, TiledForwardParams<T, kOperandParts<Cell, T>>>>;
+    TiledPolicy<Cell, ForwardPhases<Cell, TiledForwardParams<T, kOperandTerms<Cell, T>>>>;
 template <class Cell, class T>
 using TiledBackward =
-    TiledMachine<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kOperandParts<Cell, T>>>>;
+    TiledPolicy<Cell, BackwardPhases<Cell, TiledBackwardParams<T, kOperandTerms<Cell, T>>>>;
 // Floats whose h has a bound, and gates' gradients that share a scale, go in two parts: the first
 // alone where they need not be exact.
 template <class T, bool kScales>

@@ -10,7 +10,10 @@
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/bulk_copy.cuh"
+#include "lib/cuda/ptx/cluster.cuh"
+#include "lib/cuda/ptx/global_flags.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/tiled/mainloop.cuh"
 
 namespace haste {
@@ -42,7 +45,7 @@ class TiledRun {
         own_rows_(p.tiling.own_rows()),
         row_(static_cast<int>(threadIdx.x) / kUnits),
         unit_(static_cast<int>(threadIdx.x) % kUnits) {
-    if constexpr (kScaledParts<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
+    if constexpr (kScaledTerms<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
     first_.n = place_.row + place_.split * own_rows_ + row_;
     first_.k = place_.lane;
     first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
@@ -50,7 +53,7 @@ class TiledRun {
     first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
     at_stride_ = kRowStep * p.K * p.H;
     one_stride_ = at_stride_ * p.T_;
-    if (threadIdx.x == 0) TiledRing(counters_, kThreads, p.tiling.log_stages).Init();
+    if (threadIdx.x == 0) TiledPipeline(counters_, kThreads, p.tiling.log_stages).Init();
     __syncthreads();
     if (p.tiling.splits > 1) ClusterSync();
   }
@@ -189,18 +192,18 @@ class TiledRun {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) {
       sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
-      if constexpr (kScaledParts<typename Params::Storage> > 0) sums[s] *= sum_scale_;
+      if constexpr (kScaledTerms<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
   }
 
   // Parts of sums of a block's own rows, as all blocks of the cluster push them: [block, tile, pair
   // of rows, half of its units], 16 bytes each.
-  __device__ __forceinline__ int parts() const { return kTiles * own_rows_ * 4; }  // of a block
+  __device__ __forceinline__ int terms() const { return kTiles * own_rows_ * 4; }  // of a block
   __device__ __forceinline__ int PartAt(int split, int part) const {
-    return layout_.parts + (split * parts() + part) * 16;
+    return layout_.terms + (split * terms() + part) * 16;
   }
   __device__ __forceinline__ void Push() const {
-    if (threadIdx.x == 0) counters_->meeting.Expect(ShapeOf<Phase>().part_bytes(kRows));
+    if (threadIdx.x == 0) counters_->meeting.ArriveAndExpect(ShapeOf<Phase>().part_bytes(kRows));
     const uint32_t here = SharedAddress(tiled_shared), counter = SharedAddress(&counters_->meeting);
     const int log_own_rows = __ffs(own_rows_) - 1;
     EachSum([&](int tile, int row, int in_tile, float4 v) {
@@ -215,7 +218,7 @@ class TiledRun {
   // Always in the same order.
   __device__ __forceinline__ void AddUp() const {
     const int log_tile = __ffs(own_rows_) + 1;  // of own_rows_ * 4
-    for (int part = threadIdx.x; part < parts(); part += kThreads) {
+    for (int part = threadIdx.x; part < terms(); part += kThreads) {
       float4 total = {};
 #pragma unroll 4
       for (int split = 0; split < p_.tiling.splits; ++split) {

@@ -15,14 +15,14 @@ template <class Phase, int kRows>
 class TiledProduct {
   using Params = typename Phase::Params;
   using T = typename Params::Storage;
-  static constexpr int kParts = kMmaParts<T>, kOfOperand = Params::kParts;
+  static constexpr int kTerms = kMmaTerms<T>, kOfOperand = Params::kTerms;
   static constexpr int kTiles = ShapeOf<Phase>().tiles();
   // Of a chunk.
   static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
   static constexpr int kChunkOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
   static constexpr int kScaleBytes = kScalesRows<Phase> ? kRows * 4 : 0;
   // And of the last part of each.
-  static constexpr int kLastOfKernel = kKernelBytes / kParts;
+  static constexpr int kLastOfKernel = kKernelBytes / kTerms;
   static constexpr int kLastOfOperand = (kChunkOperandBytes - kScaleBytes) / kOfOperand;
   static constexpr int kGroupChunks = Phase::kDepth;  // that share their rows' scales
 
@@ -35,7 +35,7 @@ class TiledProduct {
         shared_(shared),
         ring_(reinterpret_cast<TiledCounters*>(shared + layout_.counters),
               ShapeOf<Phase>().threads(), p.tiling.log_stages),
-        all_parts_(kParts == 1 || p.exact),
+        all_parts_(kTerms == 1 || p.exact),
         streamed_(p.tiling.chunks - p.tiling.kept) {
     const int64_t chunk = static_cast<int64_t>(place.split) * t_.chunks;
     first_group_ = kGroupChunks - static_cast<int>(chunk % kGroupChunks);
@@ -75,8 +75,8 @@ class TiledProduct {
     int of_group = first_group_;  // chunks to come
     do {
       ring_.Wait(asked_ + chunk);
-      if (chunk >= kTiledBehind) {
-        const int ask = chunk - kTiledBehind + ring_.slots();
+      if (chunk >= kTiledEpilogue) {
+        const int ask = chunk - kTiledEpilogue + ring_.slots();
         if (ask < t_.chunks && ring_.Asks(asked_ + ask)) {
           AskForKernel(ask);
           AskForOperand(operand, ask);
@@ -87,9 +87,9 @@ class TiledProduct {
                                    : shared_ + layout_.kept + (chunk - streamed_) * kKernelBytes;
       const unsigned char* scales = OperandSlot(chunk);
       const unsigned char* b = scales + kScaleBytes;
-      if (kParts == 1 || all_parts_) {
+      if (kTerms == 1 || all_parts_) {
         tiles_.template Chunk<true>(a, b, begins);
-      } else if constexpr (kParts > 1) {
+      } else if constexpr (kTerms > 1) {
         tiles_.template Chunk<false>(a, b, begins);
       }
       begins = --of_group == 0 || chunk + 1 == t_.chunks;
@@ -145,7 +145,7 @@ class TiledProduct {
   const TiledTiling& t_;
   const TiledLayout layout_;
   unsigned char* const shared_;
-  const TiledRing ring_;
+  const TiledPipeline ring_;
   const bool all_parts_;  // are read; else all but the last
   const int streamed_;    // chunks of R
   int first_group_;       // chunks of it from this block's first on

@@ -29,12 +29,12 @@ __global__ void PackTiled(const typename Phase::Params p,
   const TiledTiling& t = p.tiling;
   const int64_t K = p.K, H = p.H;
   using T = typename Phase::Params::Storage;
-  constexpr int kParts = kMmaParts<T>, kSums = Phase::kSums, kTiles = ShapeOf<Phase>().tiles();
+  constexpr int kTerms = kMmaTerms<T>, kSums = Phase::kSums, kTiles = ShapeOf<Phase>().tiles();
   constexpr int kAllGates = Phase::kAllGates;
   constexpr int kDepth = ShapeOf<Phase>().depth(), kPieces = ShapeOf<Phase>().tile_pieces();
   constexpr int kPiecesOfTile = kPieces / kTiles;
   const int64_t warps = K * t.unit_tiles * t.total_chunks() * kPieces;
-  [[maybe_unused]] const float scale = kScaledParts<T> > 0 ? ScalesOf(p).weight : 1.0f;
+  [[maybe_unused]] const float scale = kScaledTerms<T> > 0 ? ScalesOf(p).weight : 1.0f;
   for (int64_t at = GlobalThread() / 32; at < warps; at += GlobalThreads() / 32) {
     int64_t rest = at / kPiecesOfTile;
     const int piece = static_cast<int>(at % kPiecesOfTile);
@@ -45,8 +45,8 @@ __global__ void PackTiled(const typename Phase::Params p,
     const int64_t unit = rest % t.unit_tiles * t.units + tile / kSums * kTileRows;
     const int64_t k = rest / t.unit_tiles;
     const int gate = tile % kSums;
-    uint32_t line[kParts][4];
-    BlockTiles<T, Phase::Params::kParts, kTiles, 32, 1>::PackLine(
+    uint32_t line[kTerms][4];
+    BlockTiles<T, Phase::Params::kTerms, kTiles, 32, 1>::PackLine(
         piece,
         [&](int row, int depth) {
           const int64_t d = TiledDepthAt<Phase>(chunk, depth, H), j = unit + row;
@@ -54,13 +54,13 @@ __global__ void PackTiled(const typename Phase::Params p,
           T weight = Phase::kBackward
                          ? r[(k * H + j) * kAllGates * H + Phase::kBefore * H + d]
                          : r[((k * H + d) * kAllGates + Phase::kBefore + gate) * H + j];
-          if constexpr (kScaledParts<T> > 0) weight.value *= scale;
+          if constexpr (kScaledTerms<T> > 0) weight.value *= scale;
           return weight;
         },
         line);
-    uint4* of_chunk = to + at / kPieces * kParts * kPieces * 32 + at % kPieces * 32;
+    uint4* of_chunk = to + at / kPieces * kTerms * kPieces * 32 + at % kPieces * 32;
 #pragma unroll
-    for (int s = 0; s < kParts; ++s) {
+    for (int s = 0; s < kTerms; ++s) {
       const auto& v = line[s];
       of_chunk[s * kPieces * 32 + threadIdx.x % 32] = make_uint4(v[0], v[1], v[2], v[3]);
     }

@@ -13,19 +13,19 @@ namespace haste {
 // Parts of 16 bits of what R is multiplied with: a float is three, or two that have a bound, and of
 // cells whose exponents add up what is rounded off, a 16-bit number is two.
 template <class Cell, class T>
-constexpr int kOperandParts = sizeof(T) == 4       ? kMmaParts<T>
+constexpr int kOperandTerms = sizeof(T) == 4       ? kMmaTerms<T>
                               : Cell::kExponential ? 2
                                                    : 1;
 
 // Whether the operand of a phase's product (lib/cuda/cell/phase_forward.cuh) has a scale of each
 // row.
 template <class Phase>
-constexpr bool kScalesRows = Phase::kBackward && kScaledParts<typename Phase::Params::Storage> > 0;
+constexpr bool kScalesRows = Phase::kBackward && kScaledTerms<typename Phase::Params::Storage> > 0;
 
 template <class Phase>
 constexpr TiledProductShape ShapeOf() {
   using Params = typename Phase::Params;
-  return {Phase::kSums, kMmaParts<typename Params::Storage>, Params::kParts, kScalesRows<Phase>};
+  return {Phase::kSums, kMmaTerms<typename Params::Storage>, Params::kTerms, kScalesRows<Phase>};
 }
 
 // An operand, [2, K, row tile, chunk, part, rows × depth of a chunk as wgmma_tile.cuh has them],
@@ -56,7 +56,7 @@ struct TiledOperand {
 // By value in kernel parameters. kOfOperand: its parts.
 template <class T, int kOfOperand>
 struct TiledParams : WalkParams<T> {
-  static constexpr int kParts = kOfOperand;
+  static constexpr int kTerms = kOfOperand;
   TiledTiling tiling;
   bool exact;           // of floats: not as TensorFloat-32 is
   const uint4* kernel;  // R, packed (pack.cuh)
@@ -96,10 +96,10 @@ template <class T, int kOfOperand>
 __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
                                          const TiledOperand& operand, int64_t step,
                                          const Element& e, int64_t d, float value) {
-  constexpr int kDepth = TiledDepth(kMmaParts<T>, kOfOperand);
+  constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
   uint16_t part[3];
   if constexpr (sizeof(T) == 4) {
-    if constexpr (kScaledParts<T> > 0) value *= ScalesOf(p).state;
+    if constexpr (kScaledTerms<T> > 0) value *= ScalesOf(p).state;
     SplitOperand<T>(value, part);
   } else {
     part[0] = FromCompute<T>(value).bits;
@@ -127,13 +127,13 @@ __device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>
 }
 
 // By whole warps, of 32 units of a row (a group), which may lie behind the last: values are then 0.
-template <int kParts, int kGates>
-__device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kParts>, kParts>& p,
+template <int kTerms, int kGates>
+__device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p,
                                          int64_t step, const Element& e,
                                          const float (&values)[kGates]) {
-  using T = Scaled<kParts>;
-  constexpr int kDepth = TiledDepth(kParts, kParts);
-  static_assert(kParts == 2 && kDepth == 32,
+  using T = Scaled<kTerms>;
+  constexpr int kDepth = TiledDepth(kTerms, kTerms);
+  static_assert(kTerms == 2 && kDepth == 32,
                 "a chunk is a warp's units; two parts for PackedParts");
   float most = 0.0f;
 #pragma unroll
@@ -148,10 +148,10 @@ __device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kParts
   // Even lanes have the first parts of two depths, odd ones the second.
   const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
   uint16_t* to = first + scales + (part * kDepth << operand.log_rows) +
-                 TiledOperandAt<T, kParts>(row, lane - part);
+                 TiledOperandAt<T, kTerms>(row, lane - part);
 #pragma unroll
   for (int g = 0; g < kGates; ++g, to += chunk_size) {
-    const uint32_t packed = PackedParts<T>(values[g] * scale.up);
+    const uint32_t packed = PackedTerms<T>(values[g] * scale.up);
     if (part == 0 || p.exact) *reinterpret_cast<uint32_t*>(to) = packed;
   }
 }

@@ -1,29 +1,30 @@
-// Chunks of a product's operands on their way from memory to shared memory: a ring of slots, a
+// Chunks of a product's operands on their way from memory to shared memory: a pipeline of slots, a
 // stage each. A thread asks for a stage in two bulk copies, which count themselves in, and warps
 // count themselves out.
 #ifndef HASTE_LIB_CUDA_TILED_PIPELINE_CUH_
 #define HASTE_LIB_CUDA_TILED_PIPELINE_CUH_
 
-#include "lib/cuda/ptx/exchange.cuh"
+#include "lib/cuda/ptx/bulk_copy.cuh"
+#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/plan/tiled.h"
 
 namespace haste {
 
 // Before the first stage is multiplied all slots are asked for; then, with each stage, the slot of
 // the one so many before it: even warps that are late have done with that.
-constexpr int kTiledBehind = 2;
+constexpr int kTiledEpilogue = 2;
 
 // In shared memory.
 struct TiledCounters {
-  ArrivalCounter meeting;  // of the cluster
-  ArrivalCounter kept;     // of the part of R that stays
-  ArrivalCounter full[kMaxTiledStages], empty[kMaxTiledStages];
+  TransactionBarrier meeting;  // of the cluster
+  TransactionBarrier kept;     // of the part of R that stays
+  TransactionBarrier full[kMaxTiledStages], empty[kMaxTiledStages];
 };
 static_assert(sizeof(TiledCounters) <= kTiledCounterBytes, "the layout's room for counters");
 
-class TiledRing {
+class TiledPipeline {
  public:
-  __device__ __forceinline__ TiledRing(TiledCounters* counters, int threads, int log_slots)
+  __device__ __forceinline__ TiledPipeline(TiledCounters* counters, int threads, int log_slots)
       : counters_(counters), threads_(threads), log_slots_(log_slots) {}
 
   // By one thread, before all others see the counters.
@@ -54,7 +55,7 @@ class TiledRing {
   __device__ __forceinline__ void Open(uint32_t stage, uint32_t bytes) const {
     const uint32_t lap = stage >> log_slots_;
     if (lap > 0) counters_->empty[SlotOf(stage)].Wait((lap - 1) & 1);
-    counters_->full[SlotOf(stage)].Expect(bytes);
+    counters_->full[SlotOf(stage)].ArriveAndExpect(bytes);
   }
   __device__ __forceinline__ void Copy(uint32_t stage, void* to, const void* from,
                                        uint32_t bytes) const {
@@ -73,7 +74,7 @@ class TiledRing {
 
   // What stays, once.
   __device__ __forceinline__ void Keep(void* to, const void* from, uint32_t bytes) const {
-    counters_->kept.Expect(bytes);
+    counters_->kept.ArriveAndExpect(bytes);
     CopyBulk(to, from, bytes, &counters_->kept);
   }
   __device__ __forceinline__ void WaitForKept() const { counters_->kept.Wait(0); }

@@ -14,11 +14,11 @@ namespace haste {
 // multiplied in groups, each in scales of its rows.
 template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups, bool kScalesRows = false>
 class BlockTiles {
-  static constexpr int kParts = kMmaParts<T>, kDepth = TiledDepth(kParts, kOfOperand);
+  static constexpr int kTerms = kMmaTerms<T>, kDepth = TiledDepth(kTerms, kOfOperand);
   // As TileC has them; or of the group at hand, and of those before.
-  static constexpr int kSums = kParts == 1 ? 1 : 2;
+  static constexpr int kSums = kTerms == 1 ? 1 : 2;
   static constexpr int kSmall = kScalesRows ? 0 : kSums - 1;  // where small products are summed
-  static_assert(!kScalesRows || (kParts == 2 && kRowGroups == 1), "what EndGroup goes by");
+  static_assert(!kScalesRows || (kTerms == 2 && kRowGroups == 1), "what EndGroup goes by");
   static constexpr int kOwnRows = kRows / kRowGroups;
   // Bytes of a part of a chunk; of a warpgroup's 64 sums.
   static constexpr int kKernelPart = kTiles * 32 * kDepth, kOperandPart = kRows * 2 * kDepth;
@@ -32,16 +32,16 @@ class BlockTiles {
   // 16 bytes of each part of R: of a piece of a tile, this lane's. element(row, depth).
   template <class Element>
   static __device__ __forceinline__ void PackLine(int piece, const Element& element,
-                                                  uint32_t (&line)[kParts][4]) {
+                                                  uint32_t (&line)[kTerms][4]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      uint32_t packed[kParts];
+      uint32_t packed[kTerms];
       const int row = piece / (kDepth / 32) * 8 + lane % 8;
       const int depth = (piece % (kDepth / 32) * 4 + lane / 8) * 8 + 2 * i;
       PackPair<T>(element(row, depth), element(row, depth + 1), packed);
 #pragma unroll
-      for (int s = 0; s < kParts; ++s) line[s][i] = packed[s];
+      for (int s = 0; s < kTerms; ++s) line[s][i] = packed[s];
     }
   }
 
@@ -72,14 +72,14 @@ class BlockTiles {
             of_operand + (r * kOperandPart + i * kStep) / kUnit, adds);
       };
       multiply(0, 0, 0, !kScalesRows || i > 0 || !begins);
-      if constexpr (kParts == 1) {
+      if constexpr (kTerms == 1) {
         if constexpr (kOfOperand == 2) multiply(0, 1, 0);
       } else {
-        if constexpr (kExact || kParts == 3) {
+        if constexpr (kExact || kTerms == 3) {
           multiply(0, 1, kSmall);
           multiply(1, 0, kSmall);
         }
-        if constexpr (kExact && kParts == 3) {
+        if constexpr (kExact && kTerms == 3) {
           multiply(1, 1, kSmall);
           multiply(0, 2, kSmall);
           multiply(2, 0, kSmall);

@@ -91,8 +91,8 @@ void SumsInFloat() {
       const ProductPlan plan = PlanProduct(part, 9, kPairs, kMost, true);
       EXPECT_TRUE(plan.ours == (dtype != HASTE_FLOAT64), "dtype %d", dtype);
       if (!plan.ours) continue;
-      EXPECT_TRUE(plan.parts == (exact ? 2 : 1), "dtype %d: %d parts", dtype, plan.parts);
-      EXPECT_TRUE(plan.bytes() <= kMost && plan.depth % SlabDepth(plan.parts) == 0, "dtype %d",
+      EXPECT_TRUE(plan.terms == (exact ? 2 : 1), "dtype %d: %d parts", dtype, plan.terms);
+      EXPECT_TRUE(plan.bytes() <= kMost && plan.depth % KBlockDepth(plan.terms) == 0, "dtype %d",
                   dtype);
       EXPECT_TRUE(!PlanProduct(part, 8, kPairs, kMost, true).ours, "no wgmma");
     }
@@ -106,7 +106,7 @@ void OneChunkIsWhole() {
       HasteGemm product = Product(700, 900, k);
       product.dtype = dtype;
       const ProductPlan plan = PlanOneChunk(product, 9, kPairs, 96 << 20);
-      EXPECT_TRUE(plan.ours && plan.depth >= k && plan.depth % SlabDepth(plan.parts) == 0,
+      EXPECT_TRUE(plan.ours && plan.depth >= k && plan.depth % KBlockDepth(plan.terms) == 0,
                   "dtype %d: depth %ld of %ld", dtype, static_cast<long>(plan.depth),
                   static_cast<long>(k));
       EXPECT_TRUE(plan.rows == 768 && plan.columns == 1024, "dtype %d: whole tiles", dtype);
@@ -126,8 +126,8 @@ void ChunksFit() {
         EXPECT_TRUE(plan.rows > 0 && plan.rows % kProductRows == 0 && plan.columns > 0 &&
                         plan.columns % kProductColumns == 0,
                     "whole tiles");
-        EXPECT_TRUE(plan.depth > 0 && plan.depth % SlabDepth(plan.parts) == 0 &&
-                        plan.depth < k + SlabDepth(plan.parts),
+        EXPECT_TRUE(plan.depth > 0 && plan.depth % KBlockDepth(plan.terms) == 0 &&
+                        plan.depth < k + KBlockDepth(plan.terms),
                     "depth %ld of %ld", static_cast<long>(plan.depth), static_cast<long>(k));
         const ProductWork work = plan.Work(plan.rows, plan.columns);
         EXPECT_TRUE(work.slots() <= plan.slots, "%d slots of %d", work.slots(), plan.slots);
@@ -136,26 +136,27 @@ void ChunksFit() {
   }
 }
 
-// Every slab of every tile is in one piece, and what is in a slot is what FirstSharer leads to.
-void PiecesAreAll(int tiles, int slots, int parts) {
+// Every slab of every tile is in one piece, and what is in a slot is what FirstPeer leads to.
+void PiecesAreAll(int tiles, int slots, int terms) {
   ProductPlan plan = {};
-  plan.parts = parts;
-  plan.depth = 40 * SlabDepth(plan.parts);
+  plan.terms = terms;
+  plan.depth = 40 * KBlockDepth(plan.terms);
   plan.pairs = kPairs;
   plan.slots = slots;
   const ProductWork work = plan.Work(kProductRows, int64_t{kProductColumns} * tiles);
-  std::vector<int> seen(static_cast<size_t>(tiles) * work.slabs), slot_of(slots, 0);
+  std::vector<int> seen(static_cast<size_t>(tiles) * work.k_blocks), slot_of(slots, 0);
   for (int pair = 0; pair < work.pairs; ++pair) {
     ProductPieces pieces(work, pair);
     ProductPiece piece;
     while (pieces.Next(&piece)) {
-      for (int slab = piece.from; slab < piece.to; ++slab) ++seen[piece.tile * work.slabs + slab];
-      EXPECT_TRUE((piece.slot < 0) == (piece.to - piece.from == work.slabs), "whole tiles");
+      for (int k_block = piece.from; k_block < piece.to; ++k_block)
+        ++seen[piece.tile * work.k_blocks + k_block];
+      EXPECT_TRUE((piece.slot < 0) == (piece.to - piece.from == work.k_blocks), "whole tiles");
       if (piece.slot < 0) continue;
       EXPECT_TRUE(piece.slot < work.slots() && ++slot_of[piece.slot] == 1, "slot %d", piece.slot);
       const int tile = piece.tile - work.whole;
       EXPECT_TRUE(piece.slot == work.Slot(pair, tile), "of sharer %d", pair);
-      if (piece.from == 0) EXPECT_TRUE(work.FirstSharer(tile) == pair, "first of tile %d", tile);
+      if (piece.from == 0) EXPECT_TRUE(work.FirstPeer(tile) == pair, "first of tile %d", tile);
     }
   }
   EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }),
@@ -173,8 +174,8 @@ int main() {
   haste::ChunksFit();
   for (int tiles = 1; tiles < 300; ++tiles) {
     for (int slots : {0, 30, 132}) {
-      for (int parts : {1, 2}) haste::PiecesAreAll(tiles, slots, parts);
+      for (int terms : {1, 2}) haste::PiecesAreAll(tiles, slots, terms);
     }
   }
-  return haste_test::Report("product_plan_test");
+  return haste_test::Report("gemm_plan_test");
 }

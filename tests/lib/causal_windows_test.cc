@@ -210,14 +210,14 @@ void TestLayer(std::mt19937& random) {
   };
   Tensor before(N * (kWindow - 1) * C), state(N * H);
   const Tensor whole = run(x, T, &before, &state);
-  Tensor before_parts(before.size()), state_parts(state.size());
+  Tensor before_parts(before.size()), state_terms(state.size());
   for (int64_t half = 0; half < 2; ++half) {
     Tensor part;
     for (int64_t n = 0; n < N; ++n) {
       const auto from = x.begin() + (n * T + half * T / 2) * C;
       part.insert(part.end(), from, from + T / 2 * C);
     }
-    const Tensor y = run(part, T / 2, &before_parts, &state_parts);
+    const Tensor y = run(part, T / 2, &before_parts, &state_terms);
     for (int64_t i = 0; i < N * T / 2 * H; ++i) {
       const int64_t n = i / (T / 2 * H);
       const double want = whole[n * T * H + half * T / 2 * H + i % (T / 2 * H)];
@@ -259,5 +259,5 @@ int main() {
   haste_test::TestNull(random);
   haste_test::TestLayer(random);
   haste_test::TestErrors();
-  return haste_test::Report("windows_test");
+  return haste_test::Report("causal_windows_test");
 }

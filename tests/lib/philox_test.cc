@@ -1,5 +1,6 @@
 // Philox4x32-10 against the known answers published with Random123, and the rates of Draw.
 #include "lib/base/philox.h"
+
 #include "tests/lib/check.h"
 
 namespace haste {
@@ -48,5 +49,5 @@ void Rates() {
 int main() {
   haste::KnownAnswers();
   haste::Rates();
-  return haste_test::Report("random_test");
+  return haste_test::Report("philox_test");
 }

@@ -1,9 +1,10 @@
 // Holds the formulas of lib/cuda/ptx/fast_math.cuh to the bounds that it states, with the host's
 // own exponential and reciprocal where a GPU has estimates of 2^-22.
+#include "lib/cuda/ptx/fast_math.cuh"
+
 #include <cmath>
 #include <cstring>
 
-#include "lib/cuda/ptx/fast_math.cuh"
 #include "tests/lib/check.h"
 
 namespace haste {
@@ -13,7 +14,7 @@ double Relative(double got, double want) { return std::fabs(got - want) / std::f
 
 void Bounds() {
   for (double x = -86.9; x < 87.0; x += 1.7e-3) {
-    const Coarse v(static_cast<float>(x));
+    const ApproximateFloat v(static_cast<float>(x));
     const double at = v.v;
     // What rounding x · log2(e) brings.
     const double argument = std::fabs(at) * 1.5e-7;
@@ -28,7 +29,7 @@ void Bounds() {
   }
   for (double size = 1e-30; size < 100; size *= 1.003) {
     for (const double x : {size, -size}) {
-      const Coarse v(static_cast<float>(x));
+      const ApproximateFloat v(static_cast<float>(x));
       EXPECT_TRUE(Relative(Tanh(v).v, std::tanh(static_cast<double>(v.v))) < 1e-5, "tanh(%g)", x);
     }
   }
@@ -39,24 +40,27 @@ void Order() {
   const float values[] = {0.0f, -0.0f, 0.3f, 1.0f, -2.5f, 1e-40f, INFINITY, -INFINITY, NAN};
   for (const float first : values) {
     for (const float x : values) {
-      const float got = Behind(Coarse(first), Coarse(x)).v;
+      const float got = Behind(ApproximateFloat(first), ApproximateFloat(x)).v;
       EXPECT_TRUE(std::memcmp(&got, &x, sizeof x) == 0, "%g behind %g: %g", x, first, got);
     }
   }
   float marked;
   std::memset(&marked, 0xFF, sizeof marked);
-  const Coarse first(marked);
-  EXPECT_TRUE(std::isnan((first * Tanh(Behind(first, Coarse(0.5f)))).v), "%s", "behind its NaN");
+  const ApproximateFloat first(marked);
+  EXPECT_TRUE(std::isnan((first * Tanh(Behind(first, ApproximateFloat(0.5f)))).v), "%s",
+              "behind its NaN");
 }
 
 void Ends() {
   const float infinity = INFINITY;
-  EXPECT_TRUE(Sigmoid(Coarse(infinity)).v == 1 && Sigmoid(Coarse(-infinity)).v == 0, "%s",
-              "sigmoid at infinity");
-  EXPECT_TRUE(Tanh(Coarse(infinity)).v == 1 && Tanh(Coarse(-infinity)).v == -1, "%s",
-              "tanh at infinity");
-  EXPECT_TRUE(std::isnan(Sigmoid(Coarse(NAN)).v) && std::isnan(Tanh(Coarse(NAN)).v) &&
-                  std::isnan(ExpNegative(Coarse(NAN)).v),
+  EXPECT_TRUE(
+      Sigmoid(ApproximateFloat(infinity)).v == 1 && Sigmoid(ApproximateFloat(-infinity)).v == 0,
+      "%s", "sigmoid at infinity");
+  EXPECT_TRUE(Tanh(ApproximateFloat(infinity)).v == 1 && Tanh(ApproximateFloat(-infinity)).v == -1,
+              "%s", "tanh at infinity");
+  EXPECT_TRUE(std::isnan(Sigmoid(ApproximateFloat(NAN)).v) &&
+                  std::isnan(Tanh(ApproximateFloat(NAN)).v) &&
+                  std::isnan(ExpNegative(ApproximateFloat(NAN)).v),
               "%s", "NaN stays");
 }
 
@@ -67,5 +71,5 @@ int main() {
   haste::Bounds();
   haste::Order();
   haste::Ends();
-  return haste_test::Report("coarse_test");
+  return haste_test::Report("fast_math_test");
 }

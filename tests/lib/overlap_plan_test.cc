@@ -21,17 +21,17 @@ HasteRnnConfig Layer(int64_t n, int64_t t, int64_t k, int64_t h, HasteDtype dtyp
   return config;
 }
 
-InputBeside InputOf(const HasteRnnConfig& config, int64_t features,
-                    const CudaProperties& gpu = HopperWithCublas()) {
-  return PlanInputBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
+OverlappedInput InputOf(const HasteRnnConfig& config, int64_t features,
+                        const CudaProperties& gpu = HopperWithCublas()) {
+  return PlanOverlappedInput(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
 }
 ProductPlan Input(const HasteRnnConfig& config, int64_t features,
                   const CudaProperties& gpu = HopperWithCublas()) {
   return InputOf(config, features, gpu).product;
 }
-GradientsBeside Gradients(const HasteRnnConfig& config, int64_t features,
-                          const CudaProperties& gpu = HopperWithCublas()) {
-  return PlanGradientsBeside(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, true), gpu);
+OverlappedGradients Gradients(const HasteRnnConfig& config, int64_t features,
+                              const CudaProperties& gpu = HopperWithCublas()) {
+  return PlanOverlappedGradients(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, true), gpu);
 }
 
 void FirstCase() {
@@ -42,18 +42,18 @@ void FirstCase() {
     const bool exact = dtype == HASTE_FLOAT32 && tf32 == 0;
     const ProductPlan input = Input(config, 768);
     EXPECT_TRUE(input.ours && input.pairs == 18, "dtype %d: %d pairs", dtype, input.pairs);
-    EXPECT_TRUE(input.parts == (exact ? 2 : 1), "dtype %d: %d parts", dtype, input.parts);
+    EXPECT_TRUE(input.terms == (exact ? 2 : 1), "dtype %d: %d terms", dtype, input.terms);
     EXPECT_TRUE(
         input.slots == 0 && input.rows >= 16384 && input.columns >= 3072 && input.depth >= 768,
         "dtype %d: not one chunk", dtype);
-    const GradientsBeside beside = Gradients(config, 768);
-    EXPECT_TRUE(beside.steps == 128 && beside.blocks == 96, "dtype %d: %d steps, %d blocks", dtype,
-                static_cast<int>(beside.steps), beside.blocks);
-    EXPECT_TRUE(beside.cublas == !exact, "dtype %d", dtype);
+    const OverlappedGradients overlap = Gradients(config, 768);
+    EXPECT_TRUE(overlap.steps == 128 && overlap.blocks == 96, "dtype %d: %d steps, %d blocks",
+                dtype, static_cast<int>(overlap.steps), overlap.blocks);
+    EXPECT_TRUE(overlap.cublas == !exact, "dtype %d", dtype);
     // Exact floats: half of it and some more, as the rest would be waited for.
     const int least = exact ? 4 : 7, most = exact ? 7 : 8;
-    EXPECT_TRUE(beside.parts >= least && beside.parts <= most, "dtype %d: %d parts", dtype,
-                static_cast<int>(beside.parts));
+    EXPECT_TRUE(overlap.chunks >= least && overlap.chunks <= most, "dtype %d: %d parts", dtype,
+                static_cast<int>(overlap.chunks));
   }
 }
 
@@ -61,35 +61,35 @@ void PartsCoverTheWalk(HasteDtype dtype) {
   for (int64_t n : {1, 7, 16, 20, 32}) {
     for (int64_t t : {257, 1000, 1024, 5000}) {
       const HasteRnnConfig config = Layer(n, t, 1, 768, dtype);
-      const GradientsBeside beside = Gradients(config, 1024);
-      if (beside.parts == 0) continue;
-      EXPECT_TRUE((beside.steps & (beside.steps - 1)) == 0, "%d steps",
-                  static_cast<int>(beside.steps));
+      const OverlappedGradients overlap = Gradients(config, 1024);
+      if (overlap.chunks == 0) continue;
+      EXPECT_TRUE((overlap.steps & (overlap.steps - 1)) == 0, "%d steps",
+                  static_cast<int>(overlap.steps));
       int64_t steps = 0;
-      for (int64_t part = 0; part < beside.parts; ++part) {
-        const int64_t of_part = beside.StepsOf(part, t);
+      for (int64_t chunk = 0; chunk < overlap.chunks; ++chunk) {
+        const int64_t of_part = overlap.StepsOf(chunk, t);
         EXPECT_TRUE(of_part > 0, "N=%d T=%d: part %d has %d steps", static_cast<int>(n),
-                    static_cast<int>(t), static_cast<int>(part), static_cast<int>(of_part));
+                    static_cast<int>(t), static_cast<int>(chunk), static_cast<int>(of_part));
         steps += of_part;
       }
       EXPECT_TRUE(steps == t, "N=%d T=%d: %d steps", static_cast<int>(n), static_cast<int>(t),
                   static_cast<int>(steps));
     }
   }
-  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, dtype), 768).parts > 0, "no case at all");
+  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, dtype), 768).chunks > 0, "no case at all");
 }
 
 // Each time is made once, in one part or another, when steps from both ends have come to it.
 void TimesAreCompletedOnce() {
   for (int64_t time : {1, 2, 3, 16, 17, 520, 521, 777}) {
     for (int64_t steps : {1, 2, 8, 128, 1024}) {
-      for (int64_t parts = 1; parts <= CeilDiv(time, steps); ++parts) {
-        GradientsBeside beside;
-        beside.steps = steps;
-        beside.parts = parts;
+      for (int64_t chunks = 1; chunks <= CeilDiv(time, steps); ++chunks) {
+        OverlappedGradients overlap;
+        overlap.steps = steps;
+        overlap.chunks = chunks;
         std::vector<int> made(time);
-        for (int64_t part = 0, from = 0; part < parts; ++part) {
-          const int64_t to = from + beside.StepsOf(part, time);
+        for (int64_t chunk = 0, from = 0; chunk < chunks; ++chunk) {
+          const int64_t to = from + overlap.StepsOf(chunk, time);
           for (const Times& times : CompletedTimes(from, to, time)) {
             for (int64_t t = times.first; t < times.first + times.count; ++t) {
               EXPECT_TRUE(t >= time - to && t < to, "T=%d: time %d after %d steps",
@@ -102,7 +102,7 @@ void TimesAreCompletedOnce() {
           from = to;
         }
         EXPECT_TRUE(std::all_of(made.begin(), made.end(), [](int n) { return n == 1; }),
-                    "T=%d, %d parts of %d steps", static_cast<int>(time), static_cast<int>(parts),
+                    "T=%d, %d parts of %d steps", static_cast<int>(time), static_cast<int>(chunks),
                     static_cast<int>(steps));
       }
     }
@@ -119,12 +119,13 @@ void InputBeforeTheWalk() {
   two.reverse = both;
   int before = 0;
   for (int64_t features : {1024, 1280, 1536}) {
-    const InputBeside beside = InputOf(two, features);
-    EXPECT_TRUE(beside.product.ours && beside.all_pairs == 66, "%d features",
+    const OverlappedInput overlap = InputOf(two, features);
+    EXPECT_TRUE(overlap.product.ours && overlap.all_pairs == 66, "%d features",
                 static_cast<int>(features));
-    EXPECT_TRUE(beside.order.rows == 64 && beside.rows_before > before && beside.rows_before <= 32,
-                "%d features: %d rows of tiles", static_cast<int>(features), beside.rows_before);
-    before = beside.rows_before;
+    EXPECT_TRUE(
+        overlap.order.rows == 64 && overlap.rows_before > before && overlap.rows_before <= 32,
+        "%d features: %d rows of tiles", static_cast<int>(features), overlap.rows_before);
+    before = overlap.rows_before;
   }
   EXPECT_TRUE(!Input(two, 2048).ours, "most of it");
   for (int64_t n : {4, 8}) {
@@ -136,7 +137,7 @@ void OneAfterTheOther() {
   const auto neither = [](const HasteRnnConfig& config, int64_t features, const char* why,
                           const CudaProperties& gpu = HopperWithCublas()) {
     EXPECT_TRUE(!Input(config, features, gpu).ours, "forward: %s", why);
-    EXPECT_TRUE(Gradients(config, features, gpu).parts == 0, "backward: %s", why);
+    EXPECT_TRUE(Gradients(config, features, gpu).chunks == 0, "backward: %s", why);
   };
   neither(Layer(16, 100, 1, 256, HASTE_FLOAT32), 128, "small products");
   neither(Layer(16, 1024, 1, 768, HASTE_FLOAT64), 768, "float64");
@@ -151,9 +152,9 @@ void OneAfterTheOther() {
   neither(small, 1024, "never measured", ampere);
 
   CudaProperties alone = Hopper();
-  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_BFLOAT16), 768, alone).parts == 0,
+  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_BFLOAT16), 768, alone).chunks == 0,
               "no cuBLAS");
-  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768, alone).parts > 0,
+  EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, HASTE_FLOAT32), 768, alone).chunks > 0,
               "no need of cuBLAS");
   CudaProperties apart = HopperWithCublas();
   for (int& count : apart.clusters) count = 0;
@@ -174,13 +175,13 @@ void Directions() {
   config.reverse = apart;
   EXPECT_TRUE(!OneDirection(config), "one walks backwards");
   EXPECT_TRUE(Input(config, 768).ours, "x·W has an order for each");
-  EXPECT_TRUE(Gradients(config, 768).parts > 0, "gradients are added up");
+  EXPECT_TRUE(Gradients(config, 768).chunks > 0, "gradients are added up");
   HasteRnnConfig half = config;
   half.dtype = HASTE_BFLOAT16;
   // Seven of eight beside the walk were measured to be best.
-  const GradientsBeside beside = Gradients(half, 768);
-  EXPECT_TRUE(beside.parts >= 6 && beside.parts <= 7, "in 16 bits: %d parts",
-              static_cast<int>(beside.parts));
+  const OverlappedGradients overlap = Gradients(half, 768);
+  EXPECT_TRUE(overlap.chunks >= 6 && overlap.chunks <= 7, "in 16 bits: %d parts",
+              static_cast<int>(overlap.chunks));
 
   const uint8_t runs[] = {0, 0, 1, 0};
   config = Layer(16, 8, 4, 64, HASTE_FLOAT32);
@@ -258,7 +259,7 @@ void StepsAreWaitedFor() {
         config.reverse = nullptr;
         InputOrder(config, gemm, &order);
       }
-      const Watch watch = InputWatched(config, order);
+      const OverlapFlags flags = InputFlags(config, order);
       for (bool backwards : {false, true}) {
         if (backwards && config.reverse == nullptr) continue;
         // A tile of the columns of this way: the first, or the last.
@@ -266,12 +267,12 @@ void StepsAreWaitedFor() {
         std::vector<bool> there(order.rows);
         int32_t steps_there = 0;
         for (int step = 0; step < t; ++step) {
-          watch.Await(n, backwards, step, &steps_there, [&](int part, uint32_t) {
+          flags.Await(n, backwards, step, &steps_there, [&](int chunk, uint32_t) {
             for (int i = 0; i < order.rows; ++i) {
               const int tile = i * order.columns + column;
-              if (order.CountOf(tile) == part) there[order.Row(tile)] = true;
+              if (order.CountOf(tile) == chunk) there[order.Row(tile)] = true;
             }
-            EXPECT_TRUE(part >= 0 && part < (backwards ? 2 : 1) * order.rows, "part %d", part);
+            EXPECT_TRUE(chunk >= 0 && chunk < (backwards ? 2 : 1) * order.rows, "part %d", chunk);
           });
           const int time = backwards ? t - 1 - step : step;
           for (int row = time * n; row < (time + 1) * n; ++row) {
@@ -324,5 +325,5 @@ int main() {
   haste::StepsAreWaitedFor();
   haste::WeightsInOneProduct();
   haste::Rows();
-  return haste_test::Report("beside_plan_test");
+  return haste_test::Report("overlap_plan_test");
 }

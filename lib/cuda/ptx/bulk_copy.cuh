@@ -1,0 +1,50 @@
+// Bulk copies from global to shared memory (sm_90+), which run asynchronously and which an mbarrier
+// counts. On older architectures the functions do nothing.
+#ifndef HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
+#define HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
+
+#include <stdint.h>
+
+#include "lib/cuda/ptx/mbarrier.cuh"
+
+namespace haste {
+
+// What threads have written where a bulk copy reads or writes must be fenced.
+__device__ __forceinline__ void FenceSharedBulkCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void FenceGlobalBulkCopies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+// By one thread; addresses and bytes are multiples of 16. Counted in bytes.
+__device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint32_t bytes,
+                                         TransactionBarrier* counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter))
+      : "memory");
+#endif
+}
+
+// The same to all blocks of the cluster that `blocks` has a bit of, at the same place of each;
+// their counters, at the same place too, count it.
+__device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const void* global,
+                                           uint32_t bytes, TransactionBarrier* counter) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter)), "h"(blocks)
+      : "memory");
+#endif
+}
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_

@@ -1,0 +1,88 @@
+// mbarrier (sm_90+): threads and bytes that arrive in shared memory. On older architectures the
+// functions do nothing; kernels that call them are not launched there.
+#ifndef HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
+#define HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
+
+#include <stdint.h>
+
+namespace haste {
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// Counts bytes as they arrive, or threads. Used again and again: `parity` of its n-th use is n & 1.
+class TransactionBarrier {
+ public:
+  // By one thread, before a ClusterSync, or a __syncthreads if only this block waits. arrivals: of
+  // a use, with the one of ArriveAndExpect.
+  __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
+    Set(arrivals);
+    FenceInit();
+  }
+  template <int kCount>
+  static __device__ __forceinline__ void Init(TransactionBarrier (&counters)[kCount],
+                                              uint32_t arrivals) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) counters[i].Set(arrivals);
+    FenceInit();
+  }
+  // By one thread a use. Bytes may have arrived before.
+  __device__ __forceinline__ void ArriveAndExpect(uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
+                 "r"(bytes)
+                 : "memory");
+#endif
+  }
+  __device__ __forceinline__ void Arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
+#endif
+  }
+  // The same, of the counter that block `rank` of the cluster has here.
+  __device__ __forceinline__ void ArriveIn(uint32_t rank) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n\t.reg .b32 there;\n\t"
+        "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(SharedAddress(&state_)),
+        "r"(rank)
+        : "memory");
+#endif
+  }
+  // By every thread that reads what has arrived.
+  __device__ __forceinline__ void Wait(uint32_t parity) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    uint32_t done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{\n\t.reg .pred p;\n\t"
+          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+          "selp.u32 %0, 1, 0, p;\n\t}"
+          : "=r"(done)
+          : "r"(SharedAddress(&state_)), "r"(parity)
+          : "memory");
+    }
+#endif
+  }
+
+ private:
+  __device__ __forceinline__ void Set(uint32_t arrivals) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)
+                 : "memory");
+#endif
+  }
+  static __device__ __forceinline__ void FenceInit() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+  }
+
+  uint64_t state_;
+};
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
