@@ -34,19 +34,21 @@ int main(int argc, char** argv) {
   // Two lanes, the second walking backwards in time: one call.
   const uint8_t reverse[K] = {0, 1};
   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, device, N, T, K, H);
-  config.reverse = reverse;
+  config.set_reverse(reverse);
   Buffer wx(device, N * T * K * G * H), y(device, N * T * K * H), h(device, N * K * H);
-  const haste::LayerForwardArgs layer = {C, x.data(), W.data(), b.data(), wx.data()};
-  size_t bytes;
-  example::Check(haste::LayerForwardWorkspaceBytes(config, layer, &bytes));
-  Buffer workspace(device, bytes / sizeof(float) + 16);
-  haste::ForwardArgs rnn = {};
-  rnn.R = R.data();
-  rnn.mask = mask.data();
-  rnn.y = y.data();
-  rnn.sT[0] = h.data();
-  const auto aligned = (reinterpret_cast<uintptr_t>(workspace.data()) + 63) / 64 * 64;
-  example::Check(haste::LayerForward(config, layer, rnn, reinterpret_cast<void*>(aligned)));
+  const auto layer = haste::LayerForwardArgs()
+                         .set_features(C)
+                         .set_x(x.data())
+                         .set_W(W.data())
+                         .set_b(b.data())
+                         .set_wx(wx.data());
+  const auto rnn = haste::ForwardArgs()
+                       .set_R(R.data())
+                       .set_mask(mask.data())
+                       .set_y(y.data())
+                       .set_final_state(0, h.data());
+  haste::ScratchMemory scratch(device);
+  example::Check(haste::LayerForward(config, layer, rnn, scratch));
   y.ToHost();
   h.ToHost();
 

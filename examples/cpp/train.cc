@@ -55,40 +55,38 @@ int main(int argc, char** argv) {
   for (Parameter* p : {&W, &b, &R}) p->value.ToDevice();
 
   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, device, N, T, 1, H);
-  config.training = 1;
+  config.set_training(true);
   // gates serves as wx, then as the gates, then as their gradients.
   Buffer x(device, N * T * C), y(device, N * T * H), hT(device, N * H),
       gates(device, N * T * G * H), h(device, N * T * H), c(device, N * T * H), dh(device, N * H);
-  const haste::LayerForwardArgs layer = {C, x.data(), W.value.data(), b.value.data(), gates.data()};
-  const haste::LayerBackwardArgs gradients = {C,
-                                              x.data(),
-                                              W.value.data(),
-                                              nullptr,
-                                              W.gradient.data(),
-                                              b.gradient.data(),
-                                              R.gradient.data()};
-  size_t forward_bytes, backward_bytes;
-  example::Check(haste::LayerForwardWorkspaceBytes(config, layer, &forward_bytes));
-  example::Check(haste::LayerBackwardWorkspaceBytes(config, gradients, &backward_bytes));
-  Buffer scratch(device, std::max(forward_bytes, backward_bytes) / sizeof(float) + 16);
-  void* workspace =
-      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-
-  haste::ForwardArgs forward = {};
-  forward.R = R.value.data();
-  forward.y = y.data();
-  forward.sT[0] = hT.data();
-  forward.keep = 1;
-  forward.gates = gates.data();
-  forward.saved[0] = h.data();
-  forward.saved[1] = c.data();
-  haste::BackwardArgs backward = {};
-  backward.R = R.value.data();
-  backward.gates = gates.data();
-  backward.saved[0] = h.data();
-  backward.saved[1] = c.data();
-  backward.dsT[0] = dh.data();
-  backward.dwx = gates.data();
+  const auto layer = haste::LayerForwardArgs()
+                         .set_features(C)
+                         .set_x(x.data())
+                         .set_W(W.value.data())
+                         .set_b(b.value.data())
+                         .set_wx(gates.data());
+  const auto gradients = haste::LayerBackwardArgs()
+                             .set_features(C)
+                             .set_x(x.data())
+                             .set_W(W.value.data())
+                             .set_dW(W.gradient.data())
+                             .set_db(b.gradient.data())
+                             .set_dR(R.gradient.data());
+  const auto forward = haste::ForwardArgs()
+                           .set_R(R.value.data())
+                           .set_y(y.data())
+                           .set_final_state(0, hT.data())
+                           .set_gates(gates.data())
+                           .set_saved(0, h.data())
+                           .set_saved(1, c.data());
+  const auto backward = haste::BackwardArgs()
+                            .set_R(R.value.data())
+                            .set_gates(gates.data())
+                            .set_saved(0, h.data())
+                            .set_saved(1, c.data())
+                            .set_final_state_gradient(0, dh.data())
+                            .set_dwx(gates.data());
+  haste::ScratchMemory scratch(device);
 
   double average = 0;
   for (int step = 1; step <= steps; ++step) {
@@ -104,7 +102,7 @@ int main(int argc, char** argv) {
       }
     }
     x.ToDevice();
-    example::Check(haste::LayerForward(config, layer, forward, workspace));
+    example::Check(haste::LayerForward(config, layer, forward, scratch));
 
     // Mean squared error of a linear readout of the last state.
     hT.ToHost();
@@ -123,7 +121,7 @@ int main(int argc, char** argv) {
       readout.gradient.host[H] += d;
     }
     dh.ToDevice();
-    example::Check(haste::LayerBackward(config, gradients, backward, workspace));
+    example::Check(haste::LayerBackward(config, gradients, backward, scratch));
     for (Parameter* p : {&W, &b, &R, &readout}) p->Update(step);
     average = step == 1 ? loss : 0.95 * average + 0.05 * loss;
     if (step % 100 == 0) std::printf("step %4d  loss %.4f\n", step, average);

@@ -10,6 +10,7 @@
 #include "lib/api/guard.h"
 #include "lib/api/layer.h"
 #include "lib/api/registry.h"
+#include "lib/api/validate.h"
 #include "lib/base/dtypes.h"
 #include "lib/engine/engine.h"
 #include "lib/plan/plan.h"

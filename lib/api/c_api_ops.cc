@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 
 #include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
@@ -81,6 +83,31 @@ int32_t CheckWindows(const Windows& windows, HasteStatus* status) {
 using haste::CheckPointer;
 
 extern "C" {
+
+int32_t haste_allocate(int32_t device, size_t bytes, void** memory, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    *memory = nullptr;
+    HASTE_TRY(haste::CheckDevice(device, status));
+    if (device == HASTE_CUDA) return haste::Cuda().allocate(bytes, memory, status);
+    constexpr size_t kAlignment = 64;
+    if (bytes <= SIZE_MAX - kAlignment) {  // rounded up, as aligned_alloc wants it
+      *memory = aligned_alloc(kAlignment,
+                              std::max(bytes + kAlignment - 1, kAlignment) & ~(kAlignment - 1));
+    }
+    if (*memory != nullptr) return HASTE_OK;
+    return haste::SetStatus(status, HASTE_INTERNAL, "bytes: no memory for %zu", bytes);
+  });
+}
+
+int32_t haste_free(int32_t device, void* memory, HasteStatus* status) {
+  return haste::Guarded(status, [&]() -> int32_t {
+    if (memory == nullptr) return HASTE_OK;
+    HASTE_TRY(haste::CheckDevice(device, status));
+    if (device == HASTE_CUDA) return haste::Cuda().free(memory, status);
+    free(memory);
+    return HASTE_OK;
+  });
+}
 
 int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {

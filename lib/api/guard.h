@@ -8,6 +8,7 @@
 
 #include "haste/c_api.h"
 #include "lib/api/registry.h"
+#include "lib/api/validate.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/engine/engine.h"
 

@@ -30,6 +30,8 @@ extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
       haste::CudaDeviceStatus,
       haste::GetCudaProperties,
       haste::OfCell<haste::PlanCudaRnn>::Call,
+      haste::CudaAllocate,
+      haste::CudaFree,
       haste::CudaCopy,
       haste::CudaGemmWorkspace,
       haste::CudaGemm,

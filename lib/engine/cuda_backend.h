@@ -31,6 +31,9 @@ struct CudaBackend {
   int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
                   HasteStatus*);
 
+  // At least as aligned as haste_allocate says.
+  int32_t (*allocate)(size_t bytes, void** memory, HasteStatus*);
+  int32_t (*free)(void* memory, HasteStatus*);
   int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
   int32_t (*gemm_workspace)(const HasteGemm&, size_t* bytes, HasteStatus*);
   int32_t (*gemm)(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -211,6 +212,70 @@ void TargetName(const char* target) {
 #endif
 }
 
+void Memory() {
+  HasteStatus status = {};
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{64}, size_t{1000}}) {
+    void* memory = nullptr;
+    EXPECT_TRUE(haste_allocate(HASTE_CPU, bytes, &memory, &status) == HASTE_OK, "%s",
+                status.message);
+    EXPECT_TRUE(memory != nullptr && reinterpret_cast<uintptr_t>(memory) % 64 == 0, "%p", memory);
+    memset(memory, 1, bytes);
+    EXPECT_TRUE(haste_free(HASTE_CPU, memory, &status) == HASTE_OK, "%s", status.message);
+  }
+  void* memory = &status;
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 64, SIZE_MAX / 2}) {
+    EXPECT_TRUE(haste_allocate(HASTE_CPU, bytes, &memory, &status) == HASTE_INTERNAL, "too much");
+    EXPECT_TRUE(memory == nullptr && strstr(status.message, "bytes") == status.message, "%s",
+                status.message);
+  }
+  EXPECT_TRUE(haste_allocate(7, 1, &memory, &status) == HASTE_INVALID_ARGUMENT, "no device 7");
+  EXPECT_TRUE(haste_free(HASTE_CPU, nullptr, nullptr) == HASTE_OK, "NULL");
+
+  ScratchMemory scratch(HASTE_CPU);
+  EXPECT_TRUE(scratch.Reserve(100).ok() && scratch.size() >= 100, "%zu", scratch.size());
+  const void* const first = scratch.data();
+  EXPECT_TRUE(scratch.Reserve(10).ok() && scratch.data() == first, "it does not shrink");
+  EXPECT_TRUE(scratch.Reserve(1 << 20).ok() && scratch.size() >= 1 << 20, "it grows");
+  EXPECT_TRUE(!scratch.Reserve(SIZE_MAX).ok() && scratch.data() == nullptr && scratch.size() == 0,
+              "no memory");
+}
+
+void Setters() {
+  float t[1];
+  uint8_t bytes[1];
+  int64_t seed[2];
+  const RnnConfig config = RnnConfig()
+                               .set_engine("blas")
+                               .set_reverse(bytes)
+                               .set_activations(HASTE_RELU, HASTE_HARD_SIGMOID)
+                               .set_training(true)
+                               .set_zero_output_for_mask(true)
+                               .set_zoneout(1, 0.5f)
+                               .set_recurrent_dropout(0.25f)
+                               .set_epsilon(1.0f)
+                               .set_allow_tf32(true);
+  EXPECT_TRUE(strcmp(config.engine, "blas") == 0 && config.reverse == bytes, "engine, reverse");
+  EXPECT_TRUE(config.activation == HASTE_RELU && config.recurrent_activation == HASTE_HARD_SIGMOID,
+              "activations");
+  EXPECT_TRUE(config.training == 1 && config.zero_output_for_mask == 1 && config.allow_tf32 == 1,
+              "switches");
+  EXPECT_TRUE(config.zoneout[0] == 0 && config.zoneout[1] == 0.5f, "zoneout");
+  EXPECT_TRUE(config.recurrent_dropout == 0.25f && config.epsilon == 1.0f, "numbers");
+
+  const ForwardArgs none;
+  EXPECT_TRUE(none.y == nullptr && none.keep == 0, "nothing is set");
+  const auto forward =
+      ForwardArgs().set_y(t).set_seed(seed).set_initial_state(1, t).set_saved(2, t);
+  EXPECT_TRUE(forward.y == t && forward.seed == seed && forward.s0[1] == t, "forward");
+  EXPECT_TRUE(forward.saved[2] == t && forward.keep == 1, "what backward reads is kept");
+  const auto backward = BackwardArgs().set_dwx(t).set_final_state_gradient(1, t).set_mask(bytes);
+  EXPECT_TRUE(backward.dwx == t && backward.dsT[1] == t && backward.mask == bytes, "backward");
+  const auto layer = LayerForwardArgs().set_features(3).set_W(t).set_normalization(t, seed);
+  EXPECT_TRUE(layer.features == 3 && layer.W == t && layer.gamma == t && layer.xw == seed, "layer");
+  const auto gradients = LayerBackwardArgs().set_dW(t).set_normalization(t, seed, bytes);
+  EXPECT_TRUE(gradients.dW == t && gradients.xw == seed && gradients.dgamma == bytes, "gradients");
+}
+
 }  // namespace
 }  // namespace haste
 
@@ -223,6 +288,8 @@ int RunOn(const char* target, unsigned seed) {
     haste::Gradients(seed);
     haste::BadArguments();
     haste::EmptyWalks();
+    haste::Memory();
+    haste::Setters();
     haste::Exceptions();
     _exit(haste_test::Report(target == nullptr ? "api_test" : target));
   }

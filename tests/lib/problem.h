@@ -157,15 +157,14 @@ class Problem {
       if (in_place) args.wx = args.gates;
     }
     if (features > 0) {
-      layer = {features,
-               Data(in, "x"),
-               Data(in, "W"),
-               Data(in, "b"),
-               !gives_wx  ? nullptr
-               : in_place ? args.gates
-                          : wx.data(),
-               Data(in, "gamma"),
-               nullptr};
+      layer.set_features(features)
+          .set_x(Data(in, "x"))
+          .set_W(Data(in, "W"))
+          .set_b(Data(in, "b"))
+          .set_wx(!gives_wx  ? nullptr
+                  : in_place ? args.gates
+                             : wx.data())
+          .set_normalization(Data(in, "gamma"), nullptr);
       if (keep && input_norm) layer.xw = (out["xw"] = Garbage(info.gates)).data();
     }
     if (keep) {
@@ -225,16 +224,14 @@ class Problem {
     }
     size_t bytes = 0;
     if (features > 0) {
-      haste::LayerBackwardArgs layer = {features,
-                                        Data(in, "x"),
-                                        Data(in, "W"),
-                                        make("x", in.at("x").size()),
-                                        make("W", in.at("W").size()),
-                                        make("b", gates_size()),
-                                        nullptr,
-                                        Data(in, "gamma"),
-                                        Data(out, "xw"),
-                                        nullptr};
+      auto layer = haste::LayerBackwardArgs()
+                       .set_features(features)
+                       .set_x(Data(in, "x"))
+                       .set_W(Data(in, "W"))
+                       .set_dx(make("x", in.at("x").size()))
+                       .set_dW(make("W", in.at("W").size()))
+                       .set_db(make("b", gates_size()))
+                       .set_normalization(Data(in, "gamma"), Data(out, "xw"), nullptr);
       if (info.recurrence == HASTE_DENSE) layer.dR = make("R", in.at("R").size());
       if (input_norm) layer.dgamma = make("gamma", gates_size());
       ExpectOk(haste::LayerBackwardWorkspaceBytes(config, layer, &bytes, With(threads)));

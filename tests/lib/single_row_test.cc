@@ -112,12 +112,14 @@ std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   for (int i = 0; i < cell.saved; ++i) args.saved[i] = out[3 + cell.states + i].data();
   haste::Executor executor = {};
   executor.threads = c.threads;
-  const haste::LayerForwardArgs layer = {c.features, x.data(), W.data(), b.data(),
-                                         out[1 + cell.states].data()};
-  size_t bytes = 0;
-  ExpectOk(haste::LayerForwardWorkspaceBytes(config, layer, &bytes, executor));
-  Scratch workspace(bytes);
-  ExpectOk(haste::LayerForward(config, layer, args, workspace.data(), executor));
+  const auto layer = haste::LayerForwardArgs()
+                         .set_features(c.features)
+                         .set_x(x.data())
+                         .set_W(W.data())
+                         .set_b(b.data())
+                         .set_wx(out[1 + cell.states].data());
+  haste::ScratchMemory scratch(HASTE_CPU);
+  ExpectOk(haste::LayerForward(config, layer, args, scratch, executor));
   return out;
 }
 

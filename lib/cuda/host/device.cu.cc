@@ -1,6 +1,7 @@
 // Devices and errors: can this build run here, and if not, what to do about it.
 #include "lib/cuda/host/device.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -174,6 +175,16 @@ int32_t GetStreamProperties(const HasteExecutor& executor, ContextKey* context,
   HASTE_TRY(PropertiesOf(*context, properties, status));
   const int most = MultiprocessorsOfStream(executor);
   if (most > 0) LimitMultiprocessors(most, properties);
+  return HASTE_OK;
+}
+
+int32_t CudaAllocate(size_t bytes, void** memory, HasteStatus* status) {
+  HASTE_CUDA_TRY(cudaMalloc(memory, std::max<size_t>(bytes, 1)), status);
+  return HASTE_OK;
+}
+
+int32_t CudaFree(void* memory, HasteStatus* status) {
+  HASTE_CUDA_TRY(cudaFree(memory), status);
   return HASTE_OK;
 }
 

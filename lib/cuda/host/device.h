@@ -29,6 +29,10 @@ int32_t GetStreamProperties(const HasteExecutor&, ContextKey*, CudaProperties*, 
 // enough, and the library holds code for its architecture. Else one sentence in `status`.
 int32_t CudaDeviceStatus(HasteStatus* status);
 
+// Memory of the current device; a free waits for what was queued.
+int32_t CudaAllocate(size_t bytes, void** memory, HasteStatus* status);
+int32_t CudaFree(void* memory, HasteStatus* status);
+
 // `to` = `from`, or 0 if that is NULL; both on the device.
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
                  HasteStatus* status);

@@ -73,16 +73,20 @@ typedef struct {
   int32_t dtype;                       // HasteDtype
   int32_t device;                      // HasteDevice
   int64_t batch, time, lanes, hidden;  // N, T, K, H
-  const uint8_t* reverse;  // [K] on the host, 1: the lane walks from T-1 to 0; NULL: none does
-  int32_t activation;      // HasteActivation of the candidate and of the output
+  // [K] on the host, 1: the lane walks from T-1 to 0; NULL: no lane does.
+  const uint8_t* reverse;
+  int32_t activation;            // HasteActivation of the candidate and of the output
   int32_t recurrent_activation;  // HasteActivation of the gates
-  int32_t training;  // 1: draw Zoneout and dropout from seed; 0: Zoneout's expectation, no dropout
-  int32_t zero_output_for_mask;  // masked steps: 1: y is 0; 0: y repeats the previous output of the
-                                 // walk
-  float zoneout[HASTE_MAX_STATES];  // rate for each state, in [0, 1]; but see tied_zoneout
-  float recurrent_dropout;  // rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R
-  float epsilon;            // added to a variance by cells that normalise
-  int32_t allow_tf32;       // 1: float32 on CUDA may be as coarse as TensorFloat-32's products are
+  // 1: Zoneout and dropout are drawn from seed; 0: Zoneout's expectation, no dropout.
+  int32_t training;
+  // At masked steps 1: y is 0; 0: y repeats the previous output of the walk.
+  int32_t zero_output_for_mask;
+  // The rate of each state, in [0, 1]; but see tied_zoneout.
+  float zoneout[HASTE_MAX_STATES];
+  // A rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R.
+  float recurrent_dropout;
+  float epsilon;       // added to a variance by cells that normalise
+  int32_t allow_tf32;  // 1: float32 on CUDA may be as coarse as products in TensorFloat-32
 } HasteRnnConfig;
 
 // A cell: what its recurrence reads and writes. The tensors of a call are named after this.
@@ -92,14 +96,16 @@ typedef struct {
   const char* gate_names[HASTE_MAX_GATES];    // "i", "f", "g", "o"
   const char* state_names[HASTE_MAX_STATES];  // "h", "c"
   int32_t recurrence;                         // HasteRecurrence
-  int32_t
-      separate_gates;  // 1: each gate is a tensor [N, T, K, H] of its own, in x[]; no wx, no gates
-  int32_t normalizes;  // 1: h·R goes through layer normalisation, and is kept in `products`
-  int32_t splits_gradient;  // 1: the gradients of h·R differ from those of wx and are given as dq
-  int32_t
-      reset_gates;  // 0, or r: gates 0 … r-1 take h·R, the others saved[1]·R (GRU, reset before)
+  // 1: each gate is a tensor [N, T, K, H] of its own, in x[]; there is no wx and no `gates`.
+  int32_t separate_gates;
+  // 1: h·R goes through layer normalisation, and is kept in `products`.
+  int32_t normalizes;
+  // 1: the gradients of h·R differ from those of wx and are given as dq.
+  int32_t splits_gradient;
+  // 0, or r: gates 0 … r-1 take h·R, the others saved[1]·R (GRU, reset before the product).
+  int32_t reset_gates;
   int32_t exponential;                        // 1: recurrent_activation may be HASTE_EXPONENTIAL
-  int32_t tied_zoneout;                       // 1: zoneout[1] is of all states but h; no more rates
+  int32_t tied_zoneout;                       // 1: zoneout[1] is that of all states but h
   int32_t extras;                             // parameters beside R
   const char* extra_names[HASTE_MAX_EXTRAS];  // "recurrent_bias"
   const char* extra_dims[HASTE_MAX_EXTRAS];   // "KGH" or "KH"
@@ -140,9 +146,11 @@ typedef struct {
   const void* dsT[HASTE_MAX_STATES];  // each [N, K, H] or NULL: zero
   void* dwx;                          // [N, T, K, G, H]; may be gates itself
   void* dx[HASTE_MAX_GATES];          // separate_gates: each [N, T, K, H]; may be x itself
-  void* dq;  // splits_gradient: [N, T, K, G, H] gradient of h·R; may be products itself
-  void*
-      dR;  // HASTE_DIAGONAL: [K, G, H]. (Dense: a product of saved[0] and dq or dwx, the caller's.)
+  // splits_gradient: [N, T, K, G, H] gradient of h·R; may be products itself.
+  void* dq;
+  // HASTE_DIAGONAL: [K, G, H]. (Dense: a product of saved[0] and dq or dwx, which the caller
+  // makes.)
+  void* dR;
   void* dextra[HASTE_MAX_EXTRAS];
   void* ds0[HASTE_MAX_STATES];  // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
@@ -164,6 +172,11 @@ HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForward
                                     void* workspace, const HasteExecutor*, HasteStatus*);
 HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwardArgs*,
                                      void* workspace, const HasteExecutor*, HasteStatus*);
+
+// Memory of a device, aligned to 64 bytes, for callers that have no allocator of their own. Freeing
+// NULL does nothing; on CUDA a free waits until the GPU has finished what was queued.
+HASTE_API int32_t haste_allocate(int32_t device, size_t bytes, void** memory, HasteStatus*);
+HASTE_API int32_t haste_free(int32_t device, void* memory, HasteStatus*);
 
 // c = a·b + bias, accumulated in float32 (double for double). A large product of floats on CUDA may
 // make NaN of an infinity. a is [m, k], b is [k, n], c is [m, n]; each element (i, j) lies at

@@ -1,47 +1,36 @@
-// The C++ face of haste: fused recurrent layers without TensorFlow, on CPU and CUDA.
+// The C++ API of haste: fused recurrent layers without TensorFlow, on CPU and CUDA.
 //
 //   haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, HASTE_CPU, N, T, K, H);
-//   const haste::LayerForwardArgs layer = {C, x, W, b, wx};
-//   size_t bytes;
-//   haste::Status status = haste::LayerForwardWorkspaceBytes(config, layer, &bytes);
-//   status = haste::LayerForward(config, layer, &rnn, workspace);
+//   const auto layer = haste::LayerForwardArgs().set_features(C).set_x(x).set_W(W).set_b(b);
+//   const auto rnn = haste::ForwardArgs().set_R(R).set_y(y);
+//   haste::ScratchMemory scratch(HASTE_CPU);
+//   haste::Status status = haste::LayerForward(config, layer, rnn, scratch);
 //
-// lib/include/haste/c_api.h, which this header wraps, gives every tensor's shape and says who may
-// be NULL. Memory is the caller's; calls on CUDA are asynchronous on executor.stream.
+// haste/c_api.h, which this header wraps, gives every tensor's shape and says which may be NULL.
+// Tensors are the caller's; calls on CUDA are asynchronous on executor.stream.
 #ifndef HASTE_LIB_HASTE_RNN_H_
 #define HASTE_LIB_HASTE_RNN_H_
 
 #include <string>
 
+#include "haste/args.h"
 #include "haste/c_api.h"
+#include "haste/scratch.h"
 #include "haste/status.h"
 
 namespace haste {
 
-using RnnConfig = HasteRnnConfig;
-using ForwardArgs = HasteRnnForwardArgs;
-using BackwardArgs = HasteRnnBackwardArgs;
-using LayerForwardArgs = HasteLayerForwardArgs;
-using LayerBackwardArgs = HasteLayerBackwardArgs;
-using WindowsArgs = HasteWindows;
-using WindowsGradArgs = HasteWindowsGrad;
-using Executor = HasteExecutor;
-
-// A configuration with the defaults of Keras: tanh, sigmoid, no regularisation, inference.
+// A configuration of these sizes, with the defaults of RnnConfig.
 inline RnnConfig Config(const char* cell, HasteDtype dtype, HasteDevice device, int64_t batch,
                         int64_t time, int64_t lanes, int64_t hidden) {
-  RnnConfig config = {};
+  RnnConfig config;
   config.cell = cell;
-  config.engine = "auto";
   config.dtype = dtype;
   config.device = device;
   config.batch = batch;
   config.time = time;
   config.lanes = lanes;
   config.hidden = hidden;
-  config.activation = HASTE_TANH;
-  config.recurrent_activation = HASTE_SIGMOID;
-  config.epsilon = 1e-5f;
   return config;
 }
 
@@ -102,6 +91,38 @@ inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& la
   return internal::Wrap([&](HasteStatus* status) {
     return haste_layer_backward(&config, &layer, &rnn, workspace, &executor, status);
   });
+}
+
+// The same, with scratch memory that grows to what the call asks for.
+inline Status Forward(const RnnConfig& config, const ForwardArgs& args, ScratchMemory& scratch,
+                      const Executor& executor = {}) {
+  size_t bytes = 0;
+  Status status = WorkspaceBytes(config, /*backward=*/false, &bytes, executor);
+  if (status.ok()) status = scratch.Reserve(bytes);
+  return status.ok() ? Forward(config, args, scratch.data(), executor) : status;
+}
+inline Status Backward(const RnnConfig& config, const BackwardArgs& args, ScratchMemory& scratch,
+                       const Executor& executor = {}) {
+  size_t bytes = 0;
+  Status status = WorkspaceBytes(config, /*backward=*/true, &bytes, executor);
+  if (status.ok()) status = scratch.Reserve(bytes);
+  return status.ok() ? Backward(config, args, scratch.data(), executor) : status;
+}
+inline Status LayerForward(const RnnConfig& config, const LayerForwardArgs& layer,
+                           const ForwardArgs& rnn, ScratchMemory& scratch,
+                           const Executor& executor = {}) {
+  size_t bytes = 0;
+  Status status = LayerForwardWorkspaceBytes(config, layer, &bytes, executor);
+  if (status.ok()) status = scratch.Reserve(bytes);
+  return status.ok() ? LayerForward(config, layer, rnn, scratch.data(), executor) : status;
+}
+inline Status LayerBackward(const RnnConfig& config, const LayerBackwardArgs& layer,
+                            const BackwardArgs& rnn, ScratchMemory& scratch,
+                            const Executor& executor = {}) {
+  size_t bytes = 0;
+  Status status = LayerBackwardWorkspaceBytes(config, layer, &bytes, executor);
+  if (status.ok()) status = scratch.Reserve(bytes);
+  return status.ok() ? LayerBackward(config, layer, rnn, scratch.data(), executor) : status;
 }
 
 // What a QRNN with window > 1 is given as x, and the gradient of that.

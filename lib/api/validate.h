@@ -1,0 +1,28 @@
+// The checks of what a call is given: an error names the argument, what was expected and what came.
+#ifndef HASTE_LIB_API_VALIDATE_H_
+#define HASTE_LIB_API_VALIDATE_H_
+
+#include <stdint.h>
+
+#include "haste/c_api.h"
+#include "lib/api/registry.h"
+#include "lib/base/status.h"
+
+namespace haste {
+
+// Finds the cell and checks everything that both directions share.
+int32_t CheckConfig(const HasteRnnConfig&, const CellEntry** cell, HasteStatus*);
+
+// Of a call with work to do: every pointer that the cell names and that may not be NULL.
+int32_t CheckForward(const HasteCellInfo&, const HasteRnnForwardArgs&, const void* workspace,
+                     HasteStatus*);
+int32_t CheckBackward(const HasteCellInfo&, const HasteRnnBackwardArgs&, const void* workspace,
+                      HasteStatus*);
+int32_t CheckSeed(const HasteRnnConfig&, const HasteCellInfo&, const int64_t* seed, HasteStatus*);
+
+int32_t CheckDevice(int32_t device, HasteStatus*);
+int32_t CheckDtype(int32_t dtype, HasteStatus*);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_API_VALIDATE_H_
