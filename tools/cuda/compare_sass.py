@@ -1,11 +1,13 @@
 """Compares the machine code of two libraries, kernel by kernel, whatever their files are called.
 
-Usage: compare_sass.py LIBRARY OTHER [--architecture sm_90a]
+Usage: compare_sass.py LIBRARY OTHER [--architecture sm_90a] [--any-name]
 
-After a change that moves or renames nothing but files, every kernel is the same: exits with 0. Else
-it lists the kernels that only one library has and those whose code differs, and exits with 1. A
-kernel is its demangled name without the file that is in the name of an unnamed namespace; its code,
-the bytes of its section in the cubin. Needs cuobjdump, of a CUDA toolkit, and pyelftools.
+After a change that only moves files, every kernel is the same: exits with 0. Else it lists the
+kernels that only one library has and those whose code differs, and exits with 1. A kernel is its
+mangled name without the file that is in the name of an unnamed namespace; its code, the bytes of
+its section in the cubin. Needs cuobjdump, of a CUDA toolkit, and pyelftools.
+
+    --any-name  after a change that renames types or functions: only the code counts
 """
 
 import argparse
@@ -85,9 +87,14 @@ def main(arguments) -> int:
     parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("other", type=pathlib.Path)
     parser.add_argument("--architecture", default="sm_90a")
+    parser.add_argument("--any-name", action="store_true")
     options = parser.parse_args(arguments)
     one, other = (kernels(each, options.architecture) for each in (options.library, options.other))
     found = differences(one, other)
+    if options.any_name:
+        codes, others = ({code for _, code in each} for each in (one, other))
+        found = [f"code of one library alone: {name}" for name, code in one if code not in others]
+        found += [f"code of the other alone: {name}" for name, code in other if code not in codes]
     print("\n".join(found), end="\n" if found else "")
     print(f"{sum(one.values())} and {sum(other.values())} kernels, {len(found)} not the same")
     return int(bool(found))
