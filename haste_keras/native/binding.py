@@ -79,6 +79,7 @@ class CellInfo(ctypes.Structure):
         ("extra_dims", ctypes.c_char_p * MAX_EXTRAS),
         ("saved", _i32),
         ("saved_names", ctypes.c_char_p * MAX_SAVED),
+        ("state_bound", _i32),
     ]
 
 

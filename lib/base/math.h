@@ -49,7 +49,7 @@ HASTE_FN double StopGradient(double x) { return x; }
 // x, for what is to be made once `first` is there: an assembler may put off what makes `first`, and
 // then nothing is left to hide its latency. Only ApproximateFloat makes code of it.
 template <class V>
-HASTE_FN V Behind(V, V x) {
+HASTE_FN V OrderAfter(V, V x) {
   return x;
 }
 // a / b for b in [1, 2]. The general division of a GPU is a branch and a call; here an estimate of

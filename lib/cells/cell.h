@@ -1,5 +1,6 @@
 // What a cell says of itself beside its equations. Each header of this folder derives its struct
-// from Cell and overrides what is not so.
+// from Cell and overrides what is not so. kStateBound (HasteStateBound) has no default: a cell that
+// does not say it does not compile.
 //
 // Matrix cells (HASTE_DENSE): state 0 is h, the output, and h·R enters a step. They are written
 //

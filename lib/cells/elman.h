@@ -21,6 +21,7 @@ struct Elman : Cell {
   static constexpr const char* kGateNames[kGates] = {"g"};
   static constexpr const char* kStateNames[kStates] = {"h"};
   static constexpr const char* kSavedNames[] = {"h_in"};
+  static constexpr HasteStateBound kStateBound = HASTE_BOUND_ACTIVATION;
 
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V*, V* gate,

@@ -21,6 +21,7 @@ struct IndRnn : Cell {
   static constexpr const char* kGateNames[kGates] = {"g"};
   static constexpr const char* kStateNames[kStates] = {"h"};
   static constexpr const char* kSavedNames[] = {"h_in"};
+  static constexpr HasteStateBound kStateBound = HASTE_BOUND_ACTIVATION;
   static constexpr HasteRecurrence kRecurrence = HASTE_DIAGONAL;
 
   template <class V>

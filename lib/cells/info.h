@@ -36,13 +36,12 @@ constexpr HasteCellInfo CellInfo() {
   for (int s = 0; s < C::kStates; ++s) info.saved += C::kReadsState[s];
   info.saved += C::kKept - C::kGates;
   for (int i = 0; i < info.saved; ++i) info.saved_names[i] = C::kSavedNames[i];
+  info.state_bound = C::kStateBound;
   return info;
 }
 
-// Whether |h| can have a bound, which Cell::Bound gives. What has no state but h carries that on
-// through a gate: in a mean of what was and what is new, if the gate is a share and dropout leaves
-// h as it was. Elsewhere h is new at every step, a product of two that are at most 1; an
-// exponential gate weighs a mean.
+// Whether |h| has a bound, which Cell::Bound gives. A mean of the last h keeps one if its weight is
+// in [0, 1] and dropout does not scale h.
 inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   const auto is_share = [](int32_t activation) {
     return activation == HASTE_SIGMOID || activation == HASTE_HARD_SIGMOID;
@@ -51,10 +50,18 @@ inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& 
     return activation == HASTE_TANH || is_share(activation);
   };
   if (!bounded(config.activation)) return false;
-  if (cell.gates == 1 || cell.exponential) return true;
-  if (cell.states > 1) return bounded(config.recurrent_activation);
-  return is_share(config.recurrent_activation) &&
-         !(config.training != 0 && config.recurrent_dropout > 0);
+  switch (cell.state_bound) {
+    case HASTE_BOUND_ACTIVATION:
+    case HASTE_BOUND_WEIGHTED_MEAN:
+      return true;
+    case HASTE_BOUND_PRODUCT:
+      return bounded(config.recurrent_activation);
+    case HASTE_BOUND_MEAN:
+      return is_share(config.recurrent_activation) &&
+             !(config.training != 0 && config.recurrent_dropout > 0);
+    default:
+      return false;
+  }
 }
 
 // Whether the engine `tiled` scales the gates' gradients of floats, row by row: where a step has

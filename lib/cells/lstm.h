@@ -34,13 +34,14 @@ struct Lstm : Cell {
   static constexpr const char* kGateNames[kGates] = {"i", "f", "g", "o"};
   static constexpr const char* kStateNames[kStates] = {"h", "c"};
   static constexpr const char* kSavedNames[] = {"h_in", "c_in"};
+  static constexpr HasteStateBound kStateBound = HASTE_BOUND_PRODUCT;
 
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,
                                V* gate, V* s) {
     Gates(act, x, q, gate);
     s[kCell] = NewCell(gate, s_prev);
-    s[kHidden] = gate[kOutput] * Activate(act.candidate, Behind(gate[kOutput], s[kCell]));
+    s[kHidden] = gate[kOutput] * Activate(act.candidate, OrderAfter(gate[kOutput], s[kCell]));
   }
 
   template <class V>

@@ -30,6 +30,7 @@ HASTE_TARGET_BEGIN
 // kForms: gates of z, f (2: f-pooling), o (3: fo), i (4: ifo).
 template <int kForms>
 struct QrnnPooling : Cell {
+  static constexpr HasteStateBound kStateBound = HASTE_BOUND_NONE;  // no product multiplies a state
   enum Gate { kCandidate, kForget, kOutput, kInput, kGates = kForms, kKept = kForms };
   enum State { kMemory, kStates };
   static constexpr HasteRecurrence kRecurrence = HASTE_NONE;
@@ -111,6 +112,7 @@ struct QrnnIfo : QrnnPooling<4> {
 };
 
 struct ForgetMult : Cell {
+  static constexpr HasteStateBound kStateBound = HASTE_BOUND_NONE;  // no product multiplies a state
   enum Gate { kForget, kInput, kGates, kKept = kGates };
   enum State { kHidden, kStates };
   static constexpr const char* kName = "forget_mult";

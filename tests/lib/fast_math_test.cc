@@ -40,14 +40,14 @@ void Order() {
   const float values[] = {0.0f, -0.0f, 0.3f, 1.0f, -2.5f, 1e-40f, INFINITY, -INFINITY, NAN};
   for (const float first : values) {
     for (const float x : values) {
-      const float got = Behind(ApproximateFloat(first), ApproximateFloat(x)).v;
+      const float got = OrderAfter(ApproximateFloat(first), ApproximateFloat(x)).v;
       EXPECT_TRUE(std::memcmp(&got, &x, sizeof x) == 0, "%g behind %g: %g", x, first, got);
     }
   }
   float marked;
   std::memset(&marked, 0xFF, sizeof marked);
   const ApproximateFloat first(marked);
-  EXPECT_TRUE(std::isnan((first * Tanh(Behind(first, ApproximateFloat(0.5f)))).v), "%s",
+  EXPECT_TRUE(std::isnan((first * Tanh(OrderAfter(first, ApproximateFloat(0.5f)))).v), "%s",
               "behind its NaN");
 }
 

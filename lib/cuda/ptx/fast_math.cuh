@@ -82,7 +82,7 @@ HASTE_FN ApproximateFloat AtLeast(ApproximateFloat x, ApproximateFloat low) {
 HASTE_FN ApproximateFloat StopGradient(ApproximateFloat x) { return x; }
 // Compared with a NaN that no instruction makes. Where it came nevertheless, so would what is made
 // of `first` and x be NaN.
-HASTE_FN ApproximateFloat Behind(ApproximateFloat first, ApproximateFloat x) {
+HASTE_FN ApproximateFloat OrderAfter(ApproximateFloat first, ApproximateFloat x) {
   uint32_t bits;
   memcpy(&bits, &first.v, sizeof bits);
   return ApproximateFloat(bits == 0xFFFFFFFFu ? 0.0f : x.v);

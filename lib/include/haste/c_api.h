@@ -67,6 +67,15 @@ typedef enum {
   HASTE_NONE = 2       // not at all: the states are pooled, there is no R
 } HasteRecurrence;
 
+// What keeps |h| of a cell below a bound, where its activations have one.
+typedef enum {
+  HASTE_BOUND_NONE = 0,           // nothing
+  HASTE_BOUND_ACTIVATION = 1,     // h is a value of the activation
+  HASTE_BOUND_PRODUCT = 2,        // h is a product of values of both activations
+  HASTE_BOUND_MEAN = 3,           // h is a mean of the last h and such a value, weighed by a gate
+  HASTE_BOUND_WEIGHTED_MEAN = 4,  // h is at most a mean of such values, whatever the gates
+} HasteStateBound;
+
 typedef struct {
   const char* cell;                    // "lstm"; haste_cell_count/haste_cell list them
   const char* engine;                  // "auto" (or NULL), or the name of one: see haste_plan
@@ -111,6 +120,7 @@ typedef struct {
   const char* extra_dims[HASTE_MAX_EXTRAS];   // "KGH" or "KH"
   int32_t saved;                              // tensors [N, T, K, H] that backward reads
   const char* saved_names[HASTE_MAX_SAVED];   // "h_in": saved[0] is what was multiplied by R
+  int32_t state_bound;                        // HasteStateBound
 } HasteCellInfo;
 
 // Pointers that a cell does not name (HasteCellInfo) are NULL and not looked at.
