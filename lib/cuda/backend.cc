@@ -1,5 +1,9 @@
 // The CUDA half's table of functions (lib/engine/cuda_backend.h).
+#include "lib/cuda/gemm/gemm.h"
 #include "lib/cuda/host/device.h"
+#include "lib/cuda/ops/causal_windows.h"
+#include "lib/cuda/ops/layer_norm.h"
+#include "lib/cuda/ops/reduce_rows.h"
 #include "lib/cuda/overlap/layer.h"
 #include "lib/cuda/registry/engines.h"
 #include "lib/engine/cuda_backend.h"

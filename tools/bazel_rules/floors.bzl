@@ -9,12 +9,11 @@ _FLOORS = [
     ["lib/engine"],
     ["lib/cpu", "lib/cuda/host"],
     ["lib/cuda/ptx"],
+    ["lib/cuda/gemm", "lib/cuda/ops"],
     ["lib/cuda/cell"],
     [
         "lib/cuda/blas",
         "lib/cuda/block",
-        "lib/cuda/gemm",
-        "lib/cuda/ops",
         "lib/cuda/persistent",
         "lib/cuda/scan",
         "lib/cuda/stepwise",

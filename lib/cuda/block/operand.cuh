@@ -17,6 +17,7 @@
 #include "lib/cuda/ptx/fp16_scale.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/mma.cuh"
+#include "lib/cuda/ptx/named_barrier.cuh"
 #include "lib/plan/block.h"
 
 namespace haste {
@@ -226,7 +227,7 @@ class BlockOperand {
   }
   // Not __syncthreads: warps that copy and those that multiply come here from different places.
   __device__ __forceinline__ void EndStep() const {
-    asm volatile("barrier.sync 15, %0;" ::"r"((p_.tiling.warps + kCopyWarps) * 32) : "memory");
+    NamedBarrierSyncOf<15>((p_.tiling.warps + kCopyWarps) * 32);
   }
   __device__ __forceinline__ void EndWalk() const {
     if constexpr (kCluster) ClusterSync();

@@ -5,6 +5,7 @@
 
 #include "lib/cuda/block/operand.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
+#include "lib/cuda/ptx/named_barrier.cuh"
 
 namespace haste {
 
@@ -236,9 +237,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
       for (int e = 0; e < kElements; ++e) values[e][0] += theirs[e * 32];
     }
   }
-  __device__ __forceinline__ void SyncPair() const {
-    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp_ / 2) : "memory");
-  }
+  __device__ __forceinline__ void SyncPair() const { NamedBarrierSync<64>(1 + warp_ / 2); }
 
   float* const sums_;
   TileA<T>* const tiles_;

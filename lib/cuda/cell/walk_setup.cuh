@@ -16,6 +16,7 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ops/reduce_rows.h"
 #include "lib/engine/engine.h"
 
 namespace haste {

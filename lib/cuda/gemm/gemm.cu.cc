@@ -2,6 +2,8 @@
 // own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
 // is found and takes their strides: in the same order while no other stream is at work. Those of
 // floats are our own (split_fp16.cu.cc), as are parts that are summed in float32.
+#include "lib/cuda/gemm/gemm.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <type_traits>
@@ -280,22 +282,6 @@ int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace
   HASTE_TRY(PlanHere(part, most, &plan, status));
   if (plan.ours) return ScaledGemm(part, plan, workspace, executor, status);
   return GemmByCublas(part, executor, status);
-}
-
-int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                       const HasteExecutor& executor, HasteStatus* status) {
-  if (columns <= 0) return HASTE_OK;
-  switch (dtype) {
-#define HASTE_CASE(name, type, value)                                                      \
-  case value:                                                                              \
-    return LaunchSumOverRows<type, type>(rows, columns, static_cast<const type*>(in), out, \
-                                         executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-    default:
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d",
-                       dtype);
-  }
 }
 
 }  // namespace haste

@@ -6,6 +6,7 @@
 #include "lib/cuda/gemm/params.cuh"
 #include "lib/cuda/ptx/bulk_copy.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
+#include "lib/cuda/ptx/named_barrier.cuh"
 
 namespace haste {
 
@@ -95,11 +96,9 @@ class Turns {
  public:
   __device__ __forceinline__ explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}
 
-  __device__ __forceinline__ void Await() const {
-    asm volatile("barrier.sync %0, %1;" ::"r"(kName + warpgroup_), "n"(kThreads) : "memory");
-  }
+  __device__ __forceinline__ void Await() const { NamedBarrierSync<kThreads>(kName + warpgroup_); }
   __device__ __forceinline__ void HandOver() const {
-    asm volatile("barrier.arrive %0, %1;" ::"r"(kName + 1 - warpgroup_), "n"(kThreads) : "memory");
+    NamedBarrierArrive<kThreads>(kName + 1 - warpgroup_);
   }
 
  private:

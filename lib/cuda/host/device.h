@@ -8,7 +8,6 @@
 
 #include "haste/c_api.h"
 #include "lib/cuda/host/context.h"
-#include "lib/plan/gemm.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -36,36 +35,6 @@ int32_t CudaFree(void* memory, HasteStatus* status);
 // `to` = `from`, or 0 if that is NULL; both on the device.
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
                  HasteStatus* status);
-
-// c = a·b + bias, m, n > 0. Any strides of a and b; accumulates in float (double for double).
-int32_t CudaGemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus* status);
-int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
-                 HasteStatus* status);
-
-// Of a part of a product (lib/plan/gemm.h) that takes no more bytes than `most`. What is no exact
-// float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there, and has
-// no runs of depths and nothing more.
-int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,
-                                  HasteStatus* status);
-int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace,
-                         const HasteExecutor& executor, HasteStatus* status);
-
-// out[c] = Σ_r in[r, c] of in [rows, columns]. Sums in one fixed order.
-int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                       const HasteExecutor& executor, HasteStatus* status);
-
-// Arguments were checked: rows, lanes, features > 0.
-int32_t CudaLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor,
-                      HasteStatus* status);
-size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor& executor);
-int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
-                          const HasteExecutor& executor, HasteStatus* status);
-
-// Arguments were checked.
-int32_t CudaWindows(const HasteWindows& windows, const HasteExecutor& executor,
-                    HasteStatus* status);
-int32_t CudaWindowsGrad(const HasteWindowsGrad& windows, const HasteExecutor& executor,
-                        HasteStatus* status);
 
 }  // namespace haste
 

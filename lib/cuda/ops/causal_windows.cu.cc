@@ -1,8 +1,9 @@
 // haste_windows on CUDA: a thread for each feature of a step, and of what is carried over.
-#include "lib/base/causal_windows.h"
+#include "lib/cuda/ops/causal_windows.h"
 
 #include <algorithm>
 
+#include "lib/base/causal_windows.h"
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"

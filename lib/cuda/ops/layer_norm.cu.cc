@@ -1,6 +1,8 @@
 // Layer normalisation of rows, and its gradient. Bound by memory: a warp takes a row, or a block a
 // longer one, and keeps it in registers between its statistics and its result. What does not fit
 // there is read again.
+#include "lib/cuda/ops/layer_norm.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include "lib/base/dtypes.h"
 #include "lib/base/int_math.h"
 #include "lib/base/workspace.h"
+#include "lib/cuda/gemm/gemm.h"
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"

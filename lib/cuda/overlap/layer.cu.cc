@@ -13,6 +13,7 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/side_stream.h"
+#include "lib/cuda/ops/reduce_rows.h"
 #include "lib/cuda/overlap/chunked_gradients.h"
 #include "lib/plan/layer_gemms.h"
 #include "lib/plan/overlap.h"

@@ -10,6 +10,7 @@
 #include "lib/cuda/ptx/fp16_scale.cuh"
 #include "lib/cuda/ptx/global_flags.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
+#include "lib/cuda/ptx/named_barrier.cuh"
 
 namespace haste {
 
@@ -55,10 +56,10 @@ class InputFlagsReader {
   int steps_there_;
 };
 
-// Registers of a thread of the warps that see to the rest (the service; where elements are apart,
+// Registers of a thread of the warps that produce (the I/O warps; where elements are apart,
 // those that have them), and of those that multiply: together what the launch gives all. A product
-// of two parts with four gates wants every register there is; its service spills, and has the time
-// for it.
+// of two parts with four gates wants every register there is; its I/O warps spill, and have the
+// time for it.
 template <class Cell, class T, ForwardWay kWay>
 struct ForwardRegisters {
   using Roles = ForwardRoles<kWay>;
@@ -75,14 +76,14 @@ constexpr int kElementsName = 1, kProductName = 2, kRowsName = 3;
 constexpr int kTakenName = 4, kThereName = kTakenName + kElementSets;  // one a set
 template <int kName, int kWarps>
 __device__ __forceinline__ void SyncAt() {
-  asm volatile("barrier.sync %0, %1;" ::"n"(kName), "n"(kWarps * 32) : "memory");
+  NamedBarrierSync<kName, kWarps * 32>();
 }
 
 // The warps that multiply.
 __device__ __forceinline__ void SyncProduct() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kProductName), "n"(kPersistentWarps * 32) : "memory");
+  NamedBarrierSyncAligned<kProductName, kPersistentWarps * 32>();
 }
-// Those, and the service.
+// Those, and the I/O warps.
 __device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kPersistentWarps + kCopyWarps>(); }
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)

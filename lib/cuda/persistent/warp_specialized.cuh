@@ -12,6 +12,7 @@
 
 #include "lib/cuda/persistent/product.cuh"
 #include "lib/cuda/ptx/global_flags.cuh"
+#include "lib/cuda/ptx/named_barrier.cuh"
 
 namespace haste {
 
@@ -121,12 +122,8 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
  private:
   // Those that multiply meet a set of those that have elements. A name that is computed costs less
   // than a branch.
-  static __device__ __forceinline__ void Sync(int name) {
-    asm volatile("barrier.sync %0, %1;" ::"r"(name), "n"(kBoth * 32) : "memory");
-  }
-  static __device__ __forceinline__ void Arrive(int name) {
-    asm volatile("barrier.arrive %0, %1;" ::"r"(name), "n"(kBoth * 32) : "memory");
-  }
+  static __device__ __forceinline__ void Sync(int name) { NamedBarrierSync<kBoth * 32>(name); }
+  static __device__ __forceinline__ void Arrive(int name) { NamedBarrierArrive<kBoth * 32>(name); }
 
   // What a step reads of this thread's element, and what is known of it beforehand.
   struct Inputs {

@@ -1,0 +1,29 @@
+// Products of any strides: ours where they are the fastest, else those of cuBLAS. Plain C++:
+// includes nothing of the toolkit.
+#ifndef HASTE_LIB_CUDA_GEMM_GEMM_H_
+#define HASTE_LIB_CUDA_GEMM_GEMM_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "haste/c_api.h"
+#include "lib/plan/gemm.h"
+
+namespace haste {
+
+// c = a·b + bias, m, n > 0. Any strides of a and b; accumulates in float (double for double).
+int32_t CudaGemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus* status);
+int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
+                 HasteStatus* status);
+
+// Of a part of a product (lib/plan/gemm.h) that takes no more bytes than `most`. What is no exact
+// float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there, and has
+// no runs of depths and nothing more.
+int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,
+                                  HasteStatus* status);
+int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace,
+                         const HasteExecutor& executor, HasteStatus* status);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CUDA_GEMM_GEMM_H_
