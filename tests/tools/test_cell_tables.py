@@ -1,0 +1,89 @@
+"""Every list of cells names those of lib/cells/cells.h: one that a new cell forgets fails here, and
+the message names the file."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CELLS_H = (ROOT / "lib/cells/cells.h").read_text()
+HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "lib/cells").glob("*.h")))
+
+
+def structs(group):
+    """The structs of HASTE_<group>_CELLS."""
+    (line,) = re.findall(rf"define HASTE_{group}_CELLS\(X\) (.*)", CELLS_H)
+    return re.findall(r"\bX\((\w+)\)", line)
+
+
+def name_of(struct):
+    """The name that its header gives a struct: "lstm"."""
+    body = HEADERS.partition(f"struct {struct} ")[2]
+    return re.search(r'kName = "(\w+)"', body)[1]
+
+
+ONE_PRODUCT, TWO_PRODUCT = structs("ONE_PRODUCT"), structs("TWO_PRODUCT")
+MATRIX, NORM, SCAN = ONE_PRODUCT + TWO_PRODUCT, structs("NORM"), structs("SCAN")
+NAMES = {group: [name_of(each) for each in found] for group, found in
+         {"one": ONE_PRODUCT, "matrix": MATRIX, "norm": NORM, "scan": SCAN}.items()}  # fmt: skip
+ALL = NAMES["matrix"] + NAMES["norm"] + NAMES["scan"]
+
+
+def value(path, name):
+    """The value that a Python file gives `name`, of a dict its keys; the file is not run."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == name:
+            if isinstance(node.value, ast.Dict):
+                return [ast.literal_eval(key) for key in node.value.keys]
+            return list(ast.literal_eval(node.value))
+    raise AssertionError(f"{path} has no {name}")
+
+
+def test_the_build():
+    path = "lib/cells/cells.bzl"
+    bazel = {}
+    exec((ROOT / path).read_text(), bazel)
+    expected = {"ONE_PRODUCT": ONE_PRODUCT, "MATRIX": MATRIX, "NORM": NORM, "SCAN": SCAN}
+    for group, found in expected.items():
+        assert bazel[f"{group}_CELLS"] == found, f"{path}, {group}_CELLS"
+
+
+def test_python():
+    path = "haste_keras/native/cell_spec.py"
+    specs = re.findall(r"^\w+ = CellSpec\(\s*\"(\w+)\"", (ROOT / path).read_text(), re.MULTILINE)
+    assert sorted(specs) == sorted(ALL), path
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "groups"),
+    [
+        ("tests/gpu/cell_reference.py", "CELLS", ("matrix",)),
+        ("tests/gpu/scan_reference.py", "CELLS", ("scan",)),
+        ("tests/gpu/engine_problem.py", "CELLS", ("one",)),
+        ("benchmarks/gpu_cases.py", "CELLS", ("matrix",)),
+    ],
+)
+def test_gpu(path, name, groups):
+    expected = [each for group in groups for each in NAMES[group]]
+    assert sorted(value(path, name)) == sorted(expected), f"{path}, {name}"
+
+
+@pytest.mark.parametrize("path", ["tests/gpu/test_small.py", "tests/keras/rows.py"])
+def test_normalised(path):
+    text = (ROOT / path).read_text().lower().replace("_", "")
+    for cell in NAMES["norm"]:
+        assert cell.replace("_", "") in text, f"{path} does not name {cell}"
+
+
+def test_docs():
+    layers = re.findall(
+        r"CellSpec\(\s*\"\w+\",\s*\"(\w+)\"", (ROOT / "haste_keras/native/cell_spec.py").read_text()
+    )
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs/cells").glob("*.md"))
+    for layer in layers:
+        assert re.search(rf"`(haste_keras\.)?{layer}`", pages), (
+            f"docs/cells has no page that names {layer}"
+        )
+        assert layer in (ROOT / "README.md").read_text(), f"README.md does not name {layer}"
