@@ -1,5 +1,5 @@
-"""What blocks of `grid` hand each other backward (lib/cuda/ptx/tagged.h) is what was sent, also where
-it is 0 or infinite, in every use of its place: a gradient that is 0 arrives as 0."""
+"""What blocks of `grid` hand each other backward (lib/cuda/ptx/tagged.h) is what was sent, also
+where it is 0 or infinite, in every use of its place: a gradient that is 0 arrives as 0."""
 
 import pytest
 from engine_problem import ON_CHIP, each_precision, make
