@@ -1,5 +1,5 @@
-// What kernels ask of a cell (lib/cells/cell.h): its traits, as constants that device code may use
-// (it has no static arrays of a struct); its reserve; and a step of one element, forward and
+// The cell (lib/cells/cell.h) as kernels use it: its traits as constants for device code, which
+// cannot use static arrays of a struct; its reserve; and one step of an element, forward and
 // backward.
 #ifndef HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
 #define HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
@@ -12,7 +12,8 @@
 
 namespace haste {
 
-// Columns of the product of a thread: in forward the gates of as many units as make four.
+// Product columns of a thread in forward. Cells of fewer than three gates take enough units to
+// make four columns.
 constexpr int ForwardColumns(int gates) { return gates >= 3 ? gates : 4; }
 constexpr int kBackwardColumns = 4;
 
@@ -22,7 +23,7 @@ constexpr uint32_t ReadStates() {
   for (int s = 0; s < Cell::kStates; ++s) bits |= Cell::kReadsState[s] ? 1u << s : 0u;
   return bits;
 }
-// Bit s: the reserve has state s as it enters a step.
+// Bit s: the reserve holds state s as it enters a step.
 template <class Cell>
 constexpr uint32_t kReadStates = ReadStates<Cell>();
 template <class Cell>
@@ -32,19 +33,19 @@ template <class Cell>
 __device__ __forceinline__ bool ReadsState(int s) {
   return kReadStates<Cell> >> s & 1;
 }
-// Which of `saved` state s is.
+// Index in `saved` of state s.
 template <class Cell>
 __device__ __forceinline__ int SavedAt(int s) {
   return __popc(kReadStates<Cell> & ((1u << s) - 1));
 }
 
-// Which of `extra` the bias of h·R is: those of layer normalisation come before it.
+// Index in `extra` of the bias of h·R. The parameters of layer normalisation come before it.
 template <class Cell>
 constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalizesState > 0 ? 2 : 0);
 
-// Calls run(act) with the kernel's activations, known at compile time if they are the defaults of
-// the cell's layer: then nothing branches, and the gates of an element are computed side by side.
-// C: computed in; of double, which gains least, there is but one such code to compile.
+// Calls run(act) with the kernel's activations. If they are the defaults of the cell's layer, they
+// are known at compile time: nothing branches, and the gates of an element are computed side by
+// side. C: the compute type. For double, which gains least, only one version is compiled.
 template <class Cell, class C, class Run>
 __device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
   if constexpr (sizeof(C) < sizeof(double)) {
@@ -57,20 +58,20 @@ __device__ __forceinline__ void WithActivations(const Activations& act, const Ru
   run(act);
 }
 
-// Where a step of an element lies: in [N, T, K, G, H], its gate 0, and in [N, T, K, H].
+// Offsets of one step of an element: of its gate 0 in [N, T, K, G, H], and in [N, T, K, H].
 struct StepPlace {
   int64_t gates, one;
 
   StepPlace() = default;
-  // one: of hidden unit j.
+  // one: the offset in [N, T, K, H], at hidden unit j.
   __device__ __forceinline__ StepPlace(int64_t one, int gates_of_cell, int j)
       : gates(one * gates_of_cell - j * (gates_of_cell - 1)), one(one) {}
-  // row: of the step, in [N, T, K].
+  // row: the step's index in [N, T, K].
   __device__ __forceinline__ StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
       : gates(row * gates_of_cell * H + j), one(row * H + j) {}
 };
 
-// A step of the walk, of one element.
+// A step of the walk for one element.
 struct StepAt {
   int64_t step, t;  // t: its time
   bool reverse;
@@ -86,7 +87,7 @@ struct StepAt {
         place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
 };
 
-// Gates [kFirst, kEnd) of a step to the reserve.
+// Stores gates [kFirst, kEnd) of a step in the reserve.
 template <class Cell, int kFirst, int kEnd, class Params>
 __device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,
                                           const typename Params::C (&kept)[Cell::kKept]) {
@@ -96,7 +97,8 @@ __device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& plac
   for (int g = kFirst; g < kEnd; ++g) gates[g * p.H] = FromCompute<T>(kept[g]);
 }
 
-// The other tensors of the reserve: states as they enter the step, and what else the cell keeps.
+// Stores the other tensors of the reserve: the states that enter the step, and whatever else the
+// cell keeps.
 template <class Cell, class Params>
 __device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& place,
                                           const typename Params::C (&before)[Cell::kStates],
@@ -115,7 +117,7 @@ __device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& plac
   }
 }
 
-// What backward reads of the reserve: the gates before kEnd, and all that is saved.
+// What backward reads from the reserve: the gates before kEnd, and all saved tensors.
 template <class Cell, class T, int kEnd>
 struct Reserve {
   using C = Compute<T>;
@@ -132,7 +134,7 @@ struct Reserve {
     unused.Each(p, place, [](const T* from, T*) { PrefetchL2(from); });
   }
 
-  // What the cell is given. 0 where it reads nothing.
+  // The cell's arguments. 0 where it reads nothing.
   __device__ void Get(C (&keeps)[Cell::kKept], C (&before)[Cell::kStates]) const {
 #pragma unroll
     for (int i = 0; i < Cell::kKept; ++i) {
@@ -164,7 +166,7 @@ struct Reserve {
   }
 };
 
-// The same numbers in another type: CellScalar of a compute type, or back.
+// Converts between a compute type and its CellScalar.
 template <class To, class From, int kCount>
 __device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCount]) {
 #pragma unroll
@@ -177,11 +179,12 @@ __device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCou
   }
 }
 
-// next, with of state s the share[s] that Zoneout takes of prev.
+// Applies Zoneout: next[s] takes the share share[s] of prev[s].
 template <int kStates, class C>
 __device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&prev)[kStates],
                                            C (&next)[kStates]) {
-  // Selected where a state is wholly kept or new: the other may be infinite.
+  // A state that is wholly old or wholly new is selected, not mixed: the other value may be
+  // infinite.
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
     if (share[s] == C(1)) {
@@ -192,7 +195,7 @@ __device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&
   }
 }
 
-// The cell of one element, forward and backward, in its scalar.
+// The cell on one element, forward and backward, computed in CellScalar.
 template <class Cell, class T>
 __device__ __forceinline__ void CellForward(const Activations& act,
                                             const Compute<T> (&x)[Cell::kGates],
@@ -231,9 +234,9 @@ __device__ __forceinline__ void CellGradients(const Activations& act,
   Recast(dentered, before);
 }
 
-// A live step of some of a thread's elements, side by side: the cell, then Zoneout. before: prev,
-// with h as it entered the product. share: of ZoneoutShares, read with p.zoneout. kept: the cell's,
-// kOperand and gates of kResetGates set.
+// A live step of several elements of a thread, side by side: the cell, then Zoneout.
+// before: prev, but with h as it entered the product. share: from ZoneoutShares, read only if
+// p.zoneout. kept: the cell's; kOperand and the gates of kResetGates are already set.
 template <class Cell, class T, int kCount>
 __device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
                                                 const Compute<T> (&x)[kCount][Cell::kGates],
@@ -255,8 +258,8 @@ __device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
   }
 }
 
-// Their gradients. ds: of the states that leave the step, turned into those that enter it, without
-// what the product with Rᵀ adds. scale: what dropout multiplied h with.
+// Their gradients. ds: on entry, gradients of the states that leave the step; on return, of those
+// that enter it, without what the product with Rᵀ adds. scale: the factor of h from dropout.
 template <class Cell, class T, int kCount>
 __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
                                                  const Compute<T> (&kept)[kCount][Cell::kKept],
@@ -273,7 +276,7 @@ __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
     if (!p.zoneout) continue;
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) {
-      // What went past the cell comes back past it.
+      // What Zoneout passed around the cell has a gradient that goes around it too.
       past[e][s] = share[e][s] == C(0) ? C(0) : ds[e][s] * share[e][s];
       ds[e][s] = share[e][s] == C(1) ? C(0) : ds[e][s] - past[e][s];
     }
@@ -293,13 +296,13 @@ __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
   }
 }
 
-// An array as one of an array of them.
+// Views an array as an array of one such array.
 template <class V, int kSize>
 __device__ __forceinline__ V (&OfOne(V (&array)[kSize]))[1][kSize] {
   return reinterpret_cast<V(&)[1][kSize]>(array);
 }
 
-// The same of one element.
+// The same for one element.
 template <class Cell, class T>
 __device__ __forceinline__ void ElementForward(
     const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],

@@ -1,5 +1,5 @@
-// One element of a walk whose states a thread keeps to itself: what it knows of a step beforehand,
-// the step, and what of it goes to memory. Shared by the engines whose kernels walk all steps.
+// One element of a walk whose states stay with one thread: what is known of a step beforehand, the
+// step itself, and its stores to memory. Shared by the engines whose kernels walk all steps.
 #ifndef HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
 #define HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
 
@@ -10,11 +10,11 @@ namespace haste {
 
 struct StepFlags {
   bool live = false;
-  bool repeats = false;  // masked: y is the y before
+  bool repeats = false;  // masked: y is the previous y
   uint32_t drawn = 0;    // bit s: Zoneout keeps state s
 };
 
-// unmasked: IsLive; key: read where Zoneout draws.
+// unmasked: the result of IsLive. key: read only where Zoneout draws.
 template <class Cell, class T>
 __device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e,
                                                    bool reverse, int step, bool unmasked,
@@ -49,9 +49,9 @@ __device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const St
   }
 }
 
-// A step forward of some of a thread's elements, side by side. stored: of wx; get(q): h·R, asked
-// for if one of them is live; scale: what dropout multiplies h with. Of the results `before` are
-// the states as they enter the cell.
+// A forward step of several elements of a thread, side by side. stored: their wx. get(q): returns
+// h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
+// result `before` holds the states as they enter the cell.
 template <class Cell, class T, int kCount, class Get, class Params>
 __device__ __forceinline__ void WalkForward(
     const Params& p, const StepFlags (&seen)[kCount], int64_t k, const int (&unit)[kCount],
@@ -69,7 +69,8 @@ __device__ __forceinline__ void WalkForward(
     }
     y[e] = seen[e].repeats ? prev[e][0] : 0.0f;
   }
-  // One alone is left out; of several each is computed, and then taken if it is live.
+  // A single element is skipped if it is not live. Several are all computed, and the results of
+  // live ones are taken.
   if (kCount == 1 && !seen[0].live) return;
   get(q);
 #pragma unroll
@@ -100,8 +101,8 @@ __device__ __forceinline__ void WalkForward(
   }
 }
 
-// What a step forward leaves of an element. Params: those of the kernel, or what says in their
-// place where the step's tensors are.
+// Stores the results of a forward step of an element. Params: the kernel's, or a struct in their
+// place that says where the step's tensors are (StepRow).
 template <class Cell, class Params>
 __device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& place, float y,
                                              const float (&before)[Cell::kStates],
@@ -114,7 +115,7 @@ __device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& p
   }
 }
 
-// States, or their gradients, to tensors [N, K, H], of which some may be null.
+// Stores states or their gradients in tensors [N, K, H], some of which may be null.
 template <class T, int kStates>
 __device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
                                             const float (&states)[kStates]) {
@@ -124,8 +125,8 @@ __device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
   }
 }
 
-// A step backward, of the same. ds: gradients of the states that leave it, without those of the
-// output; turned into those of the states that enter it, without what the product adds.
+// A backward step of the same. ds: on entry, gradients of the states that leave the step, without
+// those of the output; on return, of those that enter it, without what the product adds.
 template <class Cell, class T, int kCount, class Kept>
 __device__ __forceinline__ void WalkBackward(
     const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount], const Kept (&reserve)[kCount],
@@ -135,7 +136,7 @@ __device__ __forceinline__ void WalkBackward(
   float share[kCount][Cell::kStates] = {}, left[kCount][Cell::kStates];
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
-    // y of a masked step is the y before it, so its gradient belongs to that state.
+    // y of a masked step repeats the previous y, so its gradient belongs to that state.
     if (seen[e].live || seen[e].repeats) ds[e][0] += ToCompute(dy[e]);
 #pragma unroll
     for (int s = 0; s < Cell::kStates; ++s) left[e][s] = ds[e][s];
@@ -159,7 +160,7 @@ __device__ __forceinline__ void WalkBackward(
   }
 }
 
-// What a step backward leaves of an element.
+// Stores the results of a backward step of an element.
 template <class Cell, class Params>
 __device__ __forceinline__ void StoreBackward(const Params& p, const StepPlace& place,
                                               const float (&dx)[Cell::kGates],

@@ -1,9 +1,9 @@
-// An engine that walks phases as PlanRecurrence has cut them: what all such do alike in a call.
+// The common part of a call in all engines that walk phases as PlanRecurrence has cut them.
 //
-// What is an engine's own is its EnginePolicy<Direction> (ForwardPhases, BackwardPhases):
+// Each engine provides an EnginePolicy<Direction> (ForwardPhases, BackwardPhases):
 //   EnginePolicy(config, plan)
-//   Fill(workspace, phased)    the workspace of each phase, by FillWalk and of its own
-//   Prepare(phased, R, …)      R as its products take it
+//   Fill(workspace, phased)    the workspace of each phase: FillWalk's and the engine's own
+//   Prepare(phased, R, …)      R in the layout of the engine's products
 //   Walk(phased, first, steps, device, …)
 #ifndef HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
 #define HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
@@ -12,7 +12,7 @@
 
 namespace haste {
 
-// BoundedPolicy: forward, where h has a bound.
+// BoundedPolicy: for forward, where h has a bound.
 template <class Cell, class ForwardPolicy, class BackwardPolicy,
           class BoundedPolicy = ForwardPolicy>
 class WalkEngine {

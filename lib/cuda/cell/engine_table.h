@@ -1,6 +1,6 @@
-// How an engine's translation unit ends: with its tables, such as BlockEngine_Lstm_f16, for the
+// The end of an engine's translation unit: its tables, such as BlockEngine_Lstm_f16, for the
 // build's HASTE_CELL (Lstm) in each dtype of the build's HASTE_UNIT, one of those below. Dtypes
-// share a unit, as reading the headers takes longer than many a kernel.
+// share a unit because parsing the headers takes longer than compiling many of the kernels.
 #ifndef HASTE_LIB_CUDA_CELL_ENGINE_TABLE_H_
 #define HASTE_LIB_CUDA_CELL_ENGINE_TABLE_H_
 
@@ -14,12 +14,12 @@
 #define HASTE_UNIT_32_64(X) X(f32, float) X(f64, double)
 #define HASTE_UNIT_ALL(X) HASTE_UNIT_16(X) HASTE_UNIT_32_64(X)
 
-// The rest: a class with static WorkspaceBytes, Forward and Backward.
+// The last argument: a class with static WorkspaceBytes, Forward and Backward.
 #define HASTE_DEFINE_ENGINE(KIND, CELL, NAME, ...) \
   HASTE_DEFINE_EXPANDED_ENGINE(                    \
       KIND, CELL, NAME,                            \
       {__VA_ARGS__::WorkspaceBytes, __VA_ARGS__::Forward, __VA_ARGS__::Backward})
-// And with OverlappedForward and OverlappedBackward.
+// The same, with OverlappedForward and OverlappedBackward too.
 #define HASTE_DEFINE_OVERLAPPED_ENGINE(KIND, CELL, NAME, ...)                                      \
   HASTE_DEFINE_EXPANDED_ENGINE(                                                                    \
       KIND, CELL, NAME,                                                                            \

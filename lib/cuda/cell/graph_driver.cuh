@@ -1,5 +1,5 @@
-// A walk whose steps are launches that are alike but for their number: recorded as a CUDA graph
-// where the same walk comes again, and replayed for all of them.
+// A walk whose launches differ only in the number of their step. Where the same walk recurs, some
+// steps are recorded as a CUDA graph, which is replayed for all of them.
 #ifndef HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
 #define HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
 
@@ -18,27 +18,27 @@ namespace haste {
 static __global__ void SetStep(int64_t* at, int64_t step) { *at = step; }
 static __global__ void AddSteps(int64_t* at, int64_t steps) { *at += steps; }
 
-// Steps of a graph: so many that the host has little to do, and no more than are soon recorded.
+// Steps of a graph: enough to leave the host little to do, few enough to be recorded quickly.
 constexpr int64_t kLeastRecorded = 4, kMostRecorded = 32;
 
-// The steps of a call: `count` from `first` on, `stride` apart. Of those, `alone_before` at the
-// begin and `alone_after` at the end are unlike the others.
+// The steps of a call: `count` from `first` on, `stride` apart. `alone_before` steps at the
+// beginning and `alone_after` at the end differ from the others.
 struct StepRange {
   int64_t first, count;
   int stride;
   int64_t alone_before, alone_after;
 };
 
-// Of phases (phase_forward.cuh): a first step that has no product, and step -1, of backward,
-// which ends with the initial states' gradients, are unlike the others.
+// For phases (phase_forward.cuh). Two steps differ from the others: a first step that has no
+// product, and backward's step -1, which ends with the gradients of the initial states.
 template <class Phase>
 StepRange StepRangeOf(const typename Phase::Params& p, int64_t first, int64_t count) {
   return {first, count, Phase::kStride, Phase::HasProduct(p, first) ? 0 : 1,
           std::max<int64_t>(count - p.T_, 0)};
 }
 
-// launch(from, count, executor, status) launches steps from `from` on. key: all that they depend
-// on, step aside. at: of the workspace, where recorded steps count from.
+// launch(from, count, executor, status) launches steps from `from` on. key: everything they depend
+// on except the step. at: in the workspace, the step that recorded steps count from.
 template <class LaunchSteps>
 int32_t WalkRecorded(const StepRange& span, const std::string& key, int64_t* at,
                      const LaunchSteps& launch, const HasteExecutor& executor,
@@ -63,7 +63,7 @@ int32_t WalkRecorded(const StepRange& span, const std::string& key, int64_t* at,
   if (of_graph < kLeastRecorded || !graph.Find(whole_key, executor, record)) {
     return launch_from(0, span.count);
   }
-  // What is left over goes first: the GPU has something to do while the graph is launched.
+  // The remainder goes first, so that the GPU has work while the graph is launched.
   const int64_t replayed = of_graph * replays;
   const int64_t before = span.alone_before + alike - replayed;
   int32_t code = launch_from(0, before);

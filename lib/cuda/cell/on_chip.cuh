@@ -1,4 +1,4 @@
-// What engines that keep R on the chip for all steps share: parameters, and inputs asked for ahead.
+// Shared by the engines that keep R on the chip for all steps: parameters, and prefetch of inputs.
 #ifndef HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
 #define HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
 
@@ -15,8 +15,8 @@
 
 namespace haste {
 
-// Whether a kernel has code here: it multiplies on tensor cores as they are since 8.0; clusters are
-// there since 9.0.
+// Whether a kernel has code for this architecture: its tensor-core instructions need 8.0, clusters
+// need 9.0.
 constexpr bool HasOnChipCode([[maybe_unused]] bool clusters) {
 #if defined(__CUDA_ARCH__)
   return __CUDA_ARCH__ >= (clusters ? 900 : 800);
@@ -36,15 +36,15 @@ struct OnChipParams : RecurrenceParams<T> {
   }
 };
 
-// Asks the L2 cache for what a block's units will read of a tensor [N, T, K, kParts, H] some steps
-// later: each thread for a piece of one row and part.
+// Prefetches into L2 what a block's units will read from a tensor [N, T, K, kTerms, H] some steps
+// later. Each thread prefetches a piece of one row and one of the kTerms.
 template <class T, int kTerms>
 class Prefetcher {
   static constexpr int kPiece = 64 / sizeof(T);
 
  public:
-  // row, unit: the block's first, of so many. time: the first that is asked for; up: later ones
-  // come next.
+  // row, unit: the block's first; rows, units: how many. time: the first to prefetch; up: the walk
+  // goes on to later ones.
   template <class Params>
   __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
                                         int64_t k, int64_t unit, int units, int64_t time, bool up)
@@ -61,7 +61,7 @@ class Prefetcher {
     stride_ = up ? stride : -stride;
     pass_stride_ = rows * p.T_ * stride;
   }
-  // first_row: of the pass, in the group.
+  // first_row: the pass's first row in the group.
   __device__ __forceinline__ void Ask(int pass, int first_row) const {
     if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
   }
@@ -73,14 +73,15 @@ class Prefetcher {
   int rows_left_;
 };
 
-// --- The host's part
+// --- Host code
 
-// Of T, what multiplies as scaled float16 if it is a float.
+// T itself if it has 16 bits; else the type that multiplies as scaled float16.
 template <class T>
 using ScaledStorage =
     std::conditional_t<sizeof(T) == 2, T, Scaled<std::is_same_v<T, float> ? 2 : 1>>;
 
-// Calls run(a T*) with what a forward walk of T takes it for, as PlanRecurrence counts its parts.
+// Calls run with a pointer to the type as which a forward walk multiplies T. It has the split terms
+// that PlanRecurrence counts.
 template <class T, class Run>
 auto WithForwardStorage(const HasteRnnConfig& config, const HasteCellInfo& cell, const Run& run) {
   if constexpr (sizeof(T) == 2) {
@@ -102,7 +103,7 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
   p->first_live = p->mask != nullptr ? workspace->Take<int64_t>(2 * p->N) : nullptr;
 }
 
-// Where live steps begin.
+// Finds where live steps begin.
 template <class Params>
 int32_t PrepareOnChip(const Params& p, const HasteExecutor& executor, HasteStatus* status) {
   if (p.mask == nullptr) return HASTE_OK;

@@ -1,5 +1,5 @@
-// What every kernel that walks time knows of its call, and what it asks of one element: is the step
-// live, what do Zoneout and dropout do to it?
+// Parameters of every kernel that walks time, and questions about one element: is the step live,
+// and what do Zoneout and dropout do to it?
 #ifndef HASTE_LIB_CUDA_CELL_PARAMS_CUH_
 #define HASTE_LIB_CUDA_CELL_PARAMS_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace haste {
 
-// By value in kernel parameters. Names of sizes as in haste/c_api.h.
+// Passed by value as a kernel parameter. Sizes are named as in haste/c_api.h.
 template <class T>
 struct RecurrenceParams {
   using Storage = T;
@@ -24,19 +24,19 @@ struct RecurrenceParams {
   const int64_t* first_live;  // [2, N]: first live step of a forward, of a reverse walk; with mask
 };
 
-// What engines that keep states in memory between steps know beside that. All of it is workspace.
+// Further parameters of engines that keep states in memory between steps. All of it is workspace.
 template <class T>
 struct WalkParams : RecurrenceParams<T> {
   using C = Compute<T>;
   const uint8_t* reverse;        // [K]
   int64_t* recorded_at;          // the step that recorded launches count from (WalkStep)
   C* carried[HASTE_MAX_STATES];  // [N, K, H] states, or their gradients
-  // [N, K, H], of cells whose steps have two products (kResetGates): what the first has made of the
-  // reset gates and, forward, the operand that they made.
+  // [N, K, H], for cells whose steps have two products (kResetGates): results of the first product
+  // for the reset gates and, in forward, the operand made with them.
   C* made[HASTE_MAX_GATES];
 };
 
-// What a call says of it; first_live is its engine's.
+// Fills these from the call. first_live is left to the engine.
 template <class Cell, class T, class Args>
 void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {
   p->N = config.batch;
@@ -60,8 +60,8 @@ struct Element {
   int64_t at;  // in [N, K, H]
 };
 
-// Which step a launch is. first: null, or where in memory the step stands that `step` counts from:
-// launches that are recorded once are replayed for many.
+// Which step a launch runs. first: null, or where in memory the step is that `step` counts from:
+// launches that are recorded once are replayed for many steps.
 struct WalkStep {
   const int64_t* first;
   int64_t step;
@@ -82,7 +82,7 @@ __device__ __forceinline__ bool IsLive(const RecurrenceParams<T>& p, int64_t n, 
   return p.mask == nullptr || p.mask[n * p.T_ + t] != 0;
 }
 
-// At a masked step: does y repeat the output before it (and is not 0)?
+// At a masked step: does y repeat the previous output (otherwise it is 0)?
 template <class T>
 __device__ __forceinline__ bool Repeats(const RecurrenceParams<T>& p, bool reverse, int64_t n,
                                         int64_t step) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void DrawZoneout(const RecurrenceParams<T>& p, const 
     share[s] = Draw(word[ZoneoutWord<Cell>(s)], p.zoneout_rate[s]) ? 1 : 0;
   }
 }
-// share[s]: how much of state s Zoneout takes from the state before; 0 or 1 where it is drawn.
+// share[s]: the share of state s that Zoneout takes from the previous state; 0 or 1 where drawn.
 template <class Cell, class T>
 __device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
                                               int64_t t, Compute<T> (&share)[Cell::kStates]) {

@@ -1,5 +1,5 @@
 // What the backward walk does with an element of a step's product: the gradients of the cell.
-// Phases are what phase_forward.cuh says; cells of kResetGates have two: BackwardPhase, then
+// phase_forward.cuh explains phases. Cells with kResetGates have two: BackwardPhase, then
 // BackwardResetPhase, whose product is the gradient of what the reset gates made.
 #ifndef HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
 #define HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
@@ -9,7 +9,8 @@
 
 namespace haste {
 
-// Gradients of all gates of an element, in the operand of `step`. An engine may have its own.
+// Writes the gradients of all gates of an element to the operand of `step`. An engine may overload
+// this.
 template <class Params, class C, int kGates>
 __device__ __forceinline__ void PutGates(const Params& p, int64_t step, const Element& e,
                                          const C (&values)[kGates]) {
@@ -17,8 +18,8 @@ __device__ __forceinline__ void PutGates(const Params& p, int64_t step, const El
   for (int g = 0; g < kGates; ++g) PutOperand(p, step, e, g * p.H + e.j, values[g]);
 }
 
-// The product of the gradients of h·R, one step later, with Rᵀ: of all gates, or of the reset
-// gates. Then all that this step's gradients depend on is there, but for the reset gates.
+// The product of the next step's gradients of h·R with Rᵀ: of all gates, or of the reset gates.
+// After it, everything this step's gradients depend on is known, except for the reset gates.
 template <class Cell, class P>
 struct BackwardPhase {
   using Params = P;
@@ -38,7 +39,7 @@ struct BackwardPhase {
   bool live;
   C carried[kStates];
 
-  // What a step makes: gradients of the states, of x and of h·R.
+  // Results of a step: gradients of the states, of x and of h·R.
   C ds[kStates], dx[Cell::kGates], dq[Cell::kGates];
 
   // The last step of the walk: nothing comes back from later ones.
@@ -52,7 +53,7 @@ struct BackwardPhase {
     dy = FromCompute<T>(0);
     if (!e.exists || at.step < 0) return;
     live = IsLive(p, e.n, at.t);
-    // y of a masked step is the y before it, so its gradient belongs to that state.
+    // y of a masked step repeats the previous y, so its gradient belongs to that state.
     if (p.args.dy != nullptr && (live || Repeats(p, at.reverse, e.n, at.step))) {
       dy = static_cast<const T*>(p.args.dy)[at.place.one];
     }
@@ -65,12 +66,12 @@ struct BackwardPhase {
     if (p.args.dy != nullptr) PrefetchL2(static_cast<const T*>(p.args.dy) + at.place.one);
   }
 
-  // Gradients of the states leaving the step, without what the product adds to h's.
+  // Gradients of the states that leave the step, without what the product adds to h's.
   __device__ void LoadCarried(const Params& p, const Element& e) {
     for (int s = 0; s < kStates; ++s) carried[s] = p.carried[s][e.at];
   }
 
-  // Step -1 has the gradients of the initial states.
+  // Step -1 stands for the gradients of the initial states.
   __device__ void Step(const Params& p, const Element& e, const StepAt& at, const C (&product)[1]) {
     const C scale = DropScale(p, e);
 #pragma unroll
@@ -104,7 +105,8 @@ struct BackwardPhase {
       }
       return;
     }
-    // Behind the reset gates: BackwardResetPhase has still to read these, which dwx may overwrite.
+    // Only gates after the reset gates: dwx may overwrite the gates, and BackwardResetPhase still
+    // has to read the reset gates.
 #pragma unroll
     for (int g = kReset; g < Cell::kGates; ++g) {
       static_cast<T*>(p.args.dwx)[at.place.gates + g * p.H] = FromCompute<T>(dx[g]);
@@ -121,8 +123,8 @@ struct BackwardPhase {
   }
 };
 
-// The product of the other gates' gradients of this step, and with it the reset gates'. What
-// BackwardPhase knows of those is in `made`; this completes it.
+// The product of this step's gradients of the other gates, from which follow those of the reset
+// gates. BackwardPhase left its part of these in `made`; this phase completes it.
 template <class Cell, class P>
 struct BackwardResetPhase {
   using Params = P;
@@ -135,11 +137,11 @@ struct BackwardResetPhase {
   static constexpr int kBefore = kReset, kGates = Cell::kGates - kReset, kAfter = 0;
   static constexpr int kDepth = kGates, kColumns = kBackwardColumns, kSums = 1;
 
-  Reserve<Cell, T, kReset> reserve;  // dwx may have overwritten the gates behind
+  Reserve<Cell, T, kReset> reserve;  // dwx may have overwritten the later gates
   bool live;
   C carried[kStates], known[kReset];
 
-  // What a step makes.
+  // Results of a step.
   C dx[Cell::kGates], added[kStates];
 
   static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
@@ -150,7 +152,7 @@ struct BackwardResetPhase {
     if (live) reserve.Load(p, at.place);
   }
 
-  // BackwardPhase, which reads the same and runs before, does it.
+  // BackwardPhase runs first, reads the same data and has prefetched it.
   static __device__ void Prefetch(const Params&, const Element&, const StepAt&) {}
 
   __device__ void LoadCarried(const Params& p, const Element& e) {

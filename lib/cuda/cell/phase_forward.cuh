@@ -2,10 +2,10 @@
 // ForwardParams.
 //
 // A phase is one product of a step and what follows from it in the block that has the sums. It
-// says which gates of R are multiplied, what a thread reads of its element, when, and what it makes
-// of it; the kernels of `stepwise`, `tiled` and `blas` run it. Most cells have one phase. Those of
-// kResetGates have two: ForwardResetPhase, whose gates make the operand of the others, then
-// ForwardPhase.
+// says which gates of R are multiplied, what a thread reads for its element and when, and what it
+// computes. The kernels of `stepwise`, `tiled` and `blas` run phases. Most cells have one phase.
+// Cells with kResetGates have two: ForwardResetPhase, whose gates make the operand of the others,
+// then ForwardPhase.
 #ifndef HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
 #define HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
 
@@ -14,7 +14,7 @@
 
 namespace haste {
 
-// What both phases read of their element. kFirst … kFirst + kCount - 1: the gates of their product.
+// What both phases read for their element. Gates kFirst … kFirst + kCount - 1 are in the product.
 template <class Cell, class P, int kFirst, int kCount>
 struct ForwardInputs {
   using Params = P;
@@ -30,12 +30,12 @@ struct ForwardInputs {
   T x[kCount], bias[kCount];
   bool live;
   C prev[Cell::kStates];
-  C scale;  // of dropout: h times it entered the first product
+  C scale;  // from dropout: h times this entered the first product
 
   static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 
-  // What no step writes.
+  // Loads what no step writes.
   __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
     live = e.exists && IsLive(p, e.n, at.t);
     if (!live) return;
@@ -62,7 +62,7 @@ struct ForwardInputs {
     scale = DropScale(p, e);
   }
 
-  // The h that leaves a step, as it enters the next.
+  // Stores the h that leaves a step as the operand of the next.
   static __device__ void PutEntering(const Params& p, const Element& e, int64_t step, C h) {
     if constexpr (kFirst == 0) {
       PutOperand(p, step + 1, e, e.j, h);
@@ -76,7 +76,7 @@ struct ForwardInputs {
     for (int s = 0; s < Cell::kStates; ++s) before[s] = s == 0 ? prev[0] * scale : prev[s];
   }
 
-  // x and q of all gates, those of this product set.
+  // x and q of all gates; only those of this product are set.
   __device__ void PreActivations(const C (&product)[kCount], C (&xs)[Cell::kGates],
                                  C (&qs)[Cell::kGates]) const {
 #pragma unroll
@@ -93,7 +93,7 @@ struct ForwardInputs {
   }
 };
 
-// All gates, or those behind the reset gates: ends the step.
+// The phase that ends the step: all gates, or those after the reset gates.
 template <class Cell, class P>
 struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - Cell::kResetGates> {
   using Inputs = ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - Cell::kResetGates>;
@@ -104,7 +104,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
 
   C made[kReset + 1];  // the reset gates, and the operand that they made
 
-  // What a step makes.
+  // Results of a step.
   C kept[Cell::kKept], next[kStates], y;
 
   __device__ void LoadCarried(const Params& p, const Element& e) {
@@ -115,7 +115,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
     }
   }
 
-  // The step, and what others wait for: the operand of the next product.
+  // Computes the step, and stores what other blocks wait for: the operand of the next product.
   __device__ void Step(const Params& p, const Element& e, const StepAt& at,
                        const C (&product)[Inputs::kGates]) {
     const auto& prev = this->prev;
@@ -143,7 +143,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
     this->PutEntering(p, e, at.step, next[0] * this->scale);
   }
 
-  // All else.
+  // Stores everything else.
   __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
     if (p.args.keep) {
       KeepGates<Cell, kReset, Cell::kGates>(p, at.place, kept);
@@ -164,8 +164,8 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   }
 };
 
-// The reset gates, and from them what the others multiply. What the cell keeps beside the gates
-// comes from here.
+// The reset gates, and from them the operand of the other gates. What the cell keeps in addition
+// to the gates is made here.
 template <class Cell, class P>
 struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
   using Params = P;

@@ -1,5 +1,5 @@
-// What engines that keep states in memory do once a call, before they walk: lay out the states, and
-// find where each row's live steps begin; `stepwise` packs R into tiles.
+// What engines that keep states in memory do once a call, before the walk: lay out the states, and
+// find where each row's live steps begin. `stepwise` also packs R into tiles.
 #ifndef HASTE_LIB_CUDA_CELL_PREPARE_CUH_
 #define HASTE_LIB_CUDA_CELL_PREPARE_CUH_
 
@@ -17,11 +17,11 @@ __device__ __forceinline__ int64_t GlobalThreads() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Both packings take kGates neighbouring gates of R, kBefore of it stand before them and kAfter
-// behind. Padding is 0.
+// Both packings take kGates neighbouring gates of R, with kBefore gates before them and kAfter
+// after them. Padding is 0.
 //
-// Forward: b[k, tile, i, (unit, gate)] = R[k, i, gate, unit]. Threads run along the units, so
-// that reads are contiguous.
+// Forward: b[k, tile, i, (unit, gate)] = R[k, i, gate, unit]. Threads run along the units to read
+// contiguously.
 template <int kGates, int kColumns, class T, int kBefore = 0, int kAfter = 0>
 __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __restrict__ r,
                             T* __restrict__ b) {
@@ -46,8 +46,8 @@ __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __
   }
 }
 
-// Backward: b[k, tile, (gate, j), unit] = R[k, unit, gate, j]. Threads run along (gate, j), of
-// which there are real_depth.
+// Backward: b[k, tile, (gate, j), unit] = R[k, unit, gate, j]. Threads run along the real_depth
+// values of (gate, j).
 template <int kColumns, class T, int kBefore = 0, int kAfter = 0>
 __global__ void PackBackward(const Tiling tile, int64_t K, int64_t H, int64_t real_depth,
                              const T* __restrict__ r, T* __restrict__ b) {
@@ -87,7 +87,7 @@ __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
   }
 }
 
-// The initial h as it enters the first product: recurrent dropout applied.
+// The initial h as it enters the first product, with recurrent dropout applied.
 template <class Params>
 __global__ void FirstOperand(const Params p) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
@@ -100,8 +100,8 @@ __global__ void FirstOperand(const Params p) {
   }
 }
 
-// first_live[0, n]: first live step of a walk from 0; [1, n]: of a walk from T - 1; T if none is.
-// One warp a row.
+// first_live[0, n]: the first live step of a walk from 0. [1, n]: of a walk from T - 1. T if no
+// step is live. One warp a row.
 static __global__ void FindFirstLive(int64_t N, int64_t T, const uint8_t* mask,
                                      int64_t* first_live) {
   const int lane = threadIdx.x % 32;
@@ -119,7 +119,7 @@ static __global__ void FindFirstLive(int64_t N, int64_t T, const uint8_t* mask,
   }
 }
 
-// Directions come from the host by value: a copy from its memory would make the stream wait.
+// Passed from the host by value: a copy from host memory would make the stream wait.
 struct Directions {
   uint32_t bits[kLanesPerCall / 32];
 };

@@ -1,4 +1,4 @@
-// How large h can become, from the initial states: what it is scaled by as float16
+// A bound of |h| from the initial states. It gives the scale of h as float16
 // (lib/cuda/ptx/fp16_scale.cuh).
 #ifndef HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
 #define HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
@@ -8,7 +8,7 @@
 
 namespace haste {
 
-// What h can come to, before dropout, from an element's initial states on; at: in [N, K, H].
+// A bound of |h|, before dropout, of an element with its initial states. at: in [N, K, H].
 template <class Cell, class Params>
 __device__ __forceinline__ float BoundOfState(const Params& p, int64_t at) {
   using T = typename Params::Storage;
@@ -27,8 +27,8 @@ __device__ __forceinline__ bool HasInitialStates(const Params& p) {
   for (int s = 0; s < HASTE_MAX_STATES; ++s) any |= p.args.s0[s] != nullptr;
   return any;
 }
-// The largest of those of some rows of a lane that a thread comes to, which takes turns with
-// others.
+// The largest bound among the elements that this thread visits, of some rows of a lane. `threads`
+// threads share these elements in turn.
 template <class Cell, class Params>
 __device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64_t first_row,
                                                int rows, int thread, int threads) {

@@ -1,5 +1,5 @@
-// What the blocks of an on-chip engine read and write at every step, by way of shared memory: a
-// thread's elements are scattered over rows, what is copied is not.
+// What the blocks of an on-chip engine read and write at every step. It is staged in shared memory:
+// a thread's elements are scattered over rows, but copies are contiguous.
 #ifndef HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
 #define HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
 
@@ -10,15 +10,15 @@
 
 namespace haste {
 
-// Tensors [N, T, K, width], some rows of them at every step, for the threads that copy. Each has
-// the same pieces of 16 bytes at every step, kMost of them or fewer, which are copied element by
-// element where memory does not begin at a multiple of that. A step may have several passes, of
-// other rows each.
+// Copies some rows of tensors [N, T, K, width] at every step. Each thread that copies has the same
+// pieces of 16 bytes at every step, at most kMost. Pieces that do not begin at a multiple of 16
+// bytes in memory are copied element by element. A step may have several passes, each with other
+// rows.
 template <class T, int kGates, int kTensors, int kMost>
 class StepTraffic {
  public:
-  // tensors: null where there is none. thread: of those that copy. from_end: the walk begins there.
-  // unit, units: the block's first, and how many it has room for.
+  // tensors: null where there is none. thread: index among those that copy. from_end: the walk
+  // begins at the last time step. unit: the block's first; units: how many it has room for.
   template <class Params>
   __device__ __forceinline__ StepTraffic(const Params& p, const StepRows& rows,
                                          void* const (&tensors)[kTensors], int thread,
@@ -49,8 +49,8 @@ class StepTraffic {
     for (int i = 0; i < kMost; ++i) mine_[i] = Make(thread_ + i * kThreads);
   }
 
-  // Of the next step, from memory to its rows; complete after WaitCopies, and for other threads a
-  // barrier. ends: with this pass, the step.
+  // Copies the next step's data from memory to `rows`. Complete after WaitCopies and, for other
+  // threads, a barrier. ends: this pass is the last of the step.
   __device__ __forceinline__ void Read(T* rows, int pass = 0, bool ends = true) {
     Each(rows, pass, ends, [this](char* shared, char* memory, int units) {
       if (aligned_) {
@@ -60,7 +60,7 @@ class StepTraffic {
       }
     });
   }
-  // Asks the L2 cache for what Read will read, so many steps later.
+  // Prefetches into L2 what Read will read `steps` steps later.
   __device__ __forceinline__ void Prefetch(int steps, int pass) const {
     const int count = CountOf(pass);
     const int64_t further = pass * rows_.rows * row_stride_ + steps * stride_;
@@ -70,7 +70,7 @@ class StepTraffic {
       PrefetchL2(mine_[i].at + (mine_[i].wide ? kGates : 1) * further);
     }
   }
-  // Of the next step, from its rows to memory.
+  // Copies the next step's data from `rows` to memory.
   __device__ __forceinline__ void Write(T* rows, int pass = 0, bool ends = true) {
     Each(rows, pass, ends, [this](char* shared, char* memory, int units) {
       if (aligned_) {
@@ -87,8 +87,8 @@ class StepTraffic {
   static constexpr int kPieceUnits = kPieceBytes / sizeof(T);
 
   struct Piece {
-    char* at;       // at the next step
-    int to, units;  // bytes, elements
+    char* at;       // in memory, at the next step
+    int to, units;  // offset in `rows` in bytes; size in elements
     bool wide;
   };
 
@@ -104,9 +104,9 @@ class StepTraffic {
     }
   }
 
-  // The block's units of a tensor's row lie together, of a wide one those of each gate.
+  // The block's units are contiguous in a row of a tensor; in a wide tensor, for each gate.
   __device__ __forceinline__ int RunsOf(int i) const { return i < rows_.wide ? kGates : 1; }
-  // Of the first step.
+  // Piece i at the first step.
   __device__ __forceinline__ Piece Make(int i) const {
     Piece piece = {};
     if (i >= count_) return piece;
@@ -149,16 +149,16 @@ class StepTraffic {
 
   const StepRows rows_;
   const int thread_, hidden_;
-  const int room_, units_;  // of the block: units that there is room for, and that there are
-  const int run_;           // pieces of the units
+  const int room_, units_;  // of the block: units it has room for, and units that exist
+  const int run_;           // pieces in a run of the units
   const bool aligned_;      // do pieces begin at multiples of 16 bytes?
   char* first_[kTensors];   // this block's first row, at the walk's first step
   int of_row_ = 0, count_, rows_left_;
-  int64_t row_stride_, stride_;  // bytes, of a tensor that is not wide
+  int64_t row_stride_, stride_;  // in bytes, for a tensor that is not wide
   Piece mine_[kMost];
 };
 
-// In place of a kernel's parameters: where the tensors of a step are, of one row.
+// Stands in for a kernel's parameters: where the tensors of one row of a step are.
 template <class T>
 struct StepRow {
   using Storage = T;
@@ -172,9 +172,9 @@ struct StepRow {
   int H;
 };
 
-// --- The host's part
+// --- Host code
 
-// Bits that are set in the addresses of tensors that are copied by rows.
+// The bits that are set in any of the addresses of tensors that are copied by rows.
 template <class... Tensors>
 uintptr_t AddressBits(Tensors*... tensors) {
   return (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));

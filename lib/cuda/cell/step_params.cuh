@@ -1,4 +1,4 @@
-// What every kernel of the `stepwise` engine is given, and where it finds one element.
+// Parameters of every kernel of the `stepwise` engine, and how it finds one element.
 #ifndef HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
 #define HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
 
@@ -14,7 +14,7 @@ struct OperandPlace {
   int64_t depth, rows;
 };
 
-// By value in kernel parameters.
+// Passed by value as a kernel parameter.
 template <class T>
 struct StepParams : WalkParams<T> {
   using C = Compute<T>;
@@ -24,9 +24,9 @@ struct StepParams : WalkParams<T> {
   const T* b;  // [K, unit tile, padded depth, block columns] R, packed
   C* a;        // [2, K, padded depth, padded rows] by parity of the step
 
-  // Of cells whose steps have two products (kResetGates): tiling, b and a are those of the product
-  // at hand.
-  OperandPlace<C> other;  // what the other product of the step multiplies
+  // For cells whose steps have two products (kResetGates): tiling, b and a belong to the current
+  // product.
+  OperandPlace<C> other;  // operand of the step's other product
 };
 
 template <class T>
@@ -39,7 +39,7 @@ struct BackwardParams : StepParams<T> {
   HasteRnnBackwardArgs args;
 };
 
-// The tile of a block: grid.x runs over unit tiles, row tiles and lanes, units fastest.
+// The tile of a block: grid.x runs over unit tiles, row tiles and lanes, unit tiles fastest.
 struct BlockPlace {
   int64_t lane, unit_tile, row, unit;  // lane, tile, first row of the batch, first hidden unit
 
@@ -69,7 +69,7 @@ struct BlockElement : Element {
   }
 };
 
-// Where row d of operand A of a lane begins: [padded rows].
+// The beginning of row d, [padded rows], of operand A of a lane.
 template <class T>
 __device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k,
                                                int64_t d) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t s
   return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
 }
 
-// Element d of an element's row of the operand of `step`; of the operand of its other product.
+// Where number d of an element's row is: in the operand of `step`, or of its other product.
 template <class T>
 __device__ __forceinline__ void PutOperand(const StepParams<T>& p, int64_t step, const Element& e,
                                            int64_t d, Compute<T> value) {

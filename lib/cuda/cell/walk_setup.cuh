@@ -1,5 +1,5 @@
-// The host's part of every engine that keeps states in memory between steps: phases, workspace,
-// what is prepared before the first step, and how a kernel of steps is launched.
+// Host code of every engine that keeps states in memory between steps: phases, workspace,
+// preparation before the first step, and the launch of a kernel of steps.
 #ifndef HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
 #define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
 
@@ -21,8 +21,8 @@
 
 namespace haste {
 
-// The phases of a step, in order; where a cell has but one, the second stands for nothing. P: an
-// engine's parameters.
+// The phases of a step, in order. If a cell has only one, the second type is unused. P: an engine's
+// parameters.
 template <class C>
 constexpr int kPhasesOf = C::kResetGates > 0 ? 2 : 1;
 
@@ -41,7 +41,7 @@ struct BackwardPhases {
   using Second = std::conditional_t<kPhases == 2, BackwardResetPhase<Cell, P>, First>;
 };
 
-// What the kernels of each phase are given.
+// The kernel parameters of each phase.
 template <class Direction>
 struct Phased {
   typename Direction::Params of[Direction::kPhases];
@@ -57,8 +57,8 @@ int32_t ForEachPhase(const Run& run) {
   return code;
 }
 
-// Sizes, options and the workspace that all phases of a call share; `workspace` counts what it
-// takes.
+// Fills in sizes, options and the workspace that all phases of a call share. `workspace` counts the
+// bytes.
 template <class Cell, class Args, class T>
 void FillWalk(const HasteRnnConfig& config, const Args& args, Workspace* workspace,
               WalkParams<T>* p) {
@@ -73,8 +73,8 @@ void FillWalk(const HasteRnnConfig& config, const Args& args, Workspace* workspa
   }
 }
 
-// The same of all phases, and fill(phase, index) of what is each one's own: its operand, which the
-// other phase then knows as `other`.
+// The same for all phases. fill(phase, index) fills in what each phase has of its own, such as its
+// operand, which is then `other` in the other phase.
 template <class Cell, class Direction, class FillPhase>
 void FillPhases(const HasteRnnConfig& config, Workspace* workspace, Phased<Direction>* phased,
                 const FillPhase& fill) {
@@ -95,8 +95,8 @@ inline int PrepareBlocks(int64_t threads) {
       std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
 }
 
-// Directions, where live steps begin, and the states that enter the walk; in forward, once the
-// operands were cleared, the first of those too.
+// Prepares directions, where live steps begin, and the states that enter the walk. In forward also
+// the first operand, so operands must have been cleared before.
 template <class Cell, bool kBackward, class Params>
 int32_t PrepareStates(const HasteRnnConfig& config, const void* const* states, const Params& p,
                       const HasteExecutor& executor, HasteStatus* status) {
@@ -134,7 +134,7 @@ template <class... Params>
 struct StepKernel {
   void (*kernel)(Params...);
   LaunchShape shape;
-  bool overlaps = false;  // its code was made to wait for the kernel before
+  bool overlaps = false;  // its code waits for the previous kernel itself
 
   explicit StepKernel(void (*of)(Params...)) : kernel(of) {}
 
@@ -152,14 +152,14 @@ struct StepKernel {
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
     overlaps = device.sm_major >= 9 && attributes.ptxVersion >= 90 && !shape.cooperative;
-    if (shape.cluster > 8) {  // what every GPU that has clusters can do
+    if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
       HASTE_CUDA_TRY(
           cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), status);
     }
     return HASTE_OK;
   }
 
-  // after: a kernel of this walk was launched before.
+  // after: another kernel of this walk was launched before this one.
   template <class... Args>
   int32_t Run(bool after, const HasteExecutor& executor, HasteStatus* status,
               const Args&... args) const {
@@ -170,7 +170,8 @@ struct StepKernel {
   }
 };
 
-// Steps of a backward walk: one more, -1, leaves the gradients of the initial states.
+// Steps of a backward walk. If gradients of the initial states are wanted, one more step, -1,
+// makes them.
 template <class Cell>
 int64_t BackwardSteps(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args) {
   bool wants_initial = false;
@@ -178,8 +179,8 @@ int64_t BackwardSteps(const HasteRnnConfig& config, const HasteRnnBackwardArgs& 
   return config.time + (wants_initial ? 1 : 0);
 }
 
-// The gradient of the bias of h·R, where the cell has one: after the walk. Cells that normalise h·R
-// have it from the walk.
+// After the walk: the gradient of the bias of h·R, where the cell has one. In cells that normalise
+// h·R, the walk itself makes it.
 template <class Cell>
 int32_t SumRecurrentBias(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                          const HasteExecutor& executor, HasteStatus* status) {

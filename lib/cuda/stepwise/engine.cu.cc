@@ -1,8 +1,9 @@
-// The `stepwise` engine: any size, one kernel a product of a step, recorded where walks recur.
-// Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+// The `stepwise` engine: any size, one kernel for each product of a step, recorded as a CUDA graph
+// where walks recur. Compiled once for each cell and group of dtypes
+// (lib/cuda/cell/engine_table.h).
 //
-// While all of a lane's units fit one block, no block waits for another, and one kernel walks
-// all of the steps.
+// If all of a lane's units fit in one block, no block waits for another, and one kernel walks all
+// steps.
 #include "lib/engine/engine.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Stepwise {
   using BackwardWalk = BackwardPhases<Cell, BackwardParams<T>>;
   static constexpr int kPhases = ForwardWalk::kPhases;
 
-  // Sizes, options and workspace; `workspace` counts what it takes.
+  // Fills in sizes, options and workspace. `workspace` counts the bytes.
   template <class Direction>
   static void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
                    Phased<Direction>* phased) {
@@ -74,7 +75,7 @@ struct Stepwise {
     return key;
   }
 
-  // Runs `count` steps from `first` on, of one phase each.
+  // Runs `count` steps of one phase from `first` on.
   template <class Direction, int kRows>
   static int32_t WalkOne(const HasteRnnConfig& config, const Phased<Direction>& phased,
                          int64_t first, int64_t count, const CudaProperties& device,
@@ -100,7 +101,7 @@ struct Stepwise {
                         executor, status);
   }
 
-  // The same of two phases each.
+  // The same for steps of two phases.
   template <class Direction, int kRows>
   static int32_t WalkTwo(const HasteRnnConfig& config, const Phased<Direction>& phased,
                          int64_t first, int64_t count, const CudaProperties& device,
@@ -129,7 +130,7 @@ struct Stepwise {
       for (int64_t done = 0; launched == HASTE_OK && done < steps; ++done) {
         const WalkStep step = from.After(done * First::kStride);
         launched = one.Run(done > 0, on, said, p, step, int64_t{1});
-        // Step -1, of backward, ends with the initial states' gradients.
+        // Backward's step -1 ends with the gradients of the initial states.
         if (launched == HASTE_OK && (step.first != nullptr || step.step >= 0)) {
           launched = two.Run(true, on, said, q, step, int64_t{1});
         }

@@ -1,9 +1,9 @@
 // The product of one step inside a block: sums[row, column] = Σ_d a[d, row] · b[d, column].
 //
-// A comes through shared memory, in chunks, by asynchronous copies: each of its elements is used
-// by every column of the block. B is read once by one group of threads, so it goes from L2 to
-// registers, 16 bytes a load for float, several loads ahead of its use. Threads split the
-// depth; their accumulators meet in shared memory and are summed in one fixed order.
+// A goes through shared memory in chunks, by asynchronous copies, because every column of the block
+// uses each of its elements. B is read once, by one group of threads, so it goes from L2 directly
+// to registers, 16 bytes a load for float, several loads ahead of its use. Threads split the depth.
+// Their accumulators go to shared memory and are summed in one fixed order.
 #ifndef HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
 
@@ -23,14 +23,14 @@ class StepProduct {
   static constexpr int kCopyElements = kCopyBytes / sizeof(C);
 
  public:
-  // b: [padded_depth, block_columns], this block's tile of it. shared: tiling.shared_bytes.
+  // b: this block's tile, [padded_depth, block_columns]. shared: tiling.shared_bytes of memory.
   __device__ StepProduct(const Tiling& tiling, const T* b, C* shared)
       : tile_(tiling), shared_(shared) {
     const int column_group = threadIdx.x % tile_.column_groups;
     const int rest = threadIdx.x / tile_.column_groups;
     const int row_group = rest % tile_.row_groups;
     const int split = rest / tile_.row_groups;
-    // Threads that are left over repeat the work of the last split and keep it to themselves.
+    // Leftover threads repeat the work of the last split and do not store it.
     idle_ = split >= tile_.k_splits;
     split_ = idle_ ? tile_.k_splits - 1 : split;
     row_ = row_group * kRows;
@@ -38,7 +38,7 @@ class StepProduct {
     b_ = b + split_ * tile_.block_columns() + column_;
   }
 
-  // Starts to read B, which no step writes: it need not wait for the step before.
+  // Starts to read B. No step writes B, so this does not wait for the previous step.
   __device__ void Prefetch() {
     const T* from = b_;
 #pragma unroll
@@ -48,8 +48,8 @@ class StepProduct {
     }
   }
 
-  // After Prefetch. a: [padded_depth, a_stride], at the block's first row. Leaves the parts of
-  // the sums in shared memory: a barrier, then Sum() gives each.
+  // After Prefetch. a: [padded_depth, a_stride], at the block's first row. Leaves partial sums in
+  // shared memory; after a barrier, Sum() adds them up.
   __device__ void Multiply(const C* a, int64_t a_stride) {
     const int chunk_depth = kDepth * tile_.k_splits;
     const int chunk_elements = chunk_depth * tile_.row_stride;
@@ -63,7 +63,7 @@ class StepProduct {
     int left = tile_.iterations;
     for (int chunk = 0; left > 0; ++chunk, left -= kDepth) {
       WaitCopies(tile_.stages - 2);
-      __syncthreads();  // the chunk is there for all, and all are done with the one before
+      __syncthreads();  // the chunk has arrived for all, and all are done with the previous one
       const int freed = stage == 0 ? tile_.stages - 1 : stage - 1;
       CopyChunk(a, a_stride, chunk + ahead, shared_ + freed * chunk_elements);
       const C* rows = shared_ + stage * chunk_elements + split_ * tile_.row_stride + row_;
@@ -77,7 +77,7 @@ class StepProduct {
       b += static_cast<int64_t>(kDepth) * b_stride();
       stage = stage + 1 == tile_.stages ? 0 : stage + 1;
     }
-    __syncthreads();  // what follows takes the memory of the chunks
+    __syncthreads();  // the sums overwrite the chunks
     if (!idle_) {
       C* to = shared_ + split_ * tile_.sum_stride + row_ * tile_.block_columns() + column_;
 #pragma unroll
@@ -85,11 +85,11 @@ class StepProduct {
     }
   }
 
-  // sum: [kCount] of the block's row `row` from its column `column` on, for each of the
-  // tile.sum_lanes neighbouring threads that ask for it. To be called by whole warps.
+  // sum: [kCount] of the block's row `row` from its column `column` on, returned to each of the
+  // tile.sum_lanes neighbouring threads that ask for it together. Call this from whole warps.
   template <int kCount>
   __device__ void Sum(int row, int column, C (&sum)[kCount]) const {
-    constexpr int kBatch = 4;  // loads under way
+    constexpr int kBatch = 4;  // loads in flight
     const int lanes = tile_.sum_lanes;
     const int stride = lanes * tile_.sum_stride;
     int split = threadIdx.x & (lanes - 1);
@@ -120,7 +120,8 @@ class StepProduct {
  private:
   __device__ int b_stride() const { return tile_.k_splits * tile_.block_columns(); }
 
-  // Always closes a group, of no copies where there is no such chunk: WaitCopies counts groups.
+  // Always commits a group, an empty one if there is no such chunk, because WaitCopies counts
+  // groups.
   __device__ void CopyChunk(const C* a, int64_t a_stride, int chunk, C* to) const {
     const int first = chunk * kDepth * tile_.k_splits;
     const int depth = min(kDepth * tile_.k_splits, tile_.iterations * tile_.k_splits - first);
@@ -136,7 +137,8 @@ class StepProduct {
     CommitCopies();
   }
 
-  // b: what B holds kDepth iterations later. kWhole: the chunk is; kNextWhole: the next is.
+  // b: receives what B holds kDepth iterations later. kWhole, kNextWhole: this chunk, or the next,
+  // is whole.
   template <bool kWhole, bool kNextWhole>
   __device__ __forceinline__ void MultiplyChunk(const C* rows, const T* b, int left,
                                                 C (&sums)[kRows][kColumns]) {

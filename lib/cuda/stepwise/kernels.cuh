@@ -1,10 +1,10 @@
 // One phase of a step (lib/cuda/cell/phase_forward.cuh, lib/cuda/cell/phase_backward.cuh) in one
-// kernel: the product with R, and behind it, in the block that has the sums, the cell. Operands are
-// double-buffered, so that a launch is the only barrier between blocks.
+// kernel: the product with R, then the cell, in the block that has the sums. Operands are
+// double-buffered, so a launch is the only barrier between blocks.
 //
-// Before WaitForPreviousKernel a kernel reads only what no step writes; of a tensor that is
-// overwritten in place (wx by the gates, the gates by dwx) it reads its own time step, and of that
-// the gates that its own phase overwrites or a later one.
+// Before WaitForPreviousKernel a kernel reads only what no step writes. From a tensor that is
+// overwritten in place (wx by the gates, the gates by dwx) it reads only its own time step, and
+// there only the gates that its own phase or a later one overwrites.
 #ifndef HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
 
@@ -19,7 +19,7 @@ namespace haste {
 
 extern __shared__ __align__(16) unsigned char stepwise_shared[];
 
-// A block's part of one phase, step after step.
+// A block's share of one phase, step after step.
 template <class Phase, int kRows>
 class PhaseRun {
   using Params = typename Phase::Params;
@@ -39,14 +39,14 @@ class PhaseRun {
         mine_(p, block_, mine_index_),
         reverse_(p.reverse[block_.lane] != 0) {}
 
-  // Reads what no step writes: R, and in `mine` what belongs to this thread's first element.
+  // Reads what no step writes: R, and into `mine` the data of this thread's first element.
   __device__ __forceinline__ void Begin(int64_t step, Phase* mine) {
     if (Phase::HasProduct(p_, step)) product_.Prefetch();
     if (leads_) mine->Load(p_, mine_, At(mine_, step));
   }
 
-  // more: this kernel goes on to the next step, and reads ahead for it. A next kernel does that
-  // itself: it starts early enough.
+  // more: this kernel goes on to the next step and reads ahead for it. Otherwise the next kernel
+  // does that itself, as it starts early enough.
   __device__ __forceinline__ void Finish(int64_t step, bool more, Phase* mine) {
     const int lanes = p_.tiling.sum_lanes;
     const int elements = p_.tiling.block_rows() * p_.tiling.units;
@@ -84,14 +84,14 @@ class PhaseRun {
   const Params& p_;
   const BlockPlace block_;
   StepProduct<T, kRows, Phase::kColumns> product_;
-  // Of the threads that share an element, the first has it.
+  // Of the threads that share an element, the first runs the cell on it.
   const bool leads_;
   const int mine_index_;
   const BlockElement mine_;
   const bool reverse_;
 };
 
-// `count` steps of the walk from `first` on; more than one only if a block owns its lane.
+// `count` steps of the walk from `first` on. More than one only if a block owns its lane.
 template <class Phase, int kRows>
 __global__ void __launch_bounds__(kStepThreads, 2)
     Steps(const __grid_constant__ typename Phase::Params p, const WalkStep from, int64_t count) {
@@ -106,12 +106,12 @@ __global__ void __launch_bounds__(kStepThreads, 2)
       LetNextKernelStart();
     }
     run.Finish(step, left > 1, &mine);
-    if (count > 1) __syncthreads();  // the states are there for all; the sums have been read
+    if (count > 1) __syncthreads();  // all states are written; all sums have been read
   }
 }
 
-// The same of steps of two phases, where a block owns its lane in both. A PhaseRun is made anew
-// each step: two that last need more registers than there are.
+// The same for steps of two phases, where a block owns its lane in both. Each step makes its
+// PhaseRuns anew: two that live for all steps need more registers than there are.
 template <class First, class Second, int kRows>
 __global__ void __launch_bounds__(kStepThreads, 2)
     StepsOfTwo(const __grid_constant__ typename First::Params p,
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     run.Begin(step, &mine);
     run.Finish(step, left > 1, &mine);
     __syncthreads();
-    if (step < 0) return;  // where backward leaves the initial states' gradients
+    if (step < 0) return;  // backward has stored the gradients of the initial states
     PhaseRun<Second, kRows> then(q);
     Second rest;
     then.Begin(step, &rest);

@@ -1,5 +1,5 @@
-// The host's part of the `stepwise` engines' products: tilings, workspace, and what is prepared
-// before the first step.
+// Host code of the `stepwise` engines' products: tilings, workspace, and preparation before the
+// first step.
 #ifndef HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
 #define HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
 
@@ -10,7 +10,7 @@
 
 namespace haste {
 
-// Phase: what lib/cuda/cell/phase_forward.cuh says.
+// Phase: see lib/cuda/cell/phase_forward.cuh.
 template <class Phase>
 Tiling TilingOf(const HasteRnnConfig& config, const CudaProperties& device) {
   using T = typename Phase::Params::Storage;
@@ -23,14 +23,14 @@ Tiling TilingOf(const HasteRnnConfig& config, const CudaProperties& device) {
   problem.columns = Phase::kColumns;
   problem.storage_bytes = sizeof(T);
   problem.compute_bytes = sizeof(Compute<T>);
-  // From sm_90 on the next step's blocks start beside this one's, so each has half of what is
-  // there; the driver keeps 1 KB a block.
+  // From sm_90 on, the next step's blocks start while this step's run, so each has half of the
+  // shared memory. The driver keeps 1 KB a block.
   const int64_t shared = device.sm_major >= 9 ? (device.shared_bytes_per_block - 1024) / 2
                                               : device.shared_bytes_per_block;
   return PlanTiling(problem, {device.multiprocessors, static_cast<size_t>(shared)});
 }
 
-// Rows of a thread where it has more than two.
+// Rows of a thread if it has more than two.
 template <class C>
 constexpr int kManyRows = sizeof(C) == 8 ? 4 : 8;
 
@@ -43,7 +43,7 @@ void FillProduct(const HasteRnnConfig& config, const CudaProperties& device, Wor
   p->a = workspace->Take<Compute<T>>(2 * p->K * tile.padded_depth() * tile.padded_rows());
 }
 
-// Packs R for the product of a phase, and clears the padding of what it is multiplied with.
+// Packs R for the product of a phase, and clears the padding of the operand it is multiplied by.
 template <class Phase, class T>
 int32_t PrepareProduct(const StepParams<T>& p, const void* r, const HasteExecutor& executor,
                        HasteStatus* status) {
