@@ -1,5 +1,5 @@
-// The backward walk of the engine `block`: each warp has dh of some units from the gates' gradients
-// of all.
+// The backward walk of the engine `block`: each warp computes dh of some units from the gates'
+// gradients of all units.
 #ifndef HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
 #define HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
 
@@ -20,7 +20,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
  public:
   __device__ __forceinline__ explicit BlockBackwardRun(const BlockBackwardParams<T>& p) : Base(p) {}
 
-  // Steps are counted as they are walked, `done` before: from the last on.
+  // Steps are counted in walk order, from the last one on: `done` is the number of steps before.
   __device__ __forceinline__ void Walk() {
     void* read[2 + kSaved] = {const_cast<void*>(p_.args.gates)};
 #pragma unroll
@@ -101,7 +101,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     }
   }
 
-  // Of an element in the rows of a step: its first gate, the first state that is saved, its first
+  // Where an element is in the rows of a step: its first gate, its first saved state, its first
   // gate of dwx.
   struct Places {
     int gates, saved, dwx;
@@ -114,7 +114,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       dwx = Opaque(run.Writes().At(0, row) + unit);
     }
   };
-  // y: dy.
+  // StepRow's y stands for dy.
   __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* read, T* written) const {
     StepRow<T> row;
     row.H = Base::units();

@@ -1,5 +1,5 @@
-// The engine `block`: a launch of blocks that each walk all steps alone, with a lane's R on the
-// chip. Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+// The engine `block`: one launch of blocks that each walk all steps alone, with a lane's R on the
+// chip. Compiled once for each cell and group of dtypes (lib/cuda/cell/engine_table.h).
 #include <cstdint>
 
 #include "lib/cuda/block/backward.cuh"
@@ -57,7 +57,7 @@ int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& ar
   HASTE_TRY(PrepareOnChip(p, executor, status));
   const auto kernel = Kernels::Of(p.tiling);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
-  if (p.tiling.blocks > 8) {  // what every GPU that has clusters can do
+  if (p.tiling.blocks > 8) {  // 8 is what every GPU with clusters supports
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                    status);
   }
@@ -74,7 +74,7 @@ template <class Cell, class T>
 struct Block {
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn&) {
     Workspace count(nullptr);
-    count.Take<int64_t>(2 * config.batch);  // with a mask
+    count.Take<int64_t>(2 * config.batch);  // first_live, if there is a mask
     return count.used();
   }
   static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,

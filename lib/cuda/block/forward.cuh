@@ -103,7 +103,7 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     Base::Put(use, e, {kBounded ? h * scales_.state : h});
   }
 
-  // Of an element in the rows of a step: its first gate of wx, its first gate, y.
+  // Where an element is in the rows of a step: its first gate of wx, its first gate, y.
   struct Places {
     int x, gates, y;
 

@@ -1,12 +1,12 @@
-// What both directions of the engine `block` share: which thread has which elements, what of a step
-// other warps copy, and what is multiplied with R on its way.
+// Shared by both directions of the engine `block`: which thread has which elements, what I/O warps
+// copy in a step, and the operand that R is multiplied by.
 //
 // A block walks one lane and a few rows of the batch alone, so nothing of a step crosses
-// multiprocessors: what is multiplied with R goes through shared memory, behind one barrier. Where
-// R is too large for that, a few blocks of a cluster push it to each other, 16 bytes at a time. A
-// warp has eight hidden units and, where their gates make tiles, the whole depth of their product:
-// tensor cores leave the sums where the cell needs them, in the registers of the threads that have
-// the elements. What a step reads and leaves other warps move, beside it.
+// multiprocessors: the operand goes through shared memory, with one barrier. Where R is too large
+// for one block, a few blocks of a cluster push the operand to each other, 16 bytes at a time. A
+// warp has eight hidden units and, where their gates fill tiles, the whole depth of their product.
+// Tensor cores then leave the sums where the cell needs them: in the registers of the threads that
+// have the elements. Other warps copy what a step reads and writes, at the same time.
 #ifndef HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
 #define HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
 
@@ -26,7 +26,7 @@ template <class T, class Args>
 struct BlockParams : OnChipParams<T, Args> {
   BlockTiling tiling;
   int row_groups;  // of a lane: blocks, or clusters
-  int piece;       // bytes that are copied together: kPieceBytes, or an element's
+  int piece;       // the size of a copied piece: kPieceBytes, or one element
 };
 
 extern __shared__ __align__(16) unsigned char block_shared[];
@@ -38,8 +38,8 @@ constexpr BlockCell BlockSizesOf() {
 template <class Cell, class T, bool kCluster>
 constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
 
-// kRows: of the batch, of a block. With 4 every other column of a tile is empty, and threads have
-// half as many elements.
+// kRows: rows of the batch in a block. With 4, every other column of a tile is empty, and threads
+// have half as many elements.
 template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
 class BlockOperand {
  protected:
@@ -51,9 +51,9 @@ class BlockOperand {
   static constexpr int kMostUnits = BlockSizesOf<Cell, T>().max_warps(kCluster) * kBlockUnits;
   static constexpr bool kScalesRows = BlockSizesOf<Cell, T>().scales_rows(kBackward);
   static constexpr int kElements = kRows / 4;
-  // Depths that a unit takes of what is multiplied.
+  // Depths that a unit takes in the operand.
   static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
-  static constexpr int kWords = kRows * kDepths;  // of 16 bytes, that a warp puts
+  static constexpr int kWords = kRows * kDepths;  // 16-byte words that a warp stores
 
   __device__ __forceinline__ explicit BlockOperand(const Params& p)
       : p_(p),
@@ -83,10 +83,10 @@ class BlockOperand {
 
   // --- Elements of this thread
 
-  // Of the block, of this warp.
+  // The first unit of the block, and of this warp.
   __device__ __forceinline__ int BlockUnit() const { return rank_ * kClusterUnits; }
   __device__ __forceinline__ int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
-  // Room for units in the rows of a step.
+  // How many units the rows of a step have room for.
   __device__ __forceinline__ int units() const {
     return kCluster ? kClusterUnits : static_cast<int>(p_.H);
   }
@@ -138,7 +138,8 @@ class BlockOperand {
   __device__ __forceinline__ StepRows Writes() const {
     return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
-  // Where they are: goes round over those that are under way, from step to step of the walk.
+  // Where the rows of a step are: cycles through the steps in flight, from step to step of the
+  // walk.
   struct Pipeline {
     T *first, *last, *now;
     int step;
@@ -157,18 +158,18 @@ class BlockOperand {
     return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
   }
 
-  // The others of a cluster.
+  // The other blocks of a cluster.
   __device__ __forceinline__ int RankOfOther(int i) const { return i < rank_ ? i : i + 1; }
-  // Of the chunk that is this warp's; and how many words of 16 bytes they are.
+  // The row scales of this warp's chunk, and how many words of 16 bytes they take.
   static constexpr int kScaleWords = kRows / 4;
   __device__ __forceinline__ float* OwnRowScales(int use) const {
     return row_scales_ + use * scales_of_use_ + FirstUnit() / kBlockUnits * kRows;
   }
 
-  // Is this one of the warps that do nothing but copy?
+  // Is this an I/O warp, which does nothing but copy?
   __device__ __forceinline__ bool copies() const { return warp_ >= p_.tiling.warps; }
-  // What they do, beside the others: what a step reads is asked for kReadSteps - 1 steps ahead, and
-  // what it leaves is written while the next is made.
+  // The work of the I/O warps: the inputs of a step are loaded kReadSteps - 1 steps ahead, and its
+  // results are written while the next step is computed.
   template <int kRead, int kWritten>
   __device__ __forceinline__ void Copy(void* const (&read)[kRead],
                                        void* const (&written)[kWritten]) const {
@@ -193,7 +194,7 @@ class BlockOperand {
     WaitCopies(kAhead - 2);
     EndStep();
     for (int step = 0; step < p_.T_; ++step) {
-      WaitCopies(kAhead - 2);  // all but so many: the next step's are there
+      WaitCopies(kAhead - 2);  // waits for all but this many: the next step's have arrived
       EndStep();
       writes.Write(writing.now);
       writing.Advance();
@@ -202,9 +203,9 @@ class BlockOperand {
     EndWalk();
   }
 
-  // --- What is multiplied: [use, part, chunk, lane] of 16 bytes
+  // --- The operand: [use, split term, chunk, lane] of 16 bytes
 
-  // Behind the last unit, and in empty columns, nothing is ever written.
+  // Nothing is ever written after the last unit and in empty columns.
   __device__ __forceinline__ void ClearOperand() {
     for (int i = threadIdx.x; i < 2 * words_of_use_; i += p_.tiling.warps * 32) {
       operand_[i] = make_uint4(0, 0, 0, 0);
@@ -213,7 +214,8 @@ class BlockOperand {
       row_scales_[i] = 0;
     }
   }
-  // Barriers of all warps; kCluster: of all blocks, before the first sends and after the last.
+  // Barriers of all warps. EndClear and EndWalk, if kCluster: of all blocks, before the first sends
+  // and after the last.
   __device__ __forceinline__ void EndClear() const {
     if constexpr (kCluster) {
       if (threadIdx.x == 0) {
@@ -225,7 +227,7 @@ class BlockOperand {
       EndStep();
     }
   }
-  // Not __syncthreads: warps that copy and those that multiply come here from different places.
+  // Not __syncthreads: I/O warps and those that multiply get here from different places.
   __device__ __forceinline__ void EndStep() const {
     NamedBarrierSyncOf<15>((p_.tiling.warps + kCopyWarps) * 32);
   }
@@ -233,7 +235,7 @@ class BlockOperand {
     if constexpr (kCluster) ClusterSync();
   }
 
-  // The depths of element e.
+  // Stores the depths of element e in the operand.
   __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
     uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
     if constexpr (kTerms == 1) {
@@ -261,7 +263,7 @@ class BlockOperand {
     }
   }
 
-  // What is to be put, in the scales of its rows, which the elements of this warp share.
+  // Scales what is to be stored with Put. A row has one scale for all elements of this warp.
   __device__ __forceinline__ void ScaleRows(int use, float (&v)[kElements][kDepths]) const {
     if constexpr (kScalesRows) {
       float most[kElements];
@@ -288,8 +290,9 @@ class BlockOperand {
     }
   }
 
-  // kCluster: what the warp has put, to the other blocks. Two uses are enough: nobody sends before
-  // it has what all that read its last words but one have made of them.
+  // kCluster: sends what the warp has stored to the other blocks. Two uses are enough: a block
+  // sends for a step only after it has received results that depend on its words of two steps
+  // before, from every block that reads them.
   __device__ __forceinline__ void Send(int use) const {
     if constexpr (kCluster) {
       __syncwarp();
@@ -316,7 +319,7 @@ class BlockOperand {
       }
     }
   }
-  // What the other blocks have sent; count: of the uses before it.
+  // Waits for what the other blocks send. count: of the uses before this one.
   __device__ __forceinline__ void Receive(int count) const {
     if constexpr (kCluster) {
       TransactionBarrier* counter = counters_ + count % 2;
@@ -331,11 +334,11 @@ class BlockOperand {
  protected:
   const Params& p_;
   const int warp_, lane_;
-  const int rank_, group_;  // of the block in its cluster, and which cluster that is
+  const int rank_, group_;  // the block's index in its cluster, and the cluster's index
   const int k_, first_row_;
   const bool reverse_;
   float state_[kElements][kStates], scale_[kElements];
-  ProductScales scales_;  // Scaled alone
+  ProductScales scales_;  // only for Scaled
   int exists_[kElements];
   const BlockLayout at_;
   const int words_of_use_;
@@ -345,12 +348,12 @@ class BlockOperand {
   TransactionBarrier* const counters_;
 
  protected:
-  float* const row_scales_;  // kScalesRows: [use, chunk, row], what undoes them
+  float* const row_scales_;  // kScalesRows: [use, chunk, row], factors that undo the scales
   const int scales_of_use_;
 
  private:
-  int puts_[kElements];  // where an element's depths go, in 16 bits
-  int sends_;            // this lane's word of what its warp puts
+  int puts_[kElements];  // where an element's depths go, in numbers of 16 bits
+  int sends_;            // the word that this lane sends
 };
 
 }  // namespace haste

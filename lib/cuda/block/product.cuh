@@ -1,5 +1,4 @@
-// The product of a step of the engine `block`: R in registers, and what it is multiplied with as
-// operand.cuh has it.
+// The product of a step of the engine `block`: R in registers, times the operand of operand.cuh.
 #ifndef HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
 #define HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
 
@@ -24,7 +23,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
       BlockSizesOf<Cell, T>().chunks(kBackward, BlockSizesOf<Cell, T>().max_hidden(kCluster)) ==
       kHeld;
   static_assert(kHeld % kGroup == 0, "groups are held whole");
-  static constexpr int kValues = kTiles == 2 ? 4 : 1;  // of the product, of an element
+  static constexpr int kValues = kTiles == 2 ? 4 : 1;  // sums of the product for an element
   static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward, kCluster);
 
   __device__ __forceinline__ explicit BlockWalk(const Params& p)
@@ -34,7 +33,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
 
   // --- R
 
-  // chunk: of the lane's. make: of a weight what is loaded.
+  // chunk: counted over the lane's whole depth. make: maps a weight to the value that is loaded.
   template <class Make>
   __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
                                            const Make& make) const {
@@ -43,7 +42,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
     const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
     tile->Load(i % 2, [&](int row, int depth) {
       depth += chunk * kChunkDepth;
-      int from, gate, to;  // of R [H, G, H]
+      int from, gate, to;  // indices of R, [H, G, H]
       if constexpr (kBackward) {
         from = first_unit + row;
         gate = depth % kDepths;
@@ -57,7 +56,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
       return make(there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0));
     });
   }
-  // Of Scaled: R's is of all that adds to this warp's sums.
+  // For Scaled. The scale of R covers all weights that contribute to this warp's sums.
   __device__ __forceinline__ void FindScales() {
     if constexpr (kScaledTerms<T> > 0) {
       const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
@@ -98,21 +97,23 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
     return tiles_ + (((chunk - kHeld) * 2 * kTiles + i) * p_.tiling.warps + warp_) * 32 + lane_;
   }
 
-  // --- A step's product, of what Put has left for a use
+  // --- A step's product, with what Put has stored for a use
 
   using Sums = TileC<T>[kTiles][kChains];
-  // kScalesRows: a chunk's, whose scales are undone when the next of its place has been begun.
+  // kScalesRows: the product of a chunk. Its scales are undone after the next product in its place
+  // has begun.
   struct Pending {
     TileC<T> product;
     Fragment<float, kRows / 4> scales = {};
   };
 
-  // count: of the uses before. values: of each element its unit's product; forward of every gate.
+  // count: of the uses before. values: for each element the product of its unit; in forward, of
+  // every gate.
   __device__ __forceinline__ void Multiply(int count, float (&values)[kElements][kValues]) const {
     Base::Receive(count);
     const int use = count % 2, chunks = p_.tiling.chunks;
     const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
-    // Scales of the columns that this lane has of a tile, of the first chunk.
+    // Scales of the first chunk, for the columns that this lane has of a tile.
     const float* scales = row_scales_ + use * scales_of_use_ + warp_ % kSharing * chunks * kRows +
                           lane_ % 4 * (kRows / 4);
     Sums sums;
@@ -122,7 +123,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
 #pragma unroll
     for (int c = 0; c < kHeld; c += kGroup) {
       if (c >= chunks) break;
-      // The next one, or none: then this one again.
+      // Loads the next group, or the last one again if there is no next.
       if (c + kGroup < kHeld) {
         LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
       }
@@ -199,9 +200,10 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
     for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
     return sum;
   }
-  // Two tiles: a lane has of each gates p and p + 2, p = lane / 16, of one unit, in two columns;
-  // its neighbour 16 lanes further has the others. They share them out: with 8 rows each takes a
-  // column of every tile, with 4 a tile, of which one column is empty.
+  // Two tiles: of each tile, a lane has gates p and p + 2 of one unit in two columns, where
+  // p = lane / 16. The lane 16 further has the other gates. The two exchange sums so that each has
+  // all gates: with 8 rows each takes one column of every tile, with 4 rows one tile, of which one
+  // column is empty.
   __device__ __forceinline__ void Collect(const Sums& sums,
                                           float (&values)[kElements][kValues]) const {
     const bool high = kTiles == 2 ? lane_ >= 16 : warp_ % 2 != 0;
@@ -223,7 +225,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackwar
         }
       }
     } else {
-      // One tile: two warps have a part of every sum, and each needs eight of the units.
+      // One tile: each of two warps has a part of every sum, and needs the sums of eight units.
       float* shared = sums_ + warp_ * kElements * 32 + lane_;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {

@@ -1,13 +1,13 @@
 // The product of the backward walk of a persistent kernel.
 //
-// Either a block has the gates' gradients of its own units, all of what they add to dh of every
-// unit of the group, and hands each block its part: what is exchanged is a quarter of what all
-// gates' gradients would be. Or (kShared, over the whole GPU) the blocks of a cluster first share
-// theirs, and each multiplies them all for some of the units: a second exchange a step, but a short
-// one, and of the sums that cross the GPU there are fewer.
+// There are two ways. Either a block has the gates' gradients of its own units only. It computes
+// all they add to dh of every unit of the group, and sends each block its part. The exchange is
+// then a quarter of what all gates' gradients would be. Or (kShared, over the whole GPU) the blocks
+// of a cluster first share their gates' gradients, and each multiplies all of them for some of the
+// units. That is a second exchange a step, but a short one, and fewer sums cross the GPU.
 //
-// Two slots of each are enough: nobody sends for a step before it has what all that read its last
-// words but one have made of them.
+// Two slots of each exchange are enough. A block sends for a step only after it has received
+// results that depend on its words of two steps before, from every block that reads them.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
 
@@ -31,7 +31,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   static constexpr int kHeld = SizesOf<Cell, T>().held_pairs();
   static constexpr bool kScales = kScaledTerms<T> > 0;
   static_assert(kShared || !kScales, "who has scales");
-  // A chunk's halves are summed apart where a tile is one chain of products.
+  // Where a tile would be one chain of products, the halves of a chunk are summed separately.
   static constexpr int kChains = kTerms == 1 && kTiles == 1 && !kScales ? 2 : 1;
 
  public:
@@ -72,19 +72,19 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
 
   // --- Rᵀ
 
-  // Which of the product's unit tiles: `i` of the two of a warp's pair.
+  // Index among the product's unit tiles of tile `i` (0 or 1) of a warp's pair.
   __device__ __forceinline__ int TileOf(int pair, int i) const {
     return pair_ + pair_warps_ * (2 * pair + i);
   }
-  // The block that has it, and which it is there.
+  // The block that owns the tile, and the tile's index in that block.
   __device__ __forceinline__ int ReceiverOf(int tile) const {
     return (tile >> (p_.tiling.unit_tiles - 1)) * sharers_ + rank_ % sharers_;
   }
   __device__ __forceinline__ int TileThere(int tile) const {
     return tile & (p_.tiling.unit_tiles - 1);
   }
-  // Tiles at half · 2 + which of the pair. 32 bits index one lane's R: what stays on a chip is far
-  // smaller.
+  // Tiles are at index half · 2 + (0 or 1, in the pair). 32 bits can index one lane's R: what fits
+  // on a chip is far smaller.
   template <class Make>
   __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4],
                                             const Make& make) const {
@@ -97,7 +97,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     for (int i = 0; i < 2; ++i) {
       const int tile = TileOf(place / places_of_pair_, i);
       int unit = ReceiverOf(tile) * units + TileThere(tile) * kTileRows + lane_ / 4;
-      if (tile >= product_tiles_) unit = kernel.hidden;  // nobody's
+      if (tile >= product_tiles_) unit = kernel.hidden;  // no such tile
       T row[8], further[8];
       Operand::LoadWeights(p_.tiling, kernel, unit, own, depth, row);
       Operand::LoadWeights(p_.tiling, kernel, unit + 8, own, depth, further);
@@ -113,7 +113,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
     LoadPlace(place, tiles, [&](T weight) { return scales_.OfWeight(weight); });
   }
-  // This warp's.
+  // The scales of this warp's weights.
   __device__ __forceinline__ void FindScales() {
     const float weight = LargestWeight<T>([&](const auto& look) {
       TileA<T> unused[4];
@@ -124,7 +124,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
     return tiles_ + (((place - kHeld) * 4 + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
-  // Places: pairs one after the other, all of this warp's chunks of each.
+  // Order of the places: pair by pair, and in a pair all of this warp's chunks.
   __device__ __forceinline__ void LoadTiles() {
     if constexpr (kScales) FindScales();
     Unrolled<kHeld>([&](auto place) {
@@ -146,7 +146,8 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     operand_.Set(dq, UseOf(done, pass), CounterOf(done, pass));
   }
 
-  // The gates' gradients with the block's part of Rᵀ: parts of dh, to those who own them.
+  // Multiplies the gates' gradients by the block's part of Rᵀ and sends the partial sums of dh to
+  // the blocks that own them.
   __device__ __forceinline__ void Multiply(int done, int pass) {
     const int use = Base::WordsOf(done, pass);
     const uint4* operand = operand_.Get(UseOf(done, pass), CounterOf(done, pass), TagOf(done)) +
@@ -154,7 +155,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     TileC<T> sums[2][kTiles][kChains];
     if constexpr (kShared) {
       const int to[2] = {Opaque(WordsTo(use, 0, 0)), Opaque(WordsTo(use, 0, 1))};
-      float totals[2][kTiles][4] = {};  // kScales: of chunks whose scales have been undone
+      float totals[2][kTiles][4] = {};  // kScales: sums of chunks whose scales have been undone
       const auto add = [&](int place, const TileA<T>(&tiles)[4], const ChunkB<T>(&b)[kTiles]) {
         AddChunk(tiles, b, sums);
         if constexpr (kScales) {
@@ -163,10 +164,10 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
           }
         }
       };
-      // One pair of tiles, many chunks: each is asked for while the one before is multiplied.
+      // One pair of tiles and many chunks: each is loaded while the previous one is multiplied.
       ChunkB<T> b[2][kTiles];
       LoadChunk(operand, 0, b[0]);
-      if (places_ >= kHeld) {  // without a branch between them
+      if (places_ >= kHeld) {  // no branches between the chunks
         Unrolled<kHeld>([&](auto place) {
           if (place + 1 < kHeld) LoadChunk(operand, place + 1, b[(place + 1) % 2]);
           add(place, held_[place], b[place % 2]);
@@ -252,8 +253,8 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
       }
     }
   }
-  // Sums of chunks of one scale, to those of all. Leaves them at 0. scales: in pairs of rows, of
-  // which a lane's columns of a tile are one.
+  // Adds the sums of chunks that share a scale to the totals, and clears them. scales: one pair for
+  // two rows, which are the two columns that a lane of the warp has of a tile.
   __device__ __forceinline__ void Undo(const float2* scales, TileC<T> (&sums)[2][kTiles][kChains],
                                        float (&totals)[2][kTiles][4]) const {
 #pragma unroll
@@ -270,12 +271,12 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
       }
     }
   }
-  // Where this lane's sums of tile i of a pair go; use: of WordsOf.
+  // Where this lane's sums of tile i of a pair go. use: the result of WordsOf.
   __device__ __forceinline__ int WordsTo(int use, int pair, int i) const {
     const int tile = TileOf(pair, i);
     return use + Base::PlaceOfSums(ReceiverOf(tile), sender_, TileThere(tile));
   }
-  // to: WordsTo of both tiles. Leaves the sums at 0.
+  // to: WordsTo of both tiles. Clears the sums.
   __device__ __forceinline__ void SendPair(int done, int pass, int pair, const int (&to)[2],
                                            TileC<T> (&sums)[2][kTiles][kChains]) {
 #pragma unroll
@@ -296,16 +297,16 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     }
   }
 
-  const int sharers_;                  // blocks that have the same gates' gradients
-  const int pair_warps_;               // warps side by side over pairs of tiles
+  const int sharers_;                  // blocks that share their gates' gradients
+  const int pair_warps_;               // warps that divide the pairs of tiles
   const int places_of_pair_, places_;  // of this warp: chunks of a pair; of all pairs
   const int product_tiles_;
   const int pair_, part_;  // of this warp: first tile, part of the depth
-  const int sender_;       // as which it sends
+  const int sender_;       // its index as a sender of sums
   Operand operand_;
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][4];
-  ProductScales scales_;  // kScales
+  ProductScales scales_;  // only if kScales
 };
 
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>

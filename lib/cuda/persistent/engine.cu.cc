@@ -1,8 +1,9 @@
 // The persistent engines, `cluster` and `grid`: one launch walks all steps, and R stays on the
-// chip. Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+// chip. Compiled once for each cell and group of dtypes (lib/cuda/cell/engine_table.h).
 //
-// Blocks that wait for each other must all be there: a cluster's are by definition, those of a grid
-// by cooperative launch. What runs where, and how it is cut, is decided by PlanRecurrence.
+// Blocks that wait for each other must all be resident. The blocks of a cluster are so by
+// definition, those of a grid by cooperative launch. PlanRecurrence decides what runs where and how
+// it is cut.
 #include <algorithm>
 #include <cstdint>
 
@@ -50,7 +51,7 @@ struct BackwardKernels {
   using Kernel = void (*)(const Params);
   static constexpr bool kBackward = true;
   static int Threads(const PersistentTiling&) { return kPersistentWarps * 32; }
-  // Which a plan may ask for (WithBackwardStorage).
+  // The variants that a plan may ask for (WithBackwardStorage).
   static constexpr bool kShares = Cell::kGates == 1 || sizeof(T) == 2 || kScaledTerms<T> > 0;
   static constexpr bool kOwns = kScaledTerms<T> == 0;
   static Kernel Of(const Params& p, bool cluster) {
@@ -73,8 +74,8 @@ struct BackwardKernels {
   }
 };
 
-// Calls run(a T*) with what a backward walk of T takes it for: gates' gradients that clusters share
-// are scaled.
+// Calls run with a pointer to the type as which a backward walk multiplies T: gates' gradients that
+// clusters share are scaled.
 template <class Cell, class T, class Run>
 auto WithBackwardStorage(const Plan& plan, const Run& run) {
   if constexpr (Cell::kGates > 1 && sizeof(T) == 4) {
@@ -83,7 +84,7 @@ auto WithBackwardStorage(const Plan& plan, const Run& run) {
   return run(static_cast<T*>(nullptr));
 }
 
-// What FillOnChip leaves; `workspace` counts what it takes.
+// Fills in what FillOnChip does not. `workspace` counts the bytes.
 template <class Kernels>
 void Place(const Plan& plan, const HasteRnnConfig& config, Workspace* workspace,
            typename Kernels::Params* p) {
@@ -99,7 +100,7 @@ template <class Kernels>
 size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
   Workspace count(nullptr);
   typename Kernels::Params p = {};
-  count.Take<int64_t>(2 * config.batch);  // with a mask
+  count.Take<int64_t>(2 * config.batch);  // first_live, if there is a mask
   Place<Kernels>(plan, config, &count, &p);
   return count.used();
 }
@@ -117,7 +118,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   shape.shared_bytes = plan.persistent.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
-  if (shape.cluster > 8) {  // what every GPU that has clusters can do
+  if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                    status);
   }
@@ -125,7 +126,7 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   return HASTE_OK;
 }
 
-// Bytes that are copied together.
+// The size of a copied piece, in bytes.
 template <class Kernels>
 int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
   constexpr int kElement = sizeof(typename Kernels::Params::Storage);

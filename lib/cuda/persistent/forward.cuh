@@ -1,10 +1,10 @@
-// The forward walk of a persistent kernel: h goes to all blocks of the group, each multiplies it
-// with its units' columns of R, and makes the next h of its units.
+// The forward walk of a persistent kernel: h goes to all blocks of the group. Each multiplies it by
+// its units' columns of R and computes the next h of its units.
 //
-// The warps that multiply have the elements, and others serve them (IoWarps). One barrier a
-// pass behind the product (`cluster`: one more where sums have one buffer), and one with the
-// service: all else is a thread's own. What everybody waits for comes first: h is sent before
-// anything of its step is kept.
+// The warps that multiply also have the elements; the I/O warps (IoWarps) read and write memory for
+// them. A pass has one barrier after the product (`cluster`: one more where sums have one buffer)
+// and one with the I/O warps. Everything else stays within a thread. What other blocks wait for
+// comes first: h is sent before anything of its step is stored.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
 
@@ -27,7 +27,7 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
   __device__ __forceinline__ explicit PersistentForwardRun(const Params& p)
       : PersistentForwardRun(p, ForwardLayout(p.tiling, Sizes(), kCluster)) {}
 
-  // By the warps that multiply, and by the others.
+  // Called by the warps that multiply. RunProducer is called by the I/O warps.
   __device__ __forceinline__ void Multiply() {
     Base::Prepare();
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
@@ -59,10 +59,10 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
         y_(reinterpret_cast<T*>(persistent_shared + at.writes) +
            Opaque(PersistentWrites(p.tiling, Sizes()).At(1, column_) + BlockUnit())) {}
 
-  // Of this thread, in the block.
+  // This thread's unit in the block.
   __device__ __forceinline__ int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
 
-  // Nobody leaves while others may still write into its memory.
+  // A block may not exit while other blocks may still write to its shared memory.
   __device__ __forceinline__ void Leave() const {
     if (kCluster && !alone()) ClusterSync();
   }
@@ -72,8 +72,8 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
     AskStates(0, 0, words);
     int buffer = 0, step = 0, pass = 0;
     do {
-      if (!kCluster) SyncRows();  // while h is on its way
-      // The sums before have been read: in `grid` since SyncRows.
+      if (!kCluster) SyncRows();  // while h is in transit
+      // The previous sums have been read: in `grid` since SyncRows.
       Base::MultiplyStates(step, pass, buffer, words, [&] {
         if (kCluster && !two_buffers_) SyncProduct();
       });
@@ -100,20 +100,20 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
       pass = next_pass;
       buffer ^= 1;
     } while (step < p_.T_);
-    SyncRows();  // the last ones are there
+    SyncRows();  // the last results are in shared memory
   }
 
-  // The first words of h, where they are not counted as they arrive.
+  // Loads the first words of h early, if arrivals are not counted.
   __device__ __forceinline__ void AskStates(int step, int pass, Words& words) const {
     if constexpr (!kCluster) {
-      // Not before those who have elements, as nothing can be there.
+      // Not before the warps that have elements get here: no h can have arrived earlier.
       if (some_idle_) SyncAt<kElementsName, kPersistentWarps>();
       Base::AskFirst(step, pass, words);
     }
   }
 
-  // The cell, by way of shared memory, where the service has put what is read, and finds what is
-  // left. ask(): once that is there.
+  // Runs the cell. The I/O warps have put its inputs in shared memory, and will copy its results
+  // from there. ask() is called after the results are stored.
   template <class Ask>
   __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
     Base::MakeStates(
@@ -131,7 +131,7 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
         });
   }
 
-  // Where what a pass leaves of this thread's element goes.
+  // Where the results of this thread's element go in a pass.
   __device__ __forceinline__ StepRow<T> RowAt(int buffer) const {
     StepRow<T> row;
     row.H = p_.tiling.units();
@@ -147,8 +147,8 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
 
   const ForwardLayout at_;
   const bool has_elements_, some_idle_;
-  const int clears_;  // words of h, where some warps have no elements
-  // Of this thread's element: what is known of it, its first gate of wx, of the gates; its y.
+  const int clears_;  // words of h to clear, used where some warps have no elements
+  // For this thread's element: its step flags, its first gate of wx and of the gates, its y.
   const unsigned char* const seen_;
   const int read_step_, written_step_;
   const T* const read_;

@@ -1,8 +1,8 @@
-// The backward walk of a persistent kernel, but for its product: sums of dh on their way between
+// The backward walk of a persistent kernel, without its product: the exchange of sums of dh between
 // the blocks, and the cell.
 //
-// Sums of dh arrive in the order in which tensor cores leave them, a tile of 16 units × 8 rows from
-// each sender.
+// Sums of dh arrive in the layout that tensor cores produce: a tile of 16 units × 8 rows from each
+// sender.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
 
@@ -19,7 +19,7 @@ using PersistentBackwardParams = PersistentParams<T, HasteRnnBackwardArgs>;
 
 constexpr int kBackwardSlots = 2;
 
-// Steps are counted as they are walked, `done` before: from the last on.
+// Steps are counted in walk order, from the last one on: `done` is the number of steps before.
 template <class Cell, class T, int kTiles, bool kCluster, bool kShared>
 class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<T>, kTiles> {
  protected:
@@ -30,9 +30,9 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
   using Kept = Reserve<Cell, T, kGates>;
   static constexpr int kSumStride = BackwardLayout::kSumStride;
   static constexpr int kSumTile = BackwardLayout::kSumTile;
-  // Whether half of the warps may have all elements.
+  // Whether it is possible that half of the warps have all elements.
   static constexpr bool kSpares = kShared && kTiles == 1;
-  // Tiles of sums that a thread asks for at once.
+  // Tiles of sums that a thread loads at once.
   static constexpr int kAhead = 6;
   __device__ __forceinline__ GradientExchange(const Params& p, const BackwardLayout& at)
       : Base(p, threadIdx.x / 32, threadIdx.x % 32,
@@ -50,14 +50,15 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
                                            p.tiling.passes * words_of_use_),
         sums_(reinterpret_cast<float*>(persistent_shared + at.sums)) {}
 
-  // self: has LoadTiles and Prepare, before all steps; SetOperand(done, pass, dq), of this thread's
-  // element; and Multiply(done, pass), by all threads, which sends what SetOperand got times Rᵀ.
+  // self has: LoadTiles and Prepare, called before all steps; SetOperand(done, pass, dq), called
+  // for this thread's element; and Multiply(done, pass), called by all threads, which multiplies
+  // what SetOperand got by Rᵀ and sends it.
   template <class Self>
   __device__ __forceinline__ void Walk(Self& self) {
     self.LoadTiles();
     self.Prepare();
     const int steps = static_cast<int>(p_.T_);
-    int wants_initial = 0;  // or 1, which Opaque keeps
+    int wants_initial = 0;  // 0 or 1; Opaque keeps it in a register
     for (int s = 0; s < kStates; ++s) wants_initial |= p_.args.ds0[s] != nullptr;
     wants_initial = Opaque(wants_initial);
     for (int pass = 0; pass < p_.tiling.passes; ++pass) Base::LoadStates(p_.args.dsT, pass);
@@ -66,7 +67,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     inputs.Ask(*this, steps - 1, 0, place);
     auto gates_ahead = Base::template PrefetcherOf<kGates>(p_.args.gates);
     auto dy_ahead = Base::template PrefetcherOf<1>(p_.args.dy);
-    // Of the states the last is what every cell reads: h comes first.
+    // h is the first state and not every cell reads it. Every cell reads the last saved state.
     auto saved_ahead = Base::template PrefetcherOf<1>(p_.args.saved[kSavedStates<Cell> - 1]);
     const int passes = p_.tiling.passes;
     for (int done = 0; done < steps; ++done) {
@@ -82,7 +83,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
         } else {
           __syncthreads();  // the sums have been read
         }
-        // What comes next, and no block makes, is on its way while sums are.
+        // Loads the next inputs that do not depend on other blocks, while sums are in transit.
         const bool wraps = pass + 1 == passes;
         place = Base::Further(place, wraps);
         if (step > 0 || !wraps) {
@@ -108,12 +109,12 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
 
-  // All threads have left their elements' gradients of another part of the walk.
+  // All threads have stored their elements' gradients of another time chunk.
   __device__ __forceinline__ void Report(int done) const {
     if (threadIdx.x == 0) SignalFlag(p_.flags.counts + (done / (p_.flags.mask + 1) - 1));
   }
 
-  // --- Uses of what is written again and again: two slots of every pass
+  // --- Uses of memory that is written repeatedly: two slots for every pass
 
   __device__ __forceinline__ int UseOf(int done, int pass) const {
     return (done & 1) * p_.tiling.passes + pass;
@@ -121,14 +122,14 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
   __device__ __forceinline__ TransactionBarrier* CounterOf(int done, int pass) const {
     return counters_ + UseOf(done, pass);
   }
-  // Which use of its slot that is. Of words of the grid the first is 0: memory begins with all bits
-  // set.
+  // Parity of the use of the slot. In `grid` the first use must have tag 0, because memory begins
+  // with all bits set.
   __device__ __forceinline__ uint32_t TagOf(int done) const { return done >> 1 & 1; }
 
-  // --- Sums on their way: [slot, pass, receiver (grid), sender, unit tile, row tile, lane]
+  // --- Sums in transit: [slot, pass, receiver (grid), sender, unit tile, row tile, lane]
 
-  // Of the words of this group (grid) or block (cluster): this lane's, of row tile 0 of a unit tile
-  // that is `receiver`'s, the first use of its place.
+  // Index among the words of this group (grid) or block (cluster), within a use: this lane's word
+  // for row tile 0 of a unit tile of `receiver`.
   __device__ __forceinline__ int PlaceOfSums(int receiver, int sender, int unit_tile) const {
     return (kCluster ? 0 : receiver * words_of_pass_) +
            (sender * tiles_of_block_ + unit_tile * kTiles) * 32 + lane_;
@@ -138,7 +139,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
   __device__ __forceinline__ int WordsOf(int done, int pass) const {
     return UseOf(done, pass) * words_of_use_;
   }
-  // Sums of row tile n. to: this lane's word of row tile 0, of this use.
+  // Sends the sums of row tile n. to: this lane's word of row tile 0 in this use.
   __device__ __forceinline__ void Send(int done, int pass, int receiver, int to, int n,
                                        const float (&c)[4]) {
     const int at = to + n * 32;
@@ -158,8 +159,8 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     }
   }
 
-  // What all have sent when `done` was `done`: a warp adds up one tile from some of them. kSpares:
-  // by those that have no elements, and so less to do, if there are such.
+  // Adds up what all blocks have sent in step `done`: each warp one tile, from some of the senders.
+  // kSpares: only the warps without elements do it, if there are any, as they have less to do.
   __device__ __forceinline__ void Gather(int done, int pass) {
     if (kSpares && warp_ < first_gatherer_) return;
     if (kCluster) {
@@ -178,7 +179,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     float sum[4] = {};
     for (int first = sum_part_; first < p_.tiling.senders; first += kAhead * sum_parts_) {
       uint4 words[kAhead];
-      // visit(i): of those that there are.
+      // Calls visit(i) for each tile that exists.
       const auto each = [&](const auto& visit) {
 #pragma unroll
         for (int i = 0; i < kAhead; ++i) {
@@ -214,8 +215,8 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
       to[(lane_ % 4 * 2 + i % 2) * kSumStride + lane_ / 4 + i / 2 * 8] = sum[i];
     }
   }
-  // The same, of this thread's element, from all warps that gather: 8, or 4 where there are two
-  // tiles, or where half of the warps do.
+  // This thread's element of the sums, added up over the warps that gathered its tile: 8, or 4 if
+  // there are two tiles or if half of the warps gather.
   __device__ __forceinline__ float GetSum() const {
     const float* from = sums_ + column_ % 8 * kSumStride + lane_ % 16;
     if (kSpares && first_gatherer_ > 0) {
@@ -242,7 +243,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     StoreStates<T>(p_.args.ds0, e.at, ds);
   }
 
-  // What this thread reads of a pass that no block makes: the reserve, dy.
+  // The inputs of a pass that do not depend on other blocks: the reserve, dy.
   struct Inputs {
     Kept kept;
     T dy;
@@ -259,7 +260,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     }
   };
 
-  // The gradients of the cell, on this thread's element.
+  // Computes the cell's gradients for this thread's element.
   template <class Self>
   __device__ __forceinline__ void Finish(Self& self, int done, int pass, const StepPlace& place,
                                          const Inputs& inputs, bool multiplies) {
@@ -281,8 +282,8 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 
  private:
   const int words_of_pass_, words_of_use_;
-  const int first_gatherer_;                   // warp; those before it do not gather
-  const int sum_tile_, sum_part_, sum_parts_;  // of this warp: tile of sums, which part of how many
+  const int first_gatherer_;                   // warps before this one do not gather
+  const int sum_tile_, sum_part_, sum_parts_;  // of this warp: tile of sums; part, of how many
 
  protected:
   TransactionBarrier* const counters_;

@@ -1,6 +1,6 @@
-// Warps of a persistent kernel's forward walk that have no elements: they copy what a step reads
-// and leaves, say what it will do to each element, ask for inputs of later steps, and clear the
-// words of h of the step before last. Those who have elements are left with what depends on h.
+// The I/O warps of a persistent kernel's forward walk, which have no elements. They copy what a
+// step reads and writes, find each element's step flags, prefetch inputs of later steps, and clear
+// the words of h of the step before last. The warps with elements only do what depends on h.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
 
@@ -10,7 +10,7 @@
 
 namespace haste {
 
-// What is known of a thread's element beforehand, in a byte.
+// The step flags of a thread's element, in a byte.
 __device__ __forceinline__ unsigned char PackStepFlags(const StepFlags& seen) {
   return static_cast<unsigned char>((seen.live ? 1u : 0u) | (seen.repeats ? 2u : 0u) |
                                     seen.drawn << 2);
@@ -60,7 +60,7 @@ class IoWarps {
     for (int i = 0; i < 2 * kElements; ++i) seen_[i * kCopyWarps * 32] = PackStepFlags(live);
   }
 
-  // All steps, meeting the others in every pass and after the last.
+  // Runs all steps. Synchronizes with the other warps in every pass and after the last.
   __device__ __forceinline__ void Serve() {
     const int passes = p_.tiling.passes;
     void* const read[] = {const_cast<void*>(p_.args.wx)};
@@ -75,7 +75,7 @@ class IoWarps {
     StepTraffic<T, Cell::kGates, 2 + kSaved, PiecesOf(Cell::kGates + 1 + kSaved)> writes(
         p_, PersistentWrites(p_.tiling, SizesOf<Cell, T>()), written, thread_, row, states_.k_,
         unit, units, states_.reverse_);
-    int step = 0, pass = 0, before = -1;  // before: the pass that has ended last
+    int step = 0, pass = 0, before = -1;  // before: the pass that ended last
     int buffer = 0;
     inputs_.Await(p_, states_.reverse_, 0);
     reads.Read(read_, 0, passes == 1);
@@ -99,7 +99,7 @@ class IoWarps {
         if (needed_) Tell(step, pass, other);
       }
       CommitCopies();
-      // Before what would have to be waited for too.
+      // Before the writes below, which the fence would have to wait for too.
       if (__any_sync(0xFFFFFFFFu, clears_ >= 0)) FenceRelease();
       if (before >= 0) writes.Write(written_ + other * written_step_, before, before + 1 == passes);
       before = now;
@@ -111,15 +111,15 @@ class IoWarps {
   }
 
  private:
-  static constexpr int kElements = kPersistentWarps / kCopyWarps;  // of a thread, to tell of
+  static constexpr int kElements = kPersistentWarps / kCopyWarps;  // whose flags a thread finds
 
-  // Of a thread, at most, of so many tensors' elements.
+  // The most pieces a thread can have, if `tensors` tensors are copied.
   static constexpr int PiecesOf(int tensors) {
     const int bytes = kPersistentElements * tensors * static_cast<int>(sizeof(T));
     return (bytes / kPieceBytes + kCopyWarps * 32 - 1) / (kCopyWarps * 32);
   }
 
-  // The mask of a step's elements: asked for long before it is looked at.
+  // Loads the mask of a step's elements, long before it is used.
   __device__ __forceinline__ void AskMask(int step, int pass) {
     if (p_.mask == nullptr || step >= p_.T_) return;
     const int64_t t = TimeOf(p_, states_.reverse_, step);
@@ -130,7 +130,7 @@ class IoWarps {
       }
     }
   }
-  // What a step will do to all threads' elements. Steps are told of one after the other.
+  // Writes the step flags of all threads' elements. Called for one step after the other, in order.
   __device__ __forceinline__ void Tell(int step, int pass, int buffer) {
     unsigned char told[kElements];
 #pragma unroll
@@ -155,14 +155,14 @@ class IoWarps {
 
   const Params& p_;
   const States& states_;
-  const int warp_, thread_;  // of those that serve
+  const int warp_, thread_;  // indices among the I/O warps
   unsigned char* const seen_;
   T *const read_, *const written_;
   const int read_step_, written_step_;
   int rows_[kElements], units_[kElements], exist_[kElements];
-  unsigned char mask_[kElements] = {};  // of the next step to be told of
+  unsigned char mask_[kElements] = {};  // of the next step whose flags are to be found
   PhiloxKey key_ = {};
-  const bool needed_;  // is there more to say of a step than whether an element exists?
+  const bool needed_;  // do step flags depend on more than whether an element exists?
   const int clears_;
   InputFlagsReader inputs_;
 };

@@ -1,5 +1,5 @@
-// The gates' gradients that a block of the backward walk multiplies with its part of Rᵀ: their
-// order, and how they come to be in its shared memory, [part, chunk, row tile, lane] of 16 bytes.
+// The gates' gradients that a block of the backward walk multiplies by its part of Rᵀ: their order,
+// and how they get to its shared memory, [split term, chunk, row tile, lane] of 16 bytes.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
 
@@ -16,12 +16,13 @@
 
 namespace haste {
 
-// Of a thread's element: unit of the block's, row of the pass.
+// A thread's element: its unit in the block, its row in the pass.
 struct OperandElement {
   int unit, row;
 };
 
-// from[0 … kCount - 1], 0 from `left` on. aligned: to kCount of them, and `left` is a multiple.
+// Loads from[0 … kCount - 1], and 0 from `left` on. aligned: `from` is aligned to kCount numbers,
+// and `left` is a multiple of kCount.
 template <int kCount, class T>
 __device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool aligned,
                                               T (&to)[kCount]) {
@@ -35,19 +36,19 @@ __device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool alig
   }
 }
 
-// Where the R of one lane lies, [H, G, H].
+// The R of one lane, [H, G, H].
 template <class T>
 struct PersistentKernel {
   const T* r;
   int hidden;
 
-  // Whether runs of so many units begin where a load of them may.
+  // Whether all runs of `units` units are aligned for one load each.
   __device__ __forceinline__ bool Aligned(int units) const {
     return hidden % units == 0 && reinterpret_cast<uintptr_t>(r) % (units * sizeof(T)) == 0;
   }
 };
 
-// A block's own gates: depth is gate · units + unit.
+// The gates of the block's own units. Depth is gate · units + unit.
 template <class T, int kGates, int kTiles>
 class OwnOperand {
   static constexpr int kTerms = kMmaTerms<T>;
@@ -60,18 +61,19 @@ class OwnOperand {
             e.unit % 8;
   }
 
-  // Before a ClusterSync or __syncthreads: gates behind the last of a chunk are multiplied too.
+  // Call before a ClusterSync or __syncthreads. Clears the operand, because gates after the last
+  // one of a chunk are multiplied too.
   __device__ __forceinline__ void Clear() {
     for (int i = threadIdx.x; i < chunks_ * kTiles * 32 * kTerms; i += kPersistentWarps * 32) {
       words_[i] = make_uint4(0, 0, 0, 0);
     }
   }
 
-  // By every thread that has an element.
+  // Called by every thread that has an element.
   __device__ __forceinline__ void Set(const float (&dq)[kGates], int, TransactionBarrier*) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      // With one unit tile two gates share a chunk.
+      // If there is one unit tile, two gates share a chunk.
       const int chunk = two_ ? g : g / 2, eighth = two_ ? 0 : g % 2 * 2;
       uint16_t part[3];
       SplitOperand<T>(dq[g], part);
@@ -81,13 +83,14 @@ class OwnOperand {
       }
     }
   }
-  // By all threads: the words of all elements.
+  // Called by all threads. Returns the words of all elements.
   __device__ __forceinline__ const uint4* Get(int, TransactionBarrier*, uint32_t) const {
     __syncthreads();
     return words_;
   }
 
-  // What of R a row of dh, `unit`, has to do with eight depths; own: the operand's first unit.
+  // Loads the weights of R between a row `unit` of dh and eight depths. own: the operand's first
+  // unit.
   static __device__ __forceinline__ void LoadWeights(const PersistentTiling& t,
                                                      const PersistentKernel<T>& kernel, int unit,
                                                      int own, int depth, T (&to)[8]) {
@@ -104,13 +107,13 @@ class OwnOperand {
   uint16_t* mine_;  // this thread's gate 0
 };
 
-// The gates of all blocks of a cluster: depth is unit · kDepthGates + gate, so that a few lanes
-// have 16 bytes together, which they hand to the blocks by turns.
+// The gates of all blocks of a cluster. Depth is unit · kDepthGates + gate, so that a few lanes
+// have 16 bytes together. They take turns in sending these to the blocks.
 template <class T, int kGates, int kTiles>
 class SharedOperand {
   static constexpr int kTerms = kMmaTerms<T>;
   static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
-  static constexpr int kLanes = 8 / kDepthGates;  // that share a word, a unit each
+  static constexpr int kLanes = 8 / kDepthGates;  // lanes that share a word, with one unit each
   static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
   static constexpr bool kScalesRows = kScaledTerms<T> > 0;
   static_assert(!kScalesRows || kDepthGates == 4, "a warp's are two chunks");
@@ -151,7 +154,8 @@ class SharedOperand {
                          : make_uint4(other_low, other_high, low, high);
       } else {
         const uint32_t mine = part[0][s];
-        const uint32_t pair = mine | __shfl_down_sync(0xFFFFFFFFu, mine, 1) << 16;  // of even lanes
+        // A pair in even lanes; odd lanes' values are not used.
+        const uint32_t pair = mine | __shfl_down_sync(0xFFFFFFFFu, mine, 1) << 16;
         word.x = __shfl_sync(0xFFFFFFFFu, pair, 0, kLanes);
         word.y = __shfl_sync(0xFFFFFFFFu, pair, 2, kLanes);
         word.z = __shfl_sync(0xFFFFFFFFu, pair, 4, kLanes);
@@ -172,11 +176,11 @@ class SharedOperand {
     if (threadIdx.x == 0) {
       counter->ArriveAndExpect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
     }
-    __syncthreads();  // what this block's own Set was made of has been read
+    __syncthreads();  // the inputs of this block's own Set have been read
     counter->Wait(parity);
     return words_ + first;
   }
-  // What undoes the scales of a chunk's rows, in pairs.
+  // The factors that undo the scales of a chunk's rows, in pairs.
   __device__ __forceinline__ const float2* Scales(int use, int chunk) const {
     return scales_ + (use * tiles_ + chunk / kTileChunks) * kPairs;
   }
@@ -198,9 +202,9 @@ class SharedOperand {
   }
 
  private:
-  static constexpr int kPairs = kTiles * kTileColumns / 2;  // of rows; a warp has one of 16 units
+  static constexpr int kPairs = kTiles * kTileColumns / 2;  // of rows; a warp has one, × 16 units
 
-  // A warp's two rows.
+  // Scales a warp's two rows, and sends the factors that undo it.
   __device__ __forceinline__ void ScaleRows(const float (&dq)[kGates], int use,
                                             TransactionBarrier* counter,
                                             float (&scaled)[kGates]) const {
@@ -221,10 +225,10 @@ class SharedOperand {
   }
 
   const int chunks_, words_of_use_;
-  const int tiles_;  // of 16 units, of all blocks
+  const int tiles_;  // of 16 units, in all blocks of the cluster
   uint4* const words_;
   float2* const scales_;  // [use, tile, pair]
-  int at_, scale_at_;     // this thread's word; its warp's pair
+  int at_, scale_at_;     // index of this thread's word, and of its warp's pair of scales
 };
 
 }  // namespace haste

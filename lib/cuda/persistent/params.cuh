@@ -1,10 +1,10 @@
 // What the persistent kernels share (engines `cluster` and `grid`): sizes, the work of a block, and
 // which thread has which element.
 //
-// A group of blocks walks one lane and some rows of the batch alone. Each block owns `units` hidden
-// units of it, whose part of R it keeps in registers, and what these do not hold in shared memory,
-// for all steps. The rows come in passes: while one is under way between the blocks, the next
-// is multiplied.
+// A group of blocks walks one lane and some rows of the batch alone. Each block owns `units` of the
+// lane's hidden units. It keeps their part of R for all steps in registers, and what does not fit
+// there in shared memory. The rows are divided into passes: while one pass is in transit between
+// the blocks, the next is multiplied.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
 
@@ -16,21 +16,21 @@
 
 namespace haste {
 
-// How far ahead of the walk inputs are asked for.
+// How many steps ahead of the walk inputs are prefetched.
 constexpr int kPrefetchSteps = 3;
 
 template <class T, class Args>
 struct PersistentParams : OnChipParams<T, Args> {
   PersistentTiling tiling;
-  uint4* exchange;     // of the grid, all bits set
-  int piece;           // forward: bytes that are copied together: kPieceBytes, or an element's
-  OverlapFlags flags;  // counts: null where nothing is at work beside the walk
+  uint4* exchange;     // for `grid`; all bits set
+  int piece;           // forward: the size of a copied piece: kPieceBytes, or one element
+  OverlapFlags flags;  // counts: null if nothing is overlapped with the walk
 };
 
 enum class ForwardWay;
 
-// A thread's element of every pass: a warp has two rows of sixteen units. Threads behind the last
-// element have none: all of theirs are not `There`.
+// A thread's element of every pass: a warp has two rows of 16 units. Threads after the last element
+// have none, and for them There() is always false.
 template <class Cell, class Params, int kTiles>
 class PersistentThread {
   template <class, class, int, ForwardWay>
@@ -42,7 +42,8 @@ class PersistentThread {
   static constexpr int kThreads = kPersistentWarps * 32;
   static constexpr bool kBackward = std::is_same_v<typename Params::Args, HasteRnnBackwardArgs>;
 
-  // states: [pass, state, then what dropout multiplies h with, thread]; not to be asked for if null
+  // states: [pass, state, thread]; the factor of h from dropout is stored after the last state.
+  // May be null if states are never asked for.
   __device__ __forceinline__ PersistentThread(const Params& p, int warp, int lane,
                                               float* states = nullptr)
       : p_(p),
@@ -70,18 +71,18 @@ class PersistentThread {
         (reverse_ == kBackward ? stride : -stride) - (p.tiling.passes - 1) * pass_stride_;
   }
 
-  // The element of pass 0 at a step.
+  // This thread's element of pass 0 at a step.
   __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
     return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
   }
-  // Of any pass.
+  // The same for any pass.
   __device__ __forceinline__ StepPlace PlaceOf(int64_t step, int pass) const {
     StepPlace place = PlaceOf(step);
     place.one += pass * pass_stride_;
     place.gates += pass * pass_stride_ * kGates;
     return place;
   }
-  // Of the next pass; wraps: which is the first of the next step.
+  // The element of the next pass. wraps: the next pass is the first of the next step.
   __device__ __forceinline__ StepPlace Further(const StepPlace& place, bool wraps) const {
     const int64_t by = wraps ? wrap_stride_ : pass_stride_;
     StepPlace further;
@@ -99,7 +100,7 @@ class PersistentThread {
     e.at = (e.n * p_.K + e.k) * p_.H + e.j;
     return e;
   }
-  // Of what comes kPrefetchSteps after the first of the walk.
+  // A prefetcher that begins kPrefetchSteps after the first step of the walk.
   template <int kTerms>
   __device__ __forceinline__ auto PrefetcherOf(const void* tensor) const {
     const bool up = reverse_ == kBackward;
@@ -131,16 +132,16 @@ class PersistentThread {
   }
 
  protected:
-  // Backward has no register for it.
+  // Backward has no register to spare for an opaque copy.
   static __device__ __forceinline__ int OfThread(int x) {
     return kBackward ? x : OpaqueOfThread(x);
   }
 
   const Params& p_;
-  const int rank_, group_;  // of the block in its group, and which group that is
+  const int rank_, group_;  // the block's index in its group, and the group's index
   const int warp_, lane_;
-  const int column_;  // row of the pass
-  const int tile_;    // of the block
+  const int column_;  // row in the pass
+  const int tile_;    // unit tile in the block
   float* const states_;
   int k_, row_, unit_;  // lane; row of the batch, at pass 0; hidden unit
   int exists_;          // bit p: at pass p
@@ -149,7 +150,7 @@ class PersistentThread {
       wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
 };
 
-// Is there more to say of a step than whether an element exists?
+// Do step flags depend on more than whether an element exists?
 template <class T>
 __device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
   return p.mask != nullptr || (p.zoneout && p.training);

@@ -1,8 +1,8 @@
-// A step of a persistent kernel's forward walk: R, on the chip for all steps, times h as it comes
-// in, and what the cell makes of that.
+// A step of a persistent kernel's forward walk: R, which stays on the chip for all steps, times h
+// as it arrives, and then the cell.
 //
-// A warp has one tile of 16 units, of all gates, and a part of the depth; the parts meet in shared
-// memory, where each element's are added up by the thread that has it.
+// A warp has one tile of 16 units, for all gates, and a part of the depth. Partial sums go to
+// shared memory, and the thread that has an element adds up its sums.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
 
@@ -18,10 +18,11 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   using Base::Ask, Base::Await, Base::chunks_, Base::column_, Base::group_, Base::k_, Base::kAhead,
       Base::kGates, Base::kHeld, Base::kRows, Base::kStates, Base::kWords, Base::lane_, Base::p_,
       Base::rank_, Base::scales_, Base::tile_, Base::unit_, Base::warp_;
-  // Whether the words of a chunk that registers do not hold are asked for while the one before is
-  // multiplied: floats of two tiles leave no registers for it.
+  // Whether the h for a chunk of R in shared memory is loaded while the previous chunk is
+  // multiplied. Floats with two tiles leave no registers for that.
   static constexpr bool kAsksAhead = kWords * kTiles < 4;
-  // A tile's sums in several chains, where there are too few tiles to cover a product's latency.
+  // A tile's sums are split into several chains where there are too few tiles to cover the latency
+  // of a product.
   static constexpr int kChains = kGates == 1 ? 4 / kTiles : 1;
 
   using Base::kWarpSpecialized, Base::kCluster;
@@ -50,7 +51,7 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
         sums_(reinterpret_cast<Sums*>(persistent_shared + at.sums)),
         tiles_(reinterpret_cast<TileA<T>*>(persistent_shared + at.tiles)) {}
 
-  // The h that enters the first step, of every so many passes.
+  // Sends the h that enters the first step, for every `every`-th pass from `first` on.
   __device__ __forceinline__ void SendFirst(int first = 0, int every = 1) const {
     for (int pass = first; pass < p_.tiling.passes; pass += every) {
       Base::LoadStates(p_.args.s0, pass);
@@ -60,8 +61,8 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
 
   // --- R
 
-  // 32 bits index one lane's R: what stays on a chip is far smaller. make: of a weight what is
-  // loaded.
+  // 32 bits can index one lane's R: what fits on a chip is far smaller. make: maps a weight to the
+  // value that is loaded.
   template <class Make>
   __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
                                            const Make& make) const {
@@ -97,8 +98,8 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
 
-  // By all walkers. The same for all blocks of a group of what is h's, for all warps of a block of
-  // what is R's.
+  // Called by all walkers. The scale of h is the same in all blocks of a group, the scale of R in
+  // all warps of a block.
   __device__ __forceinline__ void FindScales() {
     float2* most = reinterpret_cast<float2*>(sums_);  // of each warp
     if (!kWarpSpecialized || threadIdx.x < kPersistentWarps * 32) {
@@ -122,24 +123,24 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
       state = Larger(state, most[i].x);
       weight = Larger(weight, most[i].y);
     }
-    SyncAt<kProductName, kWalkers>();  // the first sums take their place
+    SyncAt<kProductName, kWalkers>();  // the first sums will overwrite them
     scales_ = ProductScales(state, weight, p_.dropout_rate);
   }
 
   // --- A step
 
-  // The first words of h, where they are not counted as they arrive.
+  // Loads the first words of h early, if arrivals are not counted.
   __device__ __forceinline__ void AskFirst(int step, int pass, Words& words) const {
     Ask(first_words_ + Base::UseOf(step, pass), first_chunk_, count_, words);
   }
 
-  // This warp's part of h·R into shared memory. words: those that have been asked for; free():
-  // before sums take the place of others.
+  // Computes this warp's part of h·R and stores it in shared memory. words: those already asked
+  // for. free() is called before the sums overwrite earlier ones.
   template <class Free>
   __device__ __forceinline__ void MultiplyStates(int step, int pass, int buffer, Words& words,
                                                  const Free& free) {
     TileC<T> sums[kGates][kTiles][kChains];
-    uint4 next[1][kTiles][kWords] = {};  // of a chunk that registers do not hold
+    uint4 next[1][kTiles][kWords] = {};  // for a chunk of R in shared memory
     Base::Receive(step, pass);
     const uint4* from = first_words_ + Base::UseOf(step, pass);
     constexpr int kChunkWords = 32 * kWords;
@@ -187,8 +188,8 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     }
   }
 
-  // So many chunks, kMost or fewer, of those that registers hold from `first` on: no branch parts
-  // their products, at which sums would be moved, and so waited for.
+  // Adds min(count, kMost) of the chunks that registers hold, from `first` on. There is no branch
+  // between their products: at a branch sums would be moved, which waits for them.
   template <int kMost>
   __device__ __forceinline__ void AddHeld(const Words& words, int first, int count,
                                           TileC<T> (&sums)[kGates][kTiles][kChains]) {
@@ -231,12 +232,12 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     for (int i = 0; i < kAhead * kTiles * kWords; ++i) (&words[0][0][0])[i] = uint4{};
   }
 
-  // h·R of this thread's element, from all warps that have a part of it: 8, or 4 with two tiles.
-  // from: the first part.
+  // h·R of this thread's element, added up over all warps that have a part of it: 8, or 4 with two
+  // tiles. from: the first part.
   __device__ __forceinline__ void GetProduct(const Sums* from, float (&q)[kGates]) const {
     const bool all = kWarpSpecialized || kTiles == 2 || p_.tiling.unit_tiles == 1;
     static_assert(kPersistentWarps == 8);
-    Sums part[kPersistentWarps] = {};  // asked for at once
+    Sums part[kPersistentWarps] = {};  // all loaded at once
 #pragma unroll
     for (int i = 0; i < kPersistentWarps; ++i) {
       if (i < kPersistentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
@@ -248,10 +249,10 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     }
   }
 
-  // What is known of this thread's element before its sums are there.
+  // What is known of this thread's element before its sums are ready.
   struct Entering {
-    float prev[kStates], scale;  // its states; what dropout multiplies h with
-    const Sums* sums;            // the first part's
+    float prev[kStates], scale;  // its states; the factor of h from dropout
+    const Sums* sums;            // the first part's sums
     uint32_t* word;              // grid: where its next h goes
   };
   __device__ __forceinline__ Entering Enter(int step, int pass, int buffer) const {
@@ -264,9 +265,9 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     return in;
   }
 
-  // The cell, on this thread's element: its h to all blocks, the rest to where the next step finds
-  // it, and what it leaves to store(y, before, kept). get(seen, x): what it reads, once its sums
-  // are there.
+  // Runs the cell on this thread's element. Sends h to all blocks, keeps the states for the next
+  // step, and passes the results to store(y, before, kept). get(seen, x) returns the cell's inputs,
+  // and is called after the sums have been read.
   template <class Get, class Store>
   __device__ __forceinline__ void MakeStates(int step, int pass, const Entering& in, const Get& get,
                                              const Store& store) const {
@@ -296,12 +297,12 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   const bool two_buffers_;
 
  private:
-  const int product_tile_, product_part_;  // of this warp: unit tile, part of the depth,
-  const int first_chunk_, count_;          // in chunks,
-  const uint4* const first_words_;         // whose words of h, of use 0, begin here
-  const int buffer_;                       // from one buffer of sums to the other
-  const int put_;                          // where this lane's first sums go, in a buffer;
-  const int got_;                          // where those of its element are, of the first part
+  const int product_tile_, product_part_;  // of this warp: unit tile; part of the depth
+  const int first_chunk_, count_;          // that part's first chunk and number of chunks
+  const uint4* const first_words_;         // where that part's words of h begin, in use 0
+  const int buffer_;                       // offset from one buffer of sums to the other
+  const int put_;                          // in a buffer, where this lane's first sums go
+  const int got_;                          // in a buffer, the first part's sums of its element
   Sums* const sums_;
   TileA<T>* const tiles_;
   TileA<T> held_[kHeld][2 * kGates];

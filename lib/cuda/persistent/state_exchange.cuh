@@ -1,5 +1,5 @@
-// The states of a persistent kernel's forward walk on their way between the blocks: h goes to all
-// blocks of the group, which read it in the order in which tensor cores want it.
+// The exchange of states between blocks in a persistent kernel's forward walk: h goes to all blocks
+// of the group, in the layout that tensor cores read.
 #ifndef HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
 
@@ -19,14 +19,14 @@ using PersistentForwardParams = PersistentParams<T, HasteRnnForwardArgs>;
 
 extern __shared__ __align__(16) unsigned char persistent_shared[];
 
-// Slots of h on its way. A cluster's blocks count what arrives, so two will do; words of global
-// memory are cleared long before their next use.
+// Slots for h in transit. The blocks of a cluster count what arrives, so two are enough. Words of
+// global memory are cleared long before their next use, which needs more.
 template <bool kCluster>
 constexpr int kForwardSlots = kCluster ? 2 : 8;
 
-// How h travels, and who has the elements: the warps that multiply, beside others that serve them;
-// or (`grid`) two sets of warps of their own, which take passes by turns: they make one's h while
-// those that multiply have the next.
+// How h is exchanged, and which warps have the elements. Either the warps that multiply have them,
+// with I/O warps at their side. Or (warp-specialized, `grid` only) two sets of other warps have
+// them and alternate between passes: a set computes the h of one pass while the next is multiplied.
 enum class ForwardWay { kCluster, kGrid, kGridWarpSpecialized };
 
 // The roles of a block's warps, in this order.
@@ -34,13 +34,13 @@ template <ForwardWay kWay>
 struct ForwardRoles {
   static constexpr bool kWarpSpecialized = kWay == ForwardWay::kGridWarpSpecialized;
   static constexpr int kProducts = kPersistentWarps;
-  static constexpr int kElements =
-      kWarpSpecialized ? kElementSets * kElementWarps : 0;  // and nothing else
+  static constexpr int kElements = kWarpSpecialized ? kElementSets * kElementWarps
+                                                    : 0;  // warps with elements that never multiply
   static constexpr int kIoWarps = kWarpSpecialized ? 0 : kCopyWarps;
   static constexpr int kThreads = (kProducts + kElements + kIoWarps) * 32;
 };
 
-// Waits for wx of a step, where it is made beside the walk.
+// Waits for wx of a step, if the input product is overlapped with the walk.
 class InputFlagsReader {
  public:
   __device__ __forceinline__ explicit InputFlagsReader(const OverlapFlags& flags)
@@ -56,10 +56,10 @@ class InputFlagsReader {
   int steps_there_;
 };
 
-// Registers of a thread of the warps that produce (the I/O warps; where elements are apart,
-// those that have them), and of those that multiply: together what the launch gives all. A product
-// of two parts with four gates wants every register there is; its I/O warps spill, and have the
-// time for it.
+// Registers of a thread: kRest in producer warps (the I/O warps or, if warp-specialized, the warps
+// with elements), kProduct in warps that multiply. Together they are what the launch allocates. A
+// product of two split terms with four gates needs every register there is; its I/O warps spill,
+// and have the time for it.
 template <class Cell, class T, ForwardWay kWay>
 struct ForwardRegisters {
   using Roles = ForwardRoles<kWay>;
@@ -71,7 +71,7 @@ struct ForwardRegisters {
       kAll + (kAll - kRest) * (Roles::kElements + Roles::kIoWarps) / Roles::kProducts;
 };
 
-// Named barriers. They are not __syncthreads, as roles come to them from different places.
+// Named barriers instead of __syncthreads, because roles reach them from different places.
 constexpr int kElementsName = 1, kProductName = 2, kRowsName = 3;
 constexpr int kTakenName = 4, kThereName = kTakenName + kElementSets;  // one a set
 template <int kName, int kWarps>
@@ -83,7 +83,7 @@ __device__ __forceinline__ void SyncAt() {
 __device__ __forceinline__ void SyncProduct() {
   NamedBarrierSyncAligned<kProductName, kPersistentWarps * 32>();
 }
-// Those, and the I/O warps.
+// The warps that multiply and the I/O warps.
 __device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kPersistentWarps + kCopyWarps>(); }
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -116,8 +116,8 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   static constexpr bool kCluster = kWay == ForwardWay::kCluster;
   static constexpr bool kWarpSpecialized = ForwardRoles<kWay>::kWarpSpecialized;
   static constexpr int kHeld = SizesOf<Cell, T, kWay>().held_chunks();
-  static constexpr int kWords = kOperandBytes<T> / 2;  // of 16 bytes, that a lane has of a chunk
-  // Chunks asked for at once: floats of two tiles leave few registers.
+  static constexpr int kWords = kOperandBytes<T> / 2;  // 16-byte words of a chunk in each lane
+  // Chunks loaded at once. Floats with two tiles leave few registers.
   static constexpr int kAhead = kWords * kTiles == 4   ? 1
                                 : kHeld < kChunksAsked ? kHeld
                                                        : kChunksAsked;
@@ -141,12 +141,12 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   }
   __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
 
-  // Before anything is sent.
+  // Call before anything is sent.
   __device__ __forceinline__ void Prepare() {
     if (kCluster) PrepareToReceive();
   }
 
-  // Waits for what all have sent for a step, where that is counted.
+  // Waits for what all blocks send for a step, if arrivals are counted (`cluster`).
   __device__ __forceinline__ void Receive(int step, int pass) const {
     if constexpr (kCluster) {
       if (alone()) {
@@ -161,13 +161,13 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     }
   }
 
-  // Where a lane's words of a use are, from this chunk on.
+  // Where a lane's words of use 0 are, from `chunk` on.
   __device__ __forceinline__ const uint4* PlaceOfWords(int chunk) const {
     return Opaque((kCluster ? receive_ : words_) + WordAt(0, chunk, 0, lane_));
   }
-  // A lane's words of `count` chunks or kBatch of them, from `chunk` on, which begin at `from`;
-  // there or not. Behind the last unit nothing is ever sent, and other blocks' words of the grid
-  // are not cleared: of several, those that are not asked for are left as they are.
+  // Loads a lane's words of min(count, kBatch) chunks from `chunk` on, which begin at `from`,
+  // whether they have arrived or not. Nothing is ever sent after the last unit, and in `grid` words
+  // of other blocks are not cleared. If kBatch > 1, words that are not loaded keep their values.
   template <int kBatch>
   __device__ __forceinline__ void Ask(const uint4* from, int chunk, int count,
                                       uint4 (&words)[kBatch][kTiles][kWords]) const {
@@ -188,7 +188,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
       from += tile_words_;
     }
   }
-  // Until all that Ask has asked for are there.
+  // Waits until all words that Ask loads have arrived.
   template <int kBatch>
   __device__ __forceinline__ void Await(const uint4* from,
                                         uint4 (&words)[kBatch][kTiles][kWords]) const {
@@ -208,12 +208,12 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     }
   }
 
-  // h of each lane to all blocks, as it enters `step`. A warp's two rows of 16 units are
-  // kWordsOfWarp words of 16 bytes where they arrive.
+  // Sends the h of each lane of the warp, as it enters `step`, to all blocks. A warp's two rows of
+  // 16 units arrive as kWordsOfWarp words of 16 bytes.
   __device__ __forceinline__ void Send(int step, int pass, float h) const {
     Send(step, pass, h, WordOf(step, pass));
   }
-  // Grid: where this lane's word of it goes, for those who have the time to find that beforehand.
+  // `grid`: where this lane's word of h goes. For callers that can compute this beforehand.
   __device__ __forceinline__ uint32_t* WordOf(int step, int pass) const {
     return mine_ + UseOf(step, pass) * 4;
   }
@@ -223,7 +223,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     if constexpr (kScaledTerms<T> > 0) h *= scales_.state;
     if constexpr (kWords == 1) {
       mine =
-          PackTwo<MmaOperand<T>>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // of even lanes a pair
+          PackTwo<MmaOperand<T>>(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));  // a pair in even lanes
     } else if constexpr (kMmaTerms<T> == 2) {
       mine = PackedTerms<T>(h);
     } else {
@@ -241,7 +241,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
         if (lane_ < kWordsOfWarp) receive_[at] = word;
         return;
       }
-      // Lanes with the same word take the blocks by turns.
+      // Lanes with the same word take turns over the blocks.
       const uint32_t here = SharedAddress(receive_ + at);
       const uint32_t counter = SharedAddress(CounterOf(step, pass));
       for (int rank = lane_ / kWordsOfWarp; rank < p_.tiling.blocks; rank += 32 / kWordsOfWarp) {
@@ -251,36 +251,36 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
       StoreRelaxed(to, mine);
     }
   }
-  // Where elements are apart, this thread's own.
+  // Warp-specialized: clears this thread's own word of two steps before.
   __device__ __forceinline__ void ClearMine(int step, int pass) const {
     if (lane_ % kLanes == 0) StoreRelaxed(WordOf(step - 2, pass), kAbsent);
   }
-  // Grid: which of this block's words of h the n-th thread of those that clear them has, in a use;
-  // -1: none.
+  // `grid`: the index in a use of the word of this block's h that the n-th clearing thread clears;
+  // -1 if none.
   __device__ __forceinline__ int PlaceToClear(int n) const {
-    const int eighths = 2 * p_.tiling.unit_tiles;  // of a chunk, of this block
+    const int eighths = 2 * p_.tiling.unit_tiles;  // units of this block, in eighths of a chunk
     if (n >= eighths * Base::kRows * kWords) return -1;
     const int word = n % kWords, row = n / kWords % Base::kRows;
     const int eighth = rank_ * eighths + n / kWords / Base::kRows;
     return WordAt(row / 8, eighth / 4, word, row % 8 * 4 + eighth % 4);
   }
-  // The h two steps before, for its words' next use. All blocks have sent what came after it, so
-  // all have read it; SyncRows puts this before what this block sends of the next step but one, and
-  // nobody asks for that use before he has that.
+  // Clears the words of h of two steps before, for their next use. All blocks have sent the h that
+  // followed, so all have read these words. SyncRows orders this clear before what this block sends
+  // for the next step but one, and no block asks for the next use before it has received that.
   __device__ __forceinline__ void Clear(int step, int pass, int place) const {
     if (place < 0) return;
     StoreRelaxed(words_ + UseOf(step - 2, pass) + place,
                  make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
   }
 
-  // [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's memory (kCluster) or the
-  // group's.
+  // Offset of a use in [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's
+  // memory (kCluster) or the group's.
   __device__ __forceinline__ int UseOf(int step, int pass) const {
     return ((step & (kSlots - 1)) * p_.tiling.passes + pass) * words_of_pass_;
   }
 
  private:
-  // Of those that have elements, the warp that has them.
+  // The warp's index among warps with elements; for warps that multiply, its index in the block.
   static __device__ __forceinline__ int WarpOfRole() {
     const int warp = threadIdx.x / 32;
     return kWarpSpecialized && warp >= kPersistentWarps ? warp % kElementWarps : warp;
@@ -288,8 +288,8 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
 
   static constexpr int kSlots = kForwardSlots<kCluster>;
   static constexpr int kWordsOfWarp = 4 * kWords, kElements = 8 / kWords;
-  static constexpr int kLanes = 4 / kOperandBytes<T>;  // that share 32 bits
-  // Of a row tile, from its first chunk on.
+  static constexpr int kLanes = 4 / kOperandBytes<T>;  // lanes that share 32 bits
+  // Loads a word. at: a chunk of a row tile; chunk: counted from there.
   static __device__ __forceinline__ uint4 Word(const uint4* at, int chunk, int word) {
     at += (chunk * kWords + word) * 32;
     return kCluster ? *at : LoadRelaxed(at);
@@ -304,7 +304,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     }
     return most != kAbsent;
   }
-  // Of one lane's words of a chunk, within a slot.
+  // Index within a use of one lane's word.
   __device__ __forceinline__ int WordAt(int tile, int chunk, int word, int lane) const {
     return ((tile * chunks_ + chunk) * kWords + word) * 32 + lane;
   }
@@ -312,7 +312,8 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     return counters_ + (step & 1) * p_.tiling.passes + pass;
   }
 
-  // Cluster: counters; and half a chunk behind the last unit, if there is one, is never written.
+  // `cluster`: initializes the counters, and clears the words, because half a chunk after the last
+  // unit, if there is one, is never written.
   __device__ __forceinline__ void PrepareToReceive() {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2 * p_.tiling.passes; ++i) counters_[i].Init();
@@ -327,30 +328,30 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     }
   }
 
-  // Where in a slot this lane's word goes.
+  // Where in a use this lane's word goes.
   __device__ __forceinline__ int SendTo() const {
     const int unit_tile = rank_ * p_.tiling.unit_tiles + tile_;
-    const int first = lane_ % kWordsOfWarp * kElements;  // element of the word, in the warp's order
+    const int first = lane_ % kWordsOfWarp * kElements;  // the word's first element in the warp
     const int row = kCluster ? column_ - lane_ / 16 + first / 16 : column_;
     const int unit = (kCluster ? first : lane_) % 16;
-    // A receiver's lane: 4 · the row + the element's eighth of the chunk.
+    // The receiving lane: 4 · row + the element's eighth of the chunk.
     return WordAt(row / 8, unit_tile / 2, unit % 8 / kElements,
                   row % 8 * 4 + unit_tile % 2 * 2 + unit / 8);
   }
 
  protected:
   const int chunks_;
-  ProductScales scales_;  // Scaled alone
+  ProductScales scales_;  // only for Scaled
 
  private:
-  const int sent_chunks_;  // those of which this lane's words are sent
+  const int sent_chunks_;  // chunks for which words of this lane are sent
   const int tile_words_;
   const int words_of_pass_;
   TransactionBarrier* const counters_;
   uint4* const receive_;
   uint4* const words_;  // of the group, in global memory
   const int send_to_;
-  uint32_t* const mine_;  // where in the first use this lane's go
+  uint32_t* const mine_;  // where this lane's word goes in the first use
 };
 
 }  // namespace haste

@@ -1,12 +1,12 @@
-// The forward walk of `grid` where elements have warps of their own, for several passes (an even
-// number) of one tile of rows.
+// The warp-specialized forward walk of `grid`: some warps only multiply, others only run the cell.
+// For an even number of passes of one tile of rows.
 //
-// A step of one pass is mostly waiting: for h from other blocks, for the sums of other warps, for
-// one instruction of the cell after the other. So the warps that multiply do nothing else, pass
-// after pass, and two sets of warps, of which one has the even passes and the other the odd, make
-// what follows, at the pace of one pass for two products. That leaves them the time to read and
-// write memory element by element, and nobody has to serve them. Sums are handed over in a buffer
-// a set, with a barrier for when they are there and one for when they are taken.
+// A step of one pass mostly waits: for h from other blocks, for the sums of other warps, for one
+// dependent instruction of the cell after another. So the warps that multiply do nothing else, pass
+// after pass. Two sets of other warps run the cell, one on the even passes and one on the odd, so a
+// set does one pass in the time of two products. That leaves it time to read and write memory
+// element by element, without I/O warps. Each set has a buffer for sums, with one barrier for "sums
+// are ready" and one for "sums have been taken".
 #ifndef HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
 #define HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
 
@@ -16,11 +16,11 @@
 
 namespace haste {
 
-// A pass of the walk, one after the other.
+// The current pass of the walk.
 struct WalkPass {
   int step = 0, pass = 0;
 
-  // The set of warps, and the buffer of sums, that have it: the same ones in every step.
+  // The set of warps and the buffer of sums that have this pass. They are the same in every step.
   __device__ __forceinline__ int set() const { return pass % kElementSets; }
   __device__ __forceinline__ WalkPass Next(int passes) const {
     WalkPass next = {step, pass + 1};
@@ -34,10 +34,10 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
   using Base = PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSpecialized>;
   using Base::kGates, Base::kHeld, Base::p_, Base::Sizes;
   using typename Base::Params, typename Base::Words;
-  // Those that multiply, and a set of those that have elements.
+  // The warps that multiply, and one set of those that have elements.
   static constexpr int kBoth = kPersistentWarps + kElementWarps;
-  // h goes round eight slots. A thread clears its own two steps later, and its fence comes before
-  // the last that it sends ahead of the next round: whoever asks for that has seen this one.
+  // h cycles through eight slots. A thread clears its word two steps later. Its fence precedes the
+  // last h that it sends before the next round, so whoever has received that h sees the clear.
   static constexpr int kStepsOfFence = 4;
 
  public:
@@ -48,10 +48,10 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     Base::LoadTiles();
     const int passes = Opaque(p_.tiling.passes), steps = Opaque(static_cast<int>(p_.T_));
-    // h of the next pass is asked for as soon as it can be there: not before these sums where there
-    // are two passes, and products are short.
+    // h of the next pass is asked for as soon as it can have arrived. With two passes and short
+    // products, that is not before these sums are stored.
     const bool early = Opaque(passes > 2 || p_.tiling.chunks > kHeld) != 0;
-    int begun = 0;  // passes, up to one a set: nothing is in the way of their sums
+    int begun = 0;  // passes begun, up to one a set: their buffers are still free
     WalkPass now;
     Words words = {};
     Base::AskFirst(0, 0, words);
@@ -60,8 +60,8 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
       const auto ask = [&] {
         if (next.step < steps) Base::AskFirst(next.step, next.pass, words);
       };
-      // Its sums take the place of others, which must have been read: where nothing is in a hurry,
-      // that is waited for while h is on its way.
+      // The sums overwrite earlier ones, which must have been read. If !early, the wait for that is
+      // done while h is in transit.
       const bool others = begun == kElementSets;
       if (others && !early) Sync(kTakenName + now.set());
       Base::MultiplyStates(now.step, now.pass, now.set(), words, [&] {
@@ -79,11 +79,11 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     const int passes = p_.tiling.passes;
     const int set = threadIdx.x / 32 / kElementWarps % kElementSets;
-    Base::SendFirst(set, kElementSets);  // there is an even number of them
+    Base::SendFirst(set, kElementSets);  // the number of passes is even
     InputFlagsReader inputs(p_.flags);
     WalkPass now = {0, set};
-    // This thread's element in [N, T, K, H]; from there to the set's next pass, and to its first of
-    // the next step.
+    // place: this thread's element in [N, T, K, H]. down: the offset from there to the set's next
+    // pass. wrap: to its first pass of the next step.
     int64_t place = Base::PlaceOf(0, set).one;
     const int64_t stride = p_.K * p_.H, down = kElementSets * Base::pass_stride_;
     const int64_t wrap = (Base::reverse_ ? -stride : stride) - (passes / kElementSets - 1) * down;
@@ -120,17 +120,17 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
   }
 
  private:
-  // Those that multiply meet a set of those that have elements. A name that is computed costs less
-  // than a branch.
+  // Barriers between the warps that multiply and one set of those with elements. A computed barrier
+  // number costs less than a branch.
   static __device__ __forceinline__ void Sync(int name) { NamedBarrierSync<kBoth * 32>(name); }
   static __device__ __forceinline__ void Arrive(int name) { NamedBarrierArrive<kBoth * 32>(name); }
 
-  // What a step reads of this thread's element, and what is known of it beforehand.
+  // What a step reads for this thread's element, and its step flags.
   struct Inputs {
     T x[kGates] = {};
     StepFlags seen;
   };
-  // Asks for what later steps read, too.
+  // Also prefetches what later steps read.
   __device__ __forceinline__ void Load(const WalkPass& at, int64_t place, Inputs* in) const {
     in->seen = Base::ReadStepFlags(at.step, at.pass);
     if (!Base::There(at.pass)) return;
