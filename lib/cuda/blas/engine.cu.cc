@@ -1,12 +1,12 @@
-// The `blas` engine: products of a step by cuBLAS, behind each one launch of the cell. Compiled
-// once a cell (lib/cuda/cell/engine_table.h).
+// The `blas` engine: products of a step by cuBLAS, and after each one launch of the cell. Compiled
+// once for each cell (lib/cuda/cell/engine_table.h).
 #include "lib/cuda/blas/steps.cuh"
 #include "lib/cuda/cell/engine_table.h"
 
 namespace haste {
 namespace {
 
-// Of 16-bit numbers, where what a step rounds off would add up in exponents, there are two parts.
+// 16-bit numbers have two split terms where rounding errors of a step would add up in exponents.
 template <class Cell, class T>
 constexpr int kOperandsOf = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
 

@@ -1,5 +1,4 @@
-// The kernels of the `blas` engine: what stands around the products that cuBLAS makes, once a call
-// and once a step.
+// The kernels of the `blas` engine around the products of cuBLAS, once a call and once a step.
 #ifndef HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
 #define HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
 
@@ -10,16 +9,16 @@
 
 namespace haste {
 
-// What R is multiplied with, [part, K, split, N, depth of a split]. Padding is 0.
+// The operand that R is multiplied by, [split term, K, split, N, depth of a split]. Padding is 0.
 template <class T>
 struct BlasOperand {
   T* a;
-  int64_t part;  // elements
+  int64_t part;  // elements of a split term
   int splits;
   uint32_t depth;
 };
 
-// By value in kernel parameters. kOfOperand: the parts of an operand.
+// Passed by value as a kernel parameter. kOfOperand: split terms of the operand.
 template <class T, int kOfOperand>
 struct BlasParams : WalkParams<T> {
   using C = Compute<T>;
@@ -28,10 +27,10 @@ struct BlasParams : WalkParams<T> {
   // Workspace.
   BlasTiling tiling;
   const T* kernel;  // [K, split, columns, depth of a split] R, padded
-  C* sums;          // of [K, split], so many elements apart, and of N rows
+  C* sums;          // [K, split, N, …]: products sums_stride apart, rows sums_row apart
   int64_t sums_stride, sums_row;
-  // Of cells whose steps have two products (kResetGates): these and tiling are those of the product
-  // at hand.
+  // For cells whose steps have two products (kResetGates): tiling, kernel, sums and operand belong
+  // to the current product.
   BlasOperand<T> operand, other;
 };
 template <class T, int kOfOperand>
@@ -43,7 +42,7 @@ struct BlasBackwardParams : BlasParams<T, kOfOperand> {
   HasteRnnBackwardArgs args;
 };
 
-// One operand at a time: a product has read it before the cell writes the next.
+// There is one operand at a time: a product has read it before the cell writes the next.
 template <class T, int kOfOperand>
 __device__ __forceinline__ void PutBlas(const BlasParams<T, kOfOperand>& p,
                                         const BlasOperand<T>& operand, const Element& e, int64_t d,
@@ -53,7 +52,7 @@ __device__ __forceinline__ void PutBlas(const BlasParams<T, kOfOperand>& p,
           (static_cast<uint32_t>(d) - split * operand.depth);
   const T first = *to = FromCompute<T>(value);
   if constexpr (kOfOperand == 2) {
-    // Infinity and NaN are their own first part.
+    // The first split term of infinity or NaN is the number itself.
     const Compute<T> rest = value - ToCompute(first);
     to[operand.part] = FromCompute<T>(isfinite(rest) ? rest : 0);
   }
@@ -69,10 +68,10 @@ __device__ __forceinline__ void PutOtherOperand(const BlasParams<T, kOfOperand>&
   PutBlas(p, p.other, e, d, value);
 }
 
-// A square tile of R, which forward turns about its diagonal.
+// A square tile of R, which forward transposes.
 constexpr int kPackTile = 32, kPackRows = 8;
 
-// to[k, split, column, depth of a split]. A block of kPackTile × kPackRows threads a tile.
+// to[k, split, column, depth of a split]. A block of kPackTile × kPackRows threads packs one tile.
 template <class Phase>
 __global__ void PackBlas(const BlasTiling tiling, int64_t K, int64_t H,
                          const typename Phase::Params::Storage* __restrict__ r,
@@ -109,9 +108,9 @@ __global__ void PackBlas(const BlasTiling tiling, int64_t K, int64_t H,
 
 constexpr int kBlasThreads = 128;
 
-// The cell of one step, behind its product: a thread has one element. Before WaitForPreviousKernel
-// a kernel reads only what no step writes; of a tensor that is overwritten in place, its own time
-// step.
+// The cell of one step, after its product: a thread has one element. Before WaitForPreviousKernel
+// a kernel reads only what no step writes and, in a tensor that is overwritten in place, its own
+// time step.
 template <class Phase>
 __global__ void __launch_bounds__(kBlasThreads)
     BlasElements(const __grid_constant__ typename Phase::Params p, const WalkStep of) {

@@ -1,5 +1,5 @@
-// The host's part of the `blas` engine: a step's products by cuBLAS, behind each one launch, and
-// steps recorded as a CUDA graph where the same come again.
+// Host code of the `blas` engine: a step's products by cuBLAS, each followed by one launch. Where
+// the same steps recur, they are recorded as a CUDA graph.
 #ifndef HASTE_LIB_CUDA_BLAS_STEPS_CUH_
 #define HASTE_LIB_CUDA_BLAS_STEPS_CUH_
 
@@ -23,7 +23,7 @@ constexpr int32_t kDtype = -1;
 HASTE_DTYPES(HASTE_DTYPE_OF)
 #undef HASTE_DTYPE_OF
 
-// What stands behind a phase's product: where the sums are, and the kernel that takes them.
+// What follows a phase's product: where the sums are, and the kernel that reads them.
 template <class Phase>
 struct BlasEpilogue {
   using Params = typename Phase::Params;
@@ -34,7 +34,7 @@ struct BlasEpilogue {
     p->sums_stride = p->N * columns;
     p->sums = workspace->Take<typename Params::C>(p->K * p->tiling.splits * p->sums_stride);
   }
-  // Columns of a product: those of the sums, padded, are quicker to write.
+  // Columns of a product: as many as the padded sums have, as these are faster to write.
   static int64_t ColumnsOf(const Params& p) { return p.tiling.columns; }
 
   static constexpr auto kKernel = BlasElements<Phase>;
@@ -45,7 +45,7 @@ struct BlasEpilogue {
     return shape;
   }
 
-  // Before the first step, and after the last.
+  // Begin runs before the first step, End after the last.
   static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
     return HASTE_OK;
   }
@@ -54,7 +54,7 @@ struct BlasEpilogue {
   }
 };
 
-// The products of a phase, and what stands behind them.
+// The products of a phase, and what follows them.
 template <class Phase>
 class BlasStage {
   using Params = typename Phase::Params;
@@ -147,7 +147,7 @@ class BlasSteps {
     return code != HASTE_OK || kLast == 0 ? code : two_.Set(config_, device, status);
   }
 
-  // Recorded steps (from.first) are those in the midst of a walk.
+  // Recorded steps (from.first) are in the middle of a walk.
   int32_t Launch(const WalkStep& from, int64_t count, const HasteExecutor& executor,
                  HasteStatus* status) const {
     const bool tf32 = config_.allow_tf32 != 0, midst = from.first != nullptr;
@@ -179,7 +179,7 @@ class BlasSteps {
   BlasStage<typename Direction::Second> two_;
 };
 
-// What WalkEngine asks for.
+// The EnginePolicy for WalkEngine.
 template <class Cell, class D>
 class BlasPolicy {
  public:

@@ -1,7 +1,7 @@
 // Products of any strides, and sums over rows, for callers that have no linear algebra of their
-// own. Accumulate in Compute<T>, always in the same order. Large products are cuBLAS's, where that
-// is found and takes their strides: in the same order while no other stream is at work. Those of
-// floats are our own (split_fp16.cu.cc), as are parts that are summed in float32.
+// own. They accumulate in Compute<T>, always in the same order. Large products go to cuBLAS if it
+// is found and supports their strides; its order is fixed while no other stream is at work. Large
+// products of floats are our own (split_fp16.cu.cc), as are parts that are summed in float32.
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace haste {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kDepth = 16;  // of a chunk in shared memory
+constexpr int kDepth = 16;  // of a K-block in shared memory
 
 // A thread's part of the chunks of one operand: a tile of kTile outer indices × kDepth. Threads
 // run along whichever of the two is contiguous in memory.
@@ -48,7 +48,7 @@ class ChunkLoader {
     advance_ = kDepth * depth_stride;
   }
 
-  // The next chunk, into registers; 0 beyond the operand's end.
+  // Loads the next chunk to registers; 0 beyond the operand's end.
   __device__ void Load() {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -60,7 +60,7 @@ class ChunkLoader {
     left_ -= kDepth;
   }
 
-  // What Load read, as [kDepth, kStride].
+  // Stores what Load read, as [kDepth, kStride].
   __device__ void Store(C* chunk) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int64_t done = 0; done < g.k; done += kDepth, stage ^= 1) {
     a.Store(a_chunks[stage]);
     b.Store(b_chunks[stage]);
-    __syncthreads();  // one a chunk: who stores next, stores to the other stage
+    __syncthreads();  // one a chunk is enough: the next store goes to the other stage
     a.Load();
     b.Load();
 #pragma unroll
@@ -155,7 +155,7 @@ int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus
   if constexpr (sizeof(Compute<T>) == 4) {
     CudaProperties device;
     HASTE_TRY(GetCudaProperties(&device, status));
-    // Large tiles read less; small ones keep more multiprocessors busy.
+    // Large tiles read less memory; small ones keep more multiprocessors busy.
     const int64_t large = ((g.m + 127) / 128) * ((g.n + 127) / 128);
     if (large >= device.multiprocessors) return LaunchGemm<T, 128>(g, executor, status);
   }
@@ -186,13 +186,14 @@ int32_t SetRows(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* 
   return HASTE_OK;
 }
 
-// Less than so many multiply-adds is not worth loading it, unless a few blocks would have a long
-// way to go.
+// With fewer multiply-adds than this, loading cuBLAS does not pay, unless a few blocks would have
+// long sums to compute.
 constexpr double kWorthCublas = 1e7;
 constexpr int64_t kDeep = 1024;
 constexpr int64_t kMostOfCublas = INT32_MAX;
 
-// Neighbours of a row or of a column are neighbours in memory, and rows or columns do not overlap.
+// True if neighbours in a row or in a column are neighbours in memory, and rows or columns do not
+// overlap.
 bool IsPlain(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
   return column_stride == 1
              ? row_stride >= columns && row_stride <= kMostOfCublas
@@ -207,7 +208,7 @@ bool IsForCublas(const HasteGemm& g) {
          IsPlain(g.m, g.k, g.a_row, g.a_col) && IsPlain(g.k, g.n, g.b_row, g.b_col);
 }
 
-// Runs of rows are a batch of products.
+// Runs of rows become a batch of products.
 int32_t GemmByCublas(const ProductChunk& part, const HasteExecutor& executor, HasteStatus* status) {
   const HasteGemm& g = part.gemm;
   const RowRuns& rows = part.rows;

@@ -1,4 +1,4 @@
-// Products of any strides: ours where they are the fastest, else those of cuBLAS. Plain C++:
+// Products of any strides: our own where they are the fastest, else those of cuBLAS. Plain C++:
 // includes nothing of the toolkit.
 #ifndef HASTE_LIB_CUDA_GEMM_GEMM_H_
 #define HASTE_LIB_CUDA_GEMM_GEMM_H_

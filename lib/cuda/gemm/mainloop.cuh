@@ -1,10 +1,11 @@
-// The product itself: tiles of c by wgmma, of operands as pack.cuh leaves them.
+// The mainloop and epilogue of a product: tiles of c by wgmma, from operands packed by pack.cuh.
 //
-// Two blocks of a cluster have the upper and the lower half of a tile's rows. In each two threads
-// fetch K-blocks of the operands into a pipeline of stages (pipeline.cuh), of b one half for both
-// blocks, and two warpgroups multiply. Of two parts each has 64 rows of every tile, in registers:
-// sums of a0·b0, and of a0·b1 + a1·b0, apart, so that the latter are not cut off. Of one part they
-// take tiles in turns, so that one multiplies while the other stores.
+// Two blocks of a cluster have the upper and the lower half of a tile's rows. In each block, two
+// threads fetch K-blocks of the operands into a pipeline of stages (pipeline.cuh); for b, each
+// block fetches one half for both. Two warpgroups multiply. With two split terms, each has 64 rows
+// of every tile in registers, and keeps the sums of a0·b0 separate from those of a0·b1 + a1·b0, so
+// that the latter are not cut off. With one split term they take turns at whole tiles, so that one
+// multiplies while the other stores.
 #ifndef HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
 #define HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
 
@@ -16,8 +17,8 @@
 
 namespace haste {
 
-// Of a warp's sums, on their way to whole lines of memory: 16 rows × 32 columns, so far apart that
-// banks differ.
+// Transposed staging of a warp's sums, so that whole lines of memory are stored: 16 rows × 32
+// columns, with a stride that avoids bank conflicts.
 constexpr int kTurnedColumns = 32, kTurnedStride = 40;
 using TransposedStaging = float[16][kTurnedStride];
 
@@ -26,8 +27,8 @@ template <class T, class C>
 class TileSums {
   static constexpr int kTerms = kMmaTerms<T>;
   static constexpr bool kScales = kScaledTerms<T> > 0;
-  static constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
-  static constexpr int kRows = 64;               // of a product
+  static constexpr int kUnit = 16, kStep = 256;  // bytes: a descriptor's unit; 16 of the depth
+  static constexpr int kRows = 64;               // of one wgmma
   static constexpr int kRowTiles = kTakeTurns<kTerms> ? kPanel / kRows : 1;
 
  public:
@@ -57,7 +58,7 @@ class TileSums {
     pipeline->FreeLast();
   }
 
-  // Where the next ones go. What can be asked for before there are sums is.
+  // Epilogue prepare: where the next sums go. Starts the loads that do not depend on sums.
   __device__ __forceinline__ void PrepareStore(const TileOfC<C>& to) {
     to_ = to;
     const int lane = threadIdx.x % 32;
@@ -71,8 +72,8 @@ class TileSums {
       for (int part = 0; part < kColumnParts; ++part) bias_[part] = Bias<false>(part);
     }
   }
-  // Stores them with the bias, or adds them to what is there. row_most, column_most: of the tile's
-  // lines.
+  // Epilogue store: stores the sums with the bias, or adds them to what is there. row_most,
+  // column_most: of the tile's lines.
   __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
                                       bool adds, TransposedStaging& turned) {
     if (to_.IsWhole()) {
@@ -83,7 +84,7 @@ class TileSums {
   }
 
  private:
-  // Where there are scales, or what float32 sums are added to, no registers are left for it.
+  // With scales, or with float32 sums to be added to, there are no registers left for it.
   static constexpr bool kBiasFirst = !kScales && !std::is_same_v<C, float>;
 
   // This warp's of a tile of rows.
@@ -145,7 +146,7 @@ class TileSums {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = i * 4 + lane / 8;
-        // Rows' scales are with the lanes that had the sums.
+        // The scales of rows are in the lanes that had the sums.
         const float scale = __shfl_sync(0xFFFFFFFFu, row_scale[i / 2], row % 8 * 4);
         const auto more = *reinterpret_cast<const float4*>(&turned[row][column]);
         sums[i].x += Unscaled(more.x, scale, column_scale[part].x);
@@ -159,7 +160,7 @@ class TileSums {
 
   __device__ __forceinline__ void MultiplyKBlock(const unsigned char* a, const unsigned char* b) {
     constexpr int kFurther =
-        kPartBytes / kUnit;  // the second part, or the second half of the depth
+        kPartBytes / kUnit;  // the second split term, or the second half of the depth
     const uint64_t of_a = CoreMatrices<kPackedDepth>(a) + first_row_ * (kLineBytes / kUnit);
     const uint64_t of_b = CoreMatrices<kPackedDepth>(b);
     BeginWarpgroupMma();
@@ -186,7 +187,7 @@ class TileSums {
   static __device__ __forceinline__ float Undoing(uint32_t most) {
     return RowScale(most, kMostLineShift).down;
   }
-  // Of two powers of two whose product may be out of range where what it scales is not.
+  // a, b: powers of two. Their product may be out of range where the scaled sum is not.
   static __device__ __forceinline__ float Unscaled(float sum, float a, float b) {
     if (!kScales) return sum;
     const float both = a * b;
@@ -204,7 +205,7 @@ class TileSums {
   float large_[kRowTiles][kPanel / 2], small_[kSmall];
 };
 
-// first_row: of a tile's, this block's.
+// first_row: this block's first row in a tile.
 template <class T, class C>
 __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row,
                                                int warpgroup, ProductPieces* pieces,
@@ -234,7 +235,7 @@ __device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int
                      static_cast<int>(min(p.columns - column, int64_t{kPanel})),
                      p.aligned};
     bool adds = p.adds;
-    // KBlocks: one part is coarser than what is cut off.
+    // In K-blocks. With one split term, its rounding is coarser than what is cut off.
     const int at_once = kTurns ? piece.to - piece.from : kSumDepth / KBlockDepth(kMmaTerms<T>);
     if constexpr (std::is_same_v<C, float>) {
       if (piece.slot >= 0) {
@@ -265,7 +266,7 @@ template <class T, class C>
 __global__ void __launch_bounds__(kTileThreads, 1)
     MultiplyTiles(const __grid_constant__ ScaledProduct<T, C> p) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  __trap();  // the plan sends no other GPU here
+  __trap();  // the plan never selects this kernel for other GPUs
 #else
   constexpr int kTerms = kMmaTerms<T>;
   __shared__ TransactionBarrier full[kTileStages], empty[kTileStages];
@@ -276,7 +277,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   ClusterSync();
   WaitForPreviousKernel();
   ProductPieces pieces(p.work, blockIdx.x / 2);
-  // Two threads of the last warpgroup fetch, an operand each.
+  // Two threads of the last warpgroup are the producers, one for each operand.
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == kTileWarpgroups) {
     DeallocateRegisters<40>();
@@ -287,11 +288,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     AllocateRegisters<232>();
     MultiplyPieces(p, half * kPanel, warpgroup, &pieces, &pipeline, turned[threadIdx.x / 32]);
   }
-  ClusterSync();  // a block's memory is there until the other sends nothing more
+  ClusterSync();  // a block's shared memory must exist until the other block has sent everything
 #endif
 }
 
-// Adds up what waits, in the order of the depth. A block has 8 rows of a tile that is shared.
+// Adds up the waiting partial sums, in the order of the depth. A block has 8 rows of a shared tile.
 template <class T>
 __global__ void __launch_bounds__(kPanel)
     AddPieces(const __grid_constant__ ScaledProduct<T, float> p) {
@@ -304,7 +305,7 @@ __global__ void __launch_bounds__(kPanel)
   const int64_t column = int64_t{p.order.Column(tile)} * kPanel + threadIdx.x;
   const int first = work.FirstPeer(shared_tile);
   const int64_t end = (int64_t{shared_tile} + 1) * work.k_blocks;
-  // Then it was a whole tile to its block.
+  // Then its block had the whole tile.
   if (work.Begin(first) <= end - work.k_blocks && work.Begin(first + 1) >= end) return;
   float sums[8] = {};
   for (int sharer = first; sharer < work.sharers && work.Begin(sharer) < end; ++sharer) {

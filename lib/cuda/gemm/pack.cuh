@@ -1,5 +1,5 @@
-// An operand of a product, made ready for tensor cores: of floats one part of float16 of each
-// element, or two, of a scale for each line (a row of a, a column of b): a power of two.
+// Packs an operand of a product for tensor cores. A float becomes one or two split terms of
+// float16. Each line (a row of a, a column of b) has a scale, a power of two.
 #ifndef HASTE_LIB_CUDA_GEMM_PACK_CUH_
 #define HASTE_LIB_CUDA_GEMM_PACK_CUH_
 
@@ -11,15 +11,16 @@
 
 namespace haste {
 
-// T: Scaled<kParts>, of floats; or Half, Bfloat16, which are multiplied as they are.
+// T: Scaled<kTerms> for floats; or Half, Bfloat16, which are multiplied as they are.
 template <class T>
 using ElementOf = std::conditional_t<(kScaledTerms<T> > 0), float, T>;
 
-// Floats down to 2^-149 and the scale that undoes it are numbers of full precision.
+// With this limit, scaled floats down to 2^-149 and the factor that undoes the scale are numbers of
+// full precision.
 constexpr int kMostLineShift = 126;
 
-// [panel, packed depths, part, lines × depth in core matrices (lib/cuda/ptx/wgmma.cuh)]; padding is
-// 0.
+// [panel, packed depths, split term, lines × depth in core matrices (lib/cuda/ptx/wgmma.cuh)].
+// Padding is 0.
 template <class T>
 struct PackedLines {
   using Element = ElementOf<T>;
@@ -27,16 +28,16 @@ struct PackedLines {
   static constexpr bool kScales = kScaledTerms<T> > 0;
 
   const Element* from;
-  int64_t line_stride, depth_stride;  // one of them is 1; along the other there are
-  RowRuns runs;                       // these, of which
-  int64_t first;                      // comes first
+  int64_t line_stride, depth_stride;  // one of them is 1
+  RowRuns runs;                       // along the other dimension
+  int64_t first;                      // the first row in runs
   int64_t lines, depth;               // of the operand
   int k_blocks;
   bool aligned;  // lines begin at multiples of 16 bytes, or depths do
   MmaOperand<T>* to;
-  uint32_t* most;  // kScales, of each line: the bits of its largest magnitude
+  uint32_t* most;  // kScales: for each line, the bits of its largest magnitude
 
-  // 8 neighbours in depth of a line; run: in the K-block.
+  // Stores 8 neighbours of a line in depth. run: their index in the K-block.
   __device__ __forceinline__ void Put(int64_t line, int64_t k_block, int run, float scale,
                                       const Element (&values)[8]) const {
     MmaOperand<T> terms[kTerms][8];
@@ -61,15 +62,15 @@ struct PackedLines {
   }
 };
 
-// Of a magnitude that is no number nothing is known.
+// The bits of |x|; infinity and NaN do not count.
 __device__ __forceinline__ uint32_t FiniteBits(float x) {
   const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
   return bits < 0x7F800000u ? bits : 0;
 }
 
-// Lines whose depth is neighbours in memory: a block has 8 of them.
+// For operands contiguous in depth: a block has 8 lines.
 constexpr int kPackWarps = 16;
-constexpr int kHeldKBlocks = 4;  // of a warp, in registers from one reading to the other
+constexpr int kHeldKBlocks = 4;  // a warp keeps these in registers between its two passes
 
 template <class T>
 class LineReader {
@@ -160,11 +161,11 @@ __global__ void __launch_bounds__(kPackWarps * 32)
   }
 }
 
-// Lines that are neighbours in memory: a block has 256 of them.
+// For operands whose lines are neighbours in memory: a block has 256 lines.
 constexpr int kLinesOfBlock = 256;
-constexpr int kMostDepths = 64;  // that a block of FindMostOfLines looks at
+constexpr int kMostDepths = 64;  // depths that a block of FindMostOfLines reads
 
-// `most` is 0 before.
+// `most` must be 0 before.
 template <class T>
 __global__ void __launch_bounds__(kLinesOfBlock)
     FindMostOfLines(const __grid_constant__ PackedLines<T> p, int64_t line_blocks) {
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(kLinesOfBlock)
   const auto look = [&](int64_t row) {
     most = max(most, FiniteBits(p.from[row * p.depth_stride + line]));
   };
-  if (p.runs.run == 0) {  // loads need not wait for where the next one is
+  if (p.runs.run == 0) {  // addresses do not depend on a cursor, so loads overlap
 #pragma unroll 16
     for (int64_t d = first; d < end; ++d) look(p.first + d);
   } else {
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kLinesOfBlock)
   atomicMax(p.most + line, most);
 }
 
-// After it.
+// Runs after FindMostOfLines.
 template <class T>
 __global__ void __launch_bounds__(kLinesOfBlock)
     PackAlongLines(const __grid_constant__ PackedLines<T> p, int64_t line_blocks,

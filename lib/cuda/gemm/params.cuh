@@ -1,4 +1,4 @@
-// What the kernels of a product (mainloop.cuh) are given, and where its sums go.
+// Parameters of a product's kernels (mainloop.cuh), and where its sums go.
 #ifndef HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
 #define HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
 
@@ -16,29 +16,29 @@ constexpr bool kTakeTurns = kTerms == 1;
 template <int kTerms>
 constexpr int kWarpsOfTile = kTakeTurns<kTerms> ? 4 : kTileWarps;
 
-// C: what c and the bias are of.
+// C: the type of c and of the bias.
 template <class T, class C = ElementOf<T>>
 struct ScaledProduct {
   const MmaOperand<T>*a, *b;  // packed
   const uint32_t *a_most, *b_most;
-  // c from its first column on. Of rows `rows`, of which there are no more behind `split`, where
-  // those of another c begin.
+  // c, from its first column on: the rows in rows[0] and, from row `split` on, those of another c,
+  // in rows[1].
   struct Rows {
     C* c;
     int64_t stride, end;
-    RowRuns runs;   // where they lie, of which
-    int64_t first;  // comes first
+    RowRuns runs;   // where the rows are in memory
+    int64_t first;  // the first row in runs
   };
   Rows rows[2];
   int64_t split, columns;
   TileOrder order;
-  // Is there something to add to: in c, in `waiting`, in c for what has waited?
+  // Are sums added to existing ones: in c, in `waiting`, in c for pieces that have waited?
   bool adds, adds_waiting, adds_pieces;
   const C *bias, *bias_of_pieces;  // [columns] added to each row, or null
   bool aligned;                    // rows of c, and the bias, begin at multiples of 16 bytes
   ProductWork work;
-  float* waiting;   // [slot, rows, columns of a tile]: sums of pieces
-  uint32_t* ready;  // null, or of TileOrder's counts: warps that have stored theirs
+  float* waiting;   // [slot, rows, columns of a tile]: partial sums of pieces
+  uint32_t* ready;  // null, or tile-ready flags of TileOrder's counts: warps that have stored
 };
 
 // Where sums go: a block's part of a tile.
@@ -48,24 +48,23 @@ struct TileOfC {
   const C* bias;
   int64_t stride;
   RowRuns runs;
-  int64_t first;      // row
-  int rows, columns;  // that there are
+  int64_t first;      // first row
+  int rows, columns;  // those that exist
   bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
 
-  // Whether all rows and columns of a tile are there and aligned: then nothing need be asked of
-  // any.
+  // Whether all rows and columns of a tile exist and are aligned. Then no access needs a check.
   __device__ __forceinline__ bool IsWhole() const {
     return rows == kPanel && columns == kPanel && aligned;
   }
-  // Null behind the last.
+  // Null after the last row.
   __device__ __forceinline__ C* Row(int row) const {
     return row < rows ? c + runs.At(first + row) * stride : nullptr;
   }
-  // Four neighbours of a row or of the bias, 0 of null.
+  // Four neighbours of a row or of the bias; 0 if it is null.
   template <bool kWhole>
   __device__ __forceinline__ float4 Load(const C* row, int column) const {
     float v[4] = {};
-    if (row != nullptr) {  // the bias may be null of any
+    if (row != nullptr) {  // the bias may be null in any tile
       const C* at = row + column;
       if (kWhole || (aligned && column + 4 <= columns)) {
         const auto four = LoadFragment<4>(at);

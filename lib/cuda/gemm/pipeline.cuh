@@ -1,5 +1,5 @@
-// How the operands of a product (mainloop.cuh) come to the warpgroups that multiply them: K-block
-// by K-block, through a pipeline of stages in shared memory.
+// How the operands of a product (mainloop.cuh) get to the warpgroups that multiply them: K-block by
+// K-block, through a pipeline of stages in shared memory.
 #ifndef HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
 #define HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
 
@@ -31,9 +31,9 @@ class TilePipeline {
   }
   __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
   __device__ __forceinline__ unsigned char* b() const { return a() + kKBlockBytes; }
-  // A K-block of a, or this block's half of one of b, for both.
+  // Fetches a K-block of a. FetchB fetches this block's half of a K-block of b, for both blocks.
   __device__ __forceinline__ void FetchA(const unsigned char* from) const {
-    empty_[stage_].Wait(lap_ ^ 1);  // at once in the first lap
+    empty_[stage_].Wait(lap_ ^ 1);  // returns at once in the first lap
     full_[stage_].ArriveAndExpect(kStageBytes);
     CopyBulk(a(), from, kKBlockBytes, &full_[stage_]);
   }
@@ -43,7 +43,7 @@ class TilePipeline {
     CopyBulkTo(3, b() + half_ * kHalf, from + half_ * kHalf, kHalf, &full_[stage_]);
   }
   __device__ __forceinline__ void Wait() const { full_[stage_].Wait(lap_); }
-  // The stage before this one.
+  // Frees the previous stage.
   __device__ __forceinline__ void FreeLast() const {
     Free(stage_ == 0 ? kTileStages - 1 : stage_ - 1);
   }
@@ -52,7 +52,7 @@ class TilePipeline {
     stage_ = 0;
     lap_ ^= 1;
   }
-  // So many stages, which are others'.
+  // Skips stages that belong to the other warpgroup.
   __device__ __forceinline__ void Skip(int stages) {
     const int to = stage_ + stages;
     stage_ = to % kTileStages;
@@ -90,8 +90,8 @@ __device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool o
   }
 }
 
-// Whose turn it is to multiply, of warpgroups that take turns. The other one's stages of the
-// pipeline have been filled before: a counter does not tell one lap from the next but one.
+// Which of two alternating warpgroups may multiply now. It waits until the other one's stages have
+// been filled, because a barrier's parity does not tell one lap from the next but one.
 class Turns {
  public:
   __device__ __forceinline__ explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}

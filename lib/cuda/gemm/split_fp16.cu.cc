@@ -1,10 +1,11 @@
-// A float is the sum of two parts of float16, x = x0 + x1, once a power of two has brought it to
-// where float16 is at its finest: 22 bits and a sign. Of the four products of parts three matter,
+// A float is the sum of two split terms of float16, x = x0 + x1, after a power of two has scaled it
+// to where float16 is most precise: 22 bits and a sign. Three of the four products of split terms
+// matter,
 //
 //   a·b = a0·b0 + (a0·b1 + a1·b0),
 //
-// and what is left out is 2^-22 of |a|·|b| at most. A scale belongs to a row of a, or to a column
-// of b, whose smallest numbers are exact to 2^-39 of its largest.
+// and what is left out is at most 2^-22 of |a|·|b|. A row of a, or a column of b, has one scale.
+// Its smallest numbers are exact to 2^-39 of its largest.
 #include "lib/cuda/gemm/split_fp16.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 
 using Exact = Scaled<2>;
 
-// Calls run(a T*) with what elements of a product are multiplied as.
+// Calls run with a pointer to the type as which elements of a product are multiplied.
 template <class Run>
 auto WithOperand(const HasteGemm& g, const Run& run) {
   if (g.dtype == HASTE_FLOAT16) return run(static_cast<Half*>(nullptr));
@@ -28,7 +29,7 @@ auto WithOperand(const HasteGemm& g, const Run& run) {
   return g.allow_tf32 ? run(static_cast<Scaled<1>*>(nullptr)) : run(static_cast<Exact*>(nullptr));
 }
 
-// An operand: lines (rows of a, columns of b) × depth. Some of both at a time is packed.
+// An operand: lines (rows of a, columns of b) × depth. A part of both is packed at a time.
 template <class T>
 class Operand {
   static constexpr int kTerms = PackedLines<T>::kTerms;
@@ -57,8 +58,8 @@ class Operand {
         to_(overlap.to_),
         most_(overlap.most_) {}
 
-  // at: of the lines that are packed, the first of these. after: a kernel of the same product was
-  // launched before.
+  // at: where the first of these lines goes among the packed ones. after: a kernel of the same
+  // product was launched before.
   int32_t Pack(int64_t line, int64_t lines, int64_t from, int64_t depth, int64_t at, bool after,
                const HasteExecutor& executor, HasteStatus* status) const {
     const bool along_depth = depth_stride_ == 1;
@@ -124,7 +125,7 @@ struct Operands {
         waiting(workspace->Take<float>(plan.slots * kProductTileBytes / sizeof(float))) {}
 };
 
-// But for what each chunk has of its own.
+// Fills in everything except what differs between chunks.
 template <class C, class T>
 ScaledProduct<T, C> ProductOf(const ProductChunk& part, const Operands<T>& operands) {
   const HasteGemm& g = part.gemm;
@@ -155,7 +156,7 @@ int32_t LaunchTiles(const ScaledProduct<T, C>& p, LaunchShape shape, const Haste
   return HASTE_OK;
 }
 
-// ends: there is nothing more to be added to what waits.
+// ends: nothing more will be added to the waiting sums.
 template <class T>
 int32_t Multiply(const ScaledProduct<T, float>& p, bool ends, const HasteExecutor& executor,
                  HasteStatus* status) {
@@ -201,7 +202,7 @@ int32_t MultiplyChunks(const ProductChunk& part, const ProductPlan& plan, void* 
   const int64_t stays = plan.a_stays ? g.m : g.n, passes = plan.a_stays ? g.n : g.m;
   const int64_t stays_chunk = plan.a_stays ? plan.rows : plan.columns;
   const int64_t passes_chunk = plan.a_stays ? plan.columns : plan.rows;
-  // Then what waits for the rest of its depth waits for the next chunk.
+  // Then sums that wait for the rest of their depth wait for the next chunk.
   const bool one_pass = passes <= passes_chunk;
   for (int64_t i = 0; i < stays; i += stays_chunk) {
     const int64_t kept_lines = std::min(stays_chunk, stays - i);

@@ -1,5 +1,5 @@
-// Products by tensor cores that are our own (sm_90a): of floats in scaled float16, two parts where
-// they are exact; beside a walk of TensorFloat-32 and of 16 bits as well.
+// Our own products on tensor cores (sm_90a): for floats in scaled float16, with two split terms if
+// they are exact; overlapped with a walk, also for TensorFloat-32 and 16 bits.
 #ifndef HASTE_LIB_CUDA_GEMM_SPLIT_FP16_H_
 #define HASTE_LIB_CUDA_GEMM_SPLIT_FP16_H_
 
@@ -13,17 +13,17 @@ namespace haste {
 
 // `plan`, here and below, is `ours`.
 size_t ScaledGemmWorkspace(const HasteGemm&, const ProductPlan& plan);
-// Of any dtype but float64; c and the bias are float32.
+// For any dtype but float64; c and the bias are float32.
 int32_t ScaledGemm(const ProductChunk&, const ProductPlan& plan, void* workspace,
                    const HasteExecutor& executor, HasteStatus* status);
 
-// A product of PlanOneChunk, of any dtype but float64, whose c is of that and no sum, in several
-// calls. The second, and those after it, are one launch of plan.pairs pairs of blocks each, which
-// make so many rows of tiles of c in their order, from order.first on.
+// A product of PlanOneChunk in several calls. Any dtype but float64; c has the same dtype and is
+// not added to. The second call and each later one is one launch of plan.pairs pairs of blocks,
+// which compute some rows of tiles of c in their order, from order.first on.
 int32_t PackOneChunk(const ProductChunk&, const ProductPlan& plan, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status);
-// begun: null, or a cudaEvent_t, recorded when all blocks are there. ready: of each of the order's
-// counts, 0 before, ReadyCount when so many tiles have been stored.
+// begun: null, or a cudaEvent_t that is recorded when all blocks have started. ready: tile-ready
+// flags, one for each of the order's counts; 0 before, ReadyCount when its tiles have been stored.
 int32_t MultiplyOneChunk(const ProductChunk&, const ProductPlan& plan, void* workspace,
                          const TileOrder& order, int rows, uint32_t* ready, void* begun,
                          const HasteExecutor& executor, HasteStatus* status);

@@ -1,6 +1,6 @@
-// The `tiled` engine: products of a step in tiles on tensor cores, one launch for all steps where a
-// step is one product and its blocks fit the GPU. Compiled once a cell and group of dtypes
-// (lib/cuda/cell/engine_table.h).
+// The `tiled` engine: products of a step in tiles on tensor cores. One launch walks all steps if a
+// step has one product and its blocks all fit the GPU. Compiled once for each cell and group of
+// dtypes (lib/cuda/cell/engine_table.h).
 #include <cstdint>
 #include <type_traits>
 
@@ -29,7 +29,7 @@ void FillTiled(const TiledTiling& t, Workspace* workspace, typename Phase::Param
   p->most = workspace->Take<float>(2);
 }
 
-// Packs R for the product of a phase, and clears what it is multiplied with.
+// Packs R for the product of a phase, and clears its operand.
 template <class Cell, class Phase>
 int32_t PrepareTiled(const typename Phase::Params& p, const void* r, const HasteExecutor& executor,
                      HasteStatus* status) {
@@ -90,7 +90,7 @@ class TiledKernel {
   StepKernel<const Params, int64_t, int64_t> kernel_;
 };
 
-// What WalkEngine asks for.
+// The EnginePolicy for WalkEngine.
 template <class Cell, class D>
 class TiledPolicy {
  public:
@@ -127,7 +127,7 @@ class TiledPolicy {
     for (int64_t done = 0; code == HASTE_OK && done < steps; done += a_launch) {
       const int64_t step = first + done * First::kStride;
       code = one.Run(done > 0, step, a_launch, executor, status);
-      // Step -1, of backward, ends with the initial states' gradients.
+      // Backward's step -1 ends with the gradients of the initial states.
       if (kLast > 0 && code == HASTE_OK && step >= 0) {
         code = two.Run(true, step, 1, executor, status);
       }

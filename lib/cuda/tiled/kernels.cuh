@@ -1,10 +1,11 @@
 // Steps of the `tiled` engine: a phase (lib/cuda/cell/phase_forward.cuh,
-// lib/cuda/cell/phase_backward.cuh), its product on tensor cores (mainloop.cuh), behind it the
+// lib/cuda/cell/phase_backward.cuh), with its product on tensor cores (mainloop.cuh), then the
 // cell.
 //
-// A block reads what others have made of a step after it has seen that all of them have ended it:
-// by their count, where one launch walks all steps, by the end of the kernel before where a launch
-// is a step. Until then it reads only what no step writes, and what its own threads have written.
+// A block reads other blocks' results of a step only after all of them have finished the step. If
+// one launch walks all steps, it learns that from their count; if each step is a launch, from the
+// end of the previous kernel. Until then it reads only what no step writes, and what its own
+// threads have written.
 #ifndef HASTE_LIB_CUDA_TILED_KERNELS_CUH_
 #define HASTE_LIB_CUDA_TILED_KERNELS_CUH_
 
@@ -26,10 +27,10 @@ class TiledRun {
   using C = typename Params::C;
   static constexpr int kUnits = ShapeOf<Phase>().units(), kSums = Phase::kSums;
   static constexpr int kTiles = ShapeOf<Phase>().tiles(), kThreads = ShapeOf<Phase>().threads();
-  // A thread's elements are of one unit, so many rows apart.
+  // A thread's elements all belong to one unit, kRowStep rows apart.
   static constexpr int kRowStep = kThreads / kUnits;
-  // Of them, those whose inputs are in registers before their sums are there. More of them would
-  // be more code than the instruction cache has room for.
+  // The elements whose inputs are loaded to registers before their sums are ready. More would be
+  // more code than fits the instruction cache.
   static constexpr int kBatch = kThreads > 256 ? 2 : 4;
   static_assert(!kScalesRows<Phase> || kUnits % 32 == 0, "a warp has one row");
 
@@ -60,7 +61,8 @@ class TiledRun {
 
   __device__ __forceinline__ void Keep() const { product_.Keep(); }
 
-  // Asks for what no step writes, for the product and for elements that no register waits for.
+  // Starts loads of what no step writes: for the product, and prefetches for elements whose inputs
+  // do not go to registers yet.
   __device__ __forceinline__ void Begin(int64_t step) const {
     if (Phase::HasProduct(p_, step)) product_.Begin();
     const StepAt at = At(step);
@@ -70,7 +72,7 @@ class TiledRun {
     }
   }
 
-  // The same, of a thread's first elements.
+  // The same for a thread's first elements, into registers.
   __device__ __forceinline__ void Load(int64_t step) { LoadFrom(step, 0, mine_); }
 
   // All of a step but what only this block reads of its last elements.
@@ -168,11 +170,11 @@ class TiledRun {
     }
   }
 
-  // Where sums lie: of a row of this block's own and the 16 units of a tile, side by side.
+  // The sums of one of this block's own rows and the 16 units of a tile, which are contiguous.
   __device__ __forceinline__ float* SumsOf(int tile, int row) const {
     return sums_ + tile * TiledProductShape::sum_tile(own_rows_) + row * TiledProductShape::kSumRow;
   }
-  // What a lane has of a tile: a pair of rows of the units `in_tile` and 8 further.
+  // Stores what a lane has of a tile: a pair of rows of units `in_tile` and `in_tile` + 8.
   __device__ __forceinline__ void StoreSums(int tile, int row, int in_tile, float4 v) const {
     float* to = SumsOf(tile, row) + in_tile;
     to[0] = v.x;
@@ -196,7 +198,7 @@ class TiledRun {
     }
   }
 
-  // Parts of sums of a block's own rows, as all blocks of the cluster push them: [block, tile, pair
+  // Partial sums of a block's own rows, as all blocks of the cluster push them: [block, tile, pair
   // of rows, half of its units], 16 bytes each.
   __device__ __forceinline__ int terms() const { return kTiles * own_rows_ * 4; }  // of a block
   __device__ __forceinline__ int PartAt(int split, int part) const {
@@ -215,7 +217,7 @@ class TiledRun {
       haste::Push(AddressIn(here + at, owner), bits, AddressIn(counter, owner));
     });
   }
-  // Always in the same order.
+  // Adds up the partial sums, always in the same order.
   __device__ __forceinline__ void AddUp() const {
     const int log_tile = __ffs(own_rows_) + 1;  // of own_rows_ * 4
     for (int part = threadIdx.x; part < terms(); part += kThreads) {
@@ -242,24 +244,24 @@ class TiledRun {
   const bool reverse_;
   const int own_rows_, row_, unit_;
   Element first_;
-  int64_t at_stride_, one_stride_;  // from one of a thread's elements to the next
+  int64_t at_stride_, one_stride_;  // between consecutive elements of a thread
   uint32_t meetings_ = 0;
-  float sum_scale_;  // Scaled alone
+  float sum_scale_;  // only for Scaled
   Phase mine_[kBatch];
   int last_ = 0;  // the first of the elements in mine_
 };
 
-// `count` steps of the walk from `first` on; more than one only of a persistent kernel.
+// `count` steps of the walk from `first` on. More than one only in a persistent kernel.
 template <class Phase, int kRows>
 __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
     TiledSteps(const __grid_constant__ typename Phase::Params p, int64_t first, int64_t count) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  __trap();  // the plan sends no other GPU here
+  __trap();  // the plan never selects this kernel for other GPUs
 #else
   TiledRun<Phase, kRows> run(p);
-  if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // who waits for it is the product
+  if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // the product waits for it
   run.Load(first);
-  uint32_t ended = 0;  // steps, of all blocks of the group
+  uint32_t ended = 0;  // steps ended, over all blocks of the group
   int64_t step = first;
   for (int64_t left = count; left > 0; --left, step += Phase::kStride) {
     run.Begin(step);

@@ -1,7 +1,7 @@
 // A block's part of the product of a step: sums of its units × its rows over its part of the depth.
 //
-// What R is multiplied with comes through shared memory chunk by chunk, and with it R, as far as
-// that is not kept there.
+// The operand comes through shared memory chunk by chunk, with the chunks of R that do not stay in
+// shared memory.
 #ifndef HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
 #define HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
 
@@ -10,18 +10,18 @@
 
 namespace haste {
 
-// kRows: of a block.
+// kRows: rows of a block.
 template <class Phase, int kRows>
 class TiledProduct {
   using Params = typename Phase::Params;
   using T = typename Params::Storage;
   static constexpr int kTerms = kMmaTerms<T>, kOfOperand = Params::kTerms;
   static constexpr int kTiles = ShapeOf<Phase>().tiles();
-  // Of a chunk.
+  // Bytes of a chunk.
   static constexpr int kKernelBytes = ShapeOf<Phase>().kernel_bytes();
   static constexpr int kChunkOperandBytes = ShapeOf<Phase>().operand_bytes(kRows);
   static constexpr int kScaleBytes = kScalesRows<Phase> ? kRows * 4 : 0;
-  // And of the last part of each.
+  // And of the last split term of each.
   static constexpr int kLastOfKernel = kKernelBytes / kTerms;
   static constexpr int kLastOfOperand = (kChunkOperandBytes - kScaleBytes) / kOfOperand;
   static constexpr int kGroupChunks = Phase::kDepth;  // that share their rows' scales
@@ -46,21 +46,21 @@ class TiledProduct {
     parity_stride_ = p.operand.At(p.K, 0, 0);
   }
 
-  // Fetches what is kept of R.
+  // Fetches the part of R that stays in shared memory.
   __device__ __forceinline__ void Keep() const {
     if (t_.kept == 0 || !ring_.Asks(0)) return;
     ring_.Keep(shared_ + layout_.kept, kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes,
                t_.kept * kKernelBytes);
   }
 
-  // Asks for R of the first chunks: no step writes that.
+  // Starts to load R of the first chunks, which no step writes.
   __device__ __forceinline__ void Begin() const {
     for (int chunk = 0; chunk < min(ring_.slots(), t_.chunks); ++chunk) {
       if (ring_.Asks(asked_ + chunk)) AskForKernel(chunk);
     }
   }
 
-  // After Begin. step: whose operand R is multiplied with.
+  // After Begin. step: the step whose operand R is multiplied by.
   __device__ __forceinline__ void Multiply(int64_t step) {
     const unsigned char* operand =
         reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
@@ -71,7 +71,7 @@ class TiledProduct {
     tiles_.Clear();
     if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
     int chunk = 0;
-    bool begins = true;           // a group, or what is this block's of it
+    bool begins = true;           // at the first chunk of a group, or of this block's part of it
     int of_group = first_group_;  // chunks to come
     do {
       ring_.Wait(asked_ + chunk);
@@ -104,10 +104,10 @@ class TiledProduct {
     tiles_.template Wait<0>();
     ring_.Free(asked_ + t_.chunks - 1);
     asked_ += t_.chunks;
-    __syncthreads();  // what follows takes the memory of the stages
+    __syncthreads();  // the sums overwrite the stages
   }
 
-  // Calls take(tile, tile of 8 rows, sums) for all of this warp: what a lane has of it.
+  // Calls take(tile, tile of 8 rows, sums) for all tiles of this warp. sums: those of this lane.
   template <class Take>
   __device__ __forceinline__ void Each(const Take& take) const {
     tiles_.Each(take);
@@ -121,7 +121,7 @@ class TiledProduct {
     return KernelSlot(chunk) + (t_.streams() ? kKernelBytes : 0);
   }
 
-  // Bytes that are read of a chunk: parts lie one behind the other.
+  // Bytes of a chunk that are read: its split terms follow one another.
   __device__ __forceinline__ int ReadOfKernel() const {
     return kKernelBytes - (all_parts_ ? 0 : kLastOfKernel);
   }
@@ -146,13 +146,13 @@ class TiledProduct {
   const TiledLayout layout_;
   unsigned char* const shared_;
   const TiledPipeline ring_;
-  const bool all_parts_;  // are read; else all but the last
-  const int streamed_;    // chunks of R
-  int first_group_;       // chunks of it from this block's first on
+  const bool all_parts_;  // all split terms are read; else all but the last
+  const int streamed_;    // chunks of R that do not stay in shared memory
+  int first_group_;       // chunks of the first group, from this block's first on
   const unsigned char* kernel_;
   const uint16_t* operand_;
   int64_t parity_stride_;
-  uint32_t asked_ = 0;  // chunks of earlier steps
+  uint32_t asked_ = 0;  // chunks loaded in earlier steps
   BlockTiles<T, kOfOperand, kTiles, kRows, ShapeOf<Phase>().row_groups(), kScalesRows<Phase>>
       tiles_;
 };

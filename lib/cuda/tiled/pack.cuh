@@ -1,4 +1,5 @@
-// R for the `tiled` engine, once a call: in 16-bit parts, in the order of wgmma_tile.cuh.
+// Packs R for the `tiled` engine, once a call: in 16-bit split terms, in the order of
+// wgmma_tile.cuh.
 #ifndef HASTE_LIB_CUDA_TILED_PACK_CUH_
 #define HASTE_LIB_CUDA_TILED_PACK_CUH_
 
@@ -9,7 +10,7 @@
 
 namespace haste {
 
-// Which depth of the product, [gate, H], lies at `depth` of a chunk; none: what is behind the last.
+// The depth of the product, [gate, H], at `depth` of a chunk; none after the last.
 template <class Phase>
 __device__ __forceinline__ int64_t TiledDepthAt(int64_t chunk, int depth, int64_t H) {
   constexpr int kDepth = ShapeOf<Phase>().depth(), kGates = Phase::kDepth;
@@ -20,8 +21,8 @@ __device__ __forceinline__ int64_t TiledDepthAt(int64_t chunk, int depth, int64_
   return chunk * kDepth + depth;
 }
 
-// to[k, unit tile, chunk, part, tile, piece, lane of a warp], uint4. A warp makes a piece of a
-// tile. Of a block's tiles those of the same 16 units stand side by side.
+// to[k, unit tile, chunk, split term, tile, piece, lane of a warp], uint4. A warp writes one piece
+// of a tile. In a block, the tiles of the same 16 units follow one another.
 template <class Phase>
 __global__ void PackTiled(const typename Phase::Params p,
                           const typename Phase::Params::Storage* __restrict__ r,
@@ -67,7 +68,8 @@ __global__ void PackTiled(const typename Phase::Params p,
   }
 }
 
-// What ScalesOf goes by, of all rows and lanes; `most` is 0 before. weights: of R.
+// Finds what ScalesOf uses, over all rows and lanes. `most` must be 0 before. weights: numbers of
+// R.
 template <class Cell, class Phase>
 __global__ void FindMost(const typename Phase::Params p, int64_t weights,
                          const typename Phase::Params::Storage* __restrict__ r) {
@@ -84,7 +86,7 @@ __global__ void FindMost(const typename Phase::Params p, int64_t weights,
   weight = LargestOfWarp(weight);
   state = LargestOfWarp(state) / (1.0f - p.dropout_rate);
   if (threadIdx.x % 32 == 0) {
-    // Magnitudes, whose bits are in their order.
+    // The bits of magnitudes have the same order as the magnitudes.
     atomicMax(reinterpret_cast<unsigned*>(p.most), __float_as_uint(state));
     atomicMax(reinterpret_cast<unsigned*>(p.most + 1), __float_as_uint(weight));
   }

@@ -1,4 +1,4 @@
-// What kernels of the `tiled` engine are given, and how what a step multiplies lies in memory.
+// Parameters of the `tiled` engine's kernels, and the layout of a step's operand in memory.
 #ifndef HASTE_LIB_CUDA_TILED_PARAMS_CUH_
 #define HASTE_LIB_CUDA_TILED_PARAMS_CUH_
 
@@ -10,14 +10,14 @@
 
 namespace haste {
 
-// Parts of 16 bits of what R is multiplied with: a float is three, or two that have a bound, and of
-// cells whose exponents add up what is rounded off, a 16-bit number is two.
+// Split terms of 16 bits of the operand that R is multiplied by. A float has three, or two if it
+// has a bound. In cells whose exponents would add up rounding errors, a 16-bit number has two.
 template <class Cell, class T>
 constexpr int kOperandTerms = sizeof(T) == 4       ? kMmaTerms<T>
                               : Cell::kExponential ? 2
                                                    : 1;
 
-// Whether the operand of a phase's product (lib/cuda/cell/phase_forward.cuh) has a scale of each
+// Whether the operand of a phase's product (lib/cuda/cell/phase_forward.cuh) has a scale for each
 // row.
 template <class Phase>
 constexpr bool kScalesRows = Phase::kBackward && kScaledTerms<typename Phase::Params::Storage> > 0;
@@ -28,15 +28,16 @@ constexpr TiledProductShape ShapeOf() {
   return {Phase::kSums, kMmaTerms<typename Params::Storage>, Params::kTerms, kScalesRows<Phase>};
 }
 
-// An operand, [2, K, row tile, chunk, part, rows × depth of a chunk as wgmma_tile.cuh has them],
-// the first by parity of the step: a block reads its rows of neighbouring chunks in one piece.
-// Padding is 0. Where rows have scales a chunk begins with what undoes them, [rows] of float.
+// An operand, [2, K, row tile, chunk, split term, rows × depth of a chunk]. The first index is the
+// parity of the step; wgmma_tile.cuh defines the order in a chunk. A block reads its rows of
+// neighbouring chunks in one copy. Padding is 0. If rows have scales, a chunk begins with the
+// factors that undo them, [rows] of float.
 struct TiledOperand {
   uint16_t* a;
   int chunks, row_tiles;
-  int width, log_rows;  // of a chunk, all parts; rows of a tile: a power of two
+  int width, log_rows;  // of a chunk, with all split terms; log2 of the rows of a tile
 
-  // Where the chunk of a lane's row tile begins.
+  // Where a chunk of a lane's row tile begins.
   __host__ __device__ __forceinline__ int64_t At(int64_t lane, int64_t row_tile,
                                                  int64_t chunk) const {
     return ((lane * row_tiles + row_tile) * chunks + chunk) * width << log_rows;
@@ -44,7 +45,7 @@ struct TiledOperand {
   __host__ __device__ __forceinline__ int64_t Size(int64_t lanes) const {
     return At(2 * lanes, 0, 0);
   }
-  // The first chunk of an element's row tile; which row of it.
+  // The first chunk of an element's row tile. RowOf: the row's index in that tile.
   __device__ __forceinline__ uint16_t* Of(int64_t lane, const Element& e) const {
     return a + At(lane, e.n >> log_rows, 0);
   }
@@ -53,18 +54,18 @@ struct TiledOperand {
   }
 };
 
-// By value in kernel parameters. kOfOperand: its parts.
+// Passed by value as a kernel parameter. kOfOperand: split terms of the operand.
 template <class T, int kOfOperand>
 struct TiledParams : WalkParams<T> {
   static constexpr int kTerms = kOfOperand;
   TiledTiling tiling;
-  bool exact;           // of floats: not as TensorFloat-32 is
+  bool exact;           // for floats: full precision, not that of TensorFloat-32
   const uint4* kernel;  // R, packed (pack.cuh)
-  // Of cells whose steps have two products (kResetGates): tiling, kernel and operand are those of
-  // the product at hand.
+  // For cells whose steps have two products (kResetGates): tiling, kernel and operand belong to the
+  // current product.
   TiledOperand operand, other;
-  uint32_t* arrived;  // [K, row tiles] blocks that have ended a step, of all steps
-  // Scaled alone: forward what h can come to, with dropout; the largest of R.
+  uint32_t* arrived;  // [K, row tiles] how often a block has ended a step, over all steps
+  // Only for Scaled: in forward the bound of |h|, with dropout; the largest |R|.
   float* most;
 };
 
@@ -86,7 +87,7 @@ __device__ __forceinline__ ProductScales ScalesOf(const TiledBackwardParams<T, k
   return ProductScales(__ldg(p.most + 1));
 }
 
-// Where a part has an element, of any size of tiles.
+// Where an element is in a split term, for any size of tiles.
 template <class T, int kOfOperand>
 __device__ __forceinline__ uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
   return BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, depth);
@@ -103,12 +104,12 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
     SplitOperand<T>(value, part);
   } else {
     part[0] = FromCompute<T>(value).bits;
-    // Infinity and NaN are their own first part.
+    // The first split term of infinity or NaN is the number itself.
     const float rest = value - ToCompute(T{part[0]});
     part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
   }
   const uint32_t in = static_cast<uint32_t>(d);
-  // In 32 bits: the plan sees to it that a row tile is not larger.
+  // 32 bits are enough: the plan makes no larger row tile.
   const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
   uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
                  (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
@@ -126,7 +127,7 @@ __device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>
   PutTiled(p, p.other, step, e, d, value);
 }
 
-// By whole warps, of 32 units of a row (a group), which may lie behind the last: values are then 0.
+// Called by whole warps, for 32 units of a row (a group). Units after the last have values 0.
 template <int kTerms, int kGates>
 __device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p,
                                          int64_t step, const Element& e,
@@ -145,7 +146,7 @@ __device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms
   uint16_t* first = operand.Of((step & 1) * p.K + e.k, e) +
                     static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
   if (lane < kGates) reinterpret_cast<float*>(first + lane * chunk_size)[row] = scale.down;
-  // Even lanes have the first parts of two depths, odd ones the second.
+  // Even lanes have the first split terms of two depths, odd lanes the second.
   const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
   uint16_t* to = first + scales + (part * kDepth << operand.log_rows) +
                  TiledOperandAt<T, kTerms>(row, lane - part);

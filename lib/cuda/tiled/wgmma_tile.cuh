@@ -1,6 +1,7 @@
-// What a block's warps multiply of one chunk, and the order in which operands lie for it.
+// How a block's warps multiply one chunk, and the layout of operands for that.
 //
-// By wgmma, core matrices of a chunk's depth side by side (lib/cuda/ptx/wgmma.cuh).
+// Products are by wgmma; the core matrices along a chunk's depth follow one another
+// (lib/cuda/ptx/wgmma.cuh).
 #ifndef HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
 #define HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
 
@@ -10,14 +11,14 @@
 
 namespace haste {
 
-// kTiles × kRows of a block, rows shared out to kRowGroups of its warps. kScalesRows: chunks are
-// multiplied in groups, each in scales of its rows.
+// kTiles × kRows of a block; kRowGroups groups of warps share out the rows. kScalesRows: chunks are
+// multiplied in groups, and in each group rows have their own scales.
 template <class T, int kOfOperand, int kTiles, int kRows, int kRowGroups, bool kScalesRows = false>
 class BlockTiles {
   static constexpr int kTerms = kMmaTerms<T>, kDepth = TiledDepth(kTerms, kOfOperand);
-  // As TileC has them; or of the group at hand, and of those before.
+  // Sums as in TileC; with kScalesRows, one of the current group and one of those before.
   static constexpr int kSums = kTerms == 1 ? 1 : 2;
-  static constexpr int kSmall = kScalesRows ? 0 : kSums - 1;  // where small products are summed
+  static constexpr int kSmall = kScalesRows ? 0 : kSums - 1;  // index of the sum of small products
   static_assert(!kScalesRows || (kTerms == 2 && kRowGroups == 1), "what EndGroup goes by");
   static constexpr int kOwnRows = kRows / kRowGroups;
   // Bytes of a part of a chunk; of a warpgroup's 64 sums.
@@ -25,7 +26,7 @@ class BlockTiles {
   static constexpr int kGroupBytes = 128 * kDepth;
 
  public:
-  // Where a part has an element of the operand.
+  // Where an element of the operand is in a split term.
   static __device__ __forceinline__ uint32_t OperandAt(uint32_t row, uint32_t depth) {
     return (row / 8 * (kDepth / 8) + depth / 8) * 64 + row % 8 * 8 + depth % 8;
   }
@@ -58,7 +59,7 @@ class BlockTiles {
   __device__ __forceinline__ void Chunk(const unsigned char* a, const unsigned char* b,
                                         bool begins) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    constexpr int kUnit = 16, kStep = 256;  // bytes: of a descriptor's 1, of 16 of the depth
+    constexpr int kUnit = 16, kStep = 256;  // bytes: a descriptor's unit; 16 of the depth
     const int group = threadIdx.x / 128;
     const uint64_t of_kernel = CoreMatrices<kDepth>(a) + group / kRowGroups * (kGroupBytes / kUnit);
     const uint64_t of_operand =
@@ -104,12 +105,12 @@ class BlockTiles {
     Wait<0>();
 #pragma unroll
     for (int i = 0; i < kOwnRows / 2; ++i) {
-      asm volatile("" : "+f"(sums_[0][i]));  // not to be read before it was waited for
+      asm volatile("" : "+f"(sums_[0][i]));  // keeps reads after the wait
       sums_[kSums - 1][i] = fmaf(sums_[0][i], of_pair[i / 4].v[i % 2], sums_[kSums - 1][i]);
     }
   }
 
-  // Calls take(tile, tile of 8 rows, sums) for all of this warp.
+  // Calls take(tile, tile of 8 rows, sums) for all tiles of this warp.
   template <class Take>
   __device__ __forceinline__ void Each(const Take& take) const {
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
