@@ -17,7 +17,7 @@ namespace haste {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAtOnce = 8;  // of a thread, neighbours
+constexpr int kAtOnce = 8;  // neighbours that a thread has
 
 // to = sums, rounded. aligned: `to` begins at a multiple of 16 bytes.
 template <class T>

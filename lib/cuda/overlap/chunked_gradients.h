@@ -1,4 +1,5 @@
-// The products of a layer's gradients, part by part of its walk backward (lib/plan/overlap.h).
+// The products of a layer's gradients, time chunk by time chunk of its backward walk
+// (lib/plan/overlap.h).
 #ifndef HASTE_LIB_CUDA_OVERLAP_CHUNKED_GRADIENTS_H_
 #define HASTE_LIB_CUDA_OVERLAP_CHUNKED_GRADIENTS_H_
 
@@ -13,7 +14,7 @@ namespace haste {
 
 class ChunkedGradients {
  public:
-  // Refers to all of them.
+  // Keeps references to all arguments.
   ChunkedGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                    const OverlappedGradients& overlap)
@@ -24,25 +25,25 @@ class ChunkedGradients {
         overlap_(overlap),
         one_direction_(OneDirection(config)) {}
 
-  // Of memory, whichever gradients are wanted.
+  // Bytes of memory, enough for any set of wanted gradients.
   int32_t Bytes(size_t* bytes, HasteStatus*) const;
-  // Before the first part, a part, and after the last one.
+  // Called before the first time chunk, for each chunk, and after the last one.
   int32_t Begin(const HasteExecutor&, HasteStatus*) const;
   int32_t Multiply(int64_t chunk, void* memory, const HasteExecutor&, HasteStatus*) const;
   int32_t Finish(void* memory, const HasteExecutor&, HasteStatus*) const;
 
  private:
-  // Where gradients are added up, and what a product takes.
+  // Memory where gradients are added up, and workspace of a product.
   struct Room {
     float *W, *R;
     char* product;
     size_t sums_bytes;
   };
   Room RoomIn(void* memory) const;
-  // In 16 bits sums have memory of their own.
+  // With 16-bit gradients, sums have memory of their own.
   bool HasOwnSums() const;
-  // A row's dx is the sum of both directions' products: of floats it is added up, else made once
-  // both are there.
+  // A row's dx is the sum of both directions' products. For floats it is accumulated; otherwise it
+  // is made when both are ready.
   bool AddsInput() const { return !one_direction_ && !overlap_.cublas; }
   bool InputComesWhole() const { return !one_direction_ && overlap_.cublas; }
 
@@ -56,14 +57,14 @@ class ChunkedGradients {
   HasteRnnConfig Of(const Times&) const;
   RowRuns Runs(const Times& times) const { return {times.count, config_.time, 1}; }
 
-  // dx, of what lanes [k, end) leave.
+  // dx from the gradients of lanes [k, end).
   ProductChunk Input(const Times&, int64_t k, int64_t end) const;
-  // Calls run(product) for each of those of W and R, of lanes [k, end), which walk in one
-  // direction. one: they are, where they can be. adds: there were times before.
+  // Calls run(product) for the products of W and R of lanes [k, end), which walk in one direction.
+  // one: as one product where possible. adds: there were earlier time chunks.
   template <class Run>
   int32_t OfWeights(const Room&, const Times&, int64_t k, int64_t end, bool one, bool adds,
                     const Run& run) const;
-  // And for all of a part.
+  // The same for everything in a time chunk.
   template <class Run>
   int32_t OfChunk(int64_t chunk, const Room&, bool one, const Run& run) const;
 

@@ -22,7 +22,7 @@
 namespace haste {
 namespace {
 
-// One after the other, behind each other's alignment.
+// Takes regions of memory one after the other, each aligned.
 struct Memory {
   void* rnn;
   uint32_t* counts;
@@ -38,7 +38,7 @@ struct Memory {
   }
 };
 
-// Whether the environment allows what this file is for; asked once a process.
+// Whether the environment allows overlapping. Read once in a process.
 int32_t Allowed(bool* allowed, HasteStatus* status) {
   static const char* const kSetting = getenv("HASTE_OVERLAP");
   const char* const setting = kSetting == nullptr || *kSetting == '\0' ? "1" : kSetting;
@@ -58,7 +58,7 @@ int32_t ClearCounts(const Memory& memory, int64_t chunks, const HasteExecutor& e
 
 // --- Forward
 
-// Rows of tiles, of lanes that walk forwards and of those that walk backwards.
+// Tile-ready flags: rows of tiles, for lanes that walk forwards and for those that walk backwards.
 int64_t InputCounts(const HasteRnnConfig& config) {
   return 2 * CeilDiv(config.batch * config.time, int64_t{kProductRows});
 }
@@ -73,7 +73,7 @@ int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, const Plan
   return HASTE_OK;
 }
 
-// Whether rows of all tensors that a step reads and leaves begin at multiples of 16 bytes.
+// Whether rows of all tensors that a step reads and writes begin at multiples of 16 bytes.
 bool Aligned(const HasteCellInfo& cell, const HasteRnnForwardArgs& args) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(args.wx) | reinterpret_cast<uintptr_t>(args.y) |
                    reinterpret_cast<uintptr_t>(args.gates);
@@ -104,13 +104,14 @@ int32_t PlanGradients(const HasteRnnConfig& config, const CudaCell& cell, const 
   HASTE_TRY(Allowed(&allowed, status));
   if (!allowed) return HASTE_OK;
   CudaProperties cuda = planned.cuda;
-  cuda.has_cublas = true;  // and looked for if it would be wanted
+  cuda.has_cublas = true;  // it is looked for only if the plan wants it
   *overlap = PlanOverlappedGradients(config, cell.info, features, planned.plan, cuda);
   if (overlap->chunks > 0 && overlap->cublas && !HaveCublasFor(config.dtype)) overlap->chunks = 0;
   return HASTE_OK;
 }
 
-// Of all parts that the walk counts, which does not know which of them are left to the last one.
+// Flags of all time chunks that the walk counts. It does not know which of them are left to the
+// last one.
 int64_t Counts(const HasteRnnConfig& config, const OverlappedGradients& overlap) {
   return CeilDiv(config.time, overlap.steps);
 }
@@ -163,7 +164,8 @@ int32_t OverlappedLayerForward(const HasteRnnConfig& config, const CudaCell& cel
   HASTE_TRY(side.Follow(status));
   HASTE_TRY(MultiplyOneChunk(chunk, product, memory.product, order, order.rows - order.first,
                              memory.counts, side.event(), side.executor(), status));
-  // The walk waits for the product, and so must not take the place of its blocks.
+  // The walk waits for the product, so it must not take the multiprocessors of the product's
+  // blocks.
   HASTE_TRY(side.WaitForEvent(status));
   OverlapFlags flags = InputFlags(config, order);
   flags.counts = memory.counts;
@@ -220,7 +222,7 @@ int32_t OverlappedLayerBackward(const HasteRnnConfig& config, const CudaCell& ce
     HASTE_TRY(products.Multiply(chunk, memory.product, side.executor(), status));
   }
   HASTE_TRY(products.Finish(memory.product, side.executor(), status));
-  // Beside the products of the last part.
+  // Overlapped with the products of the last time chunk.
   if (layer.db != nullptr) {
     const int64_t width = config.lanes * cell.info.gates * config.hidden;
     HASTE_TRY(CudaReduceRows(config.dtype, config.batch * config.time, width, rnn.dwx, layer.db,

@@ -1,4 +1,4 @@
-// Products around a recurrence that run beside it (lib/plan/overlap.h).
+// Products around a recurrence, overlapped with its walk (lib/plan/overlap.h).
 #ifndef HASTE_LIB_CUDA_OVERLAP_LAYER_H_
 #define HASTE_LIB_CUDA_OVERLAP_LAYER_H_
 
@@ -9,14 +9,15 @@
 
 namespace haste {
 
-// *bytes, scratch memory of the recurrence, becomes that of both where some may run beside it.
+// Increases *bytes, the scratch memory of the recurrence, to that of both if products may be
+// overlapped with it.
 int32_t OverlappedInputBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
                              const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
 int32_t OverlappedGradientsBytes(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
                                  const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
 
-// haste_layer_forward and haste_layer_backward of arguments that were checked, wx among them; *done
-// = false: nothing was done, as nothing is to run beside the walk.
+// haste_layer_forward and haste_layer_backward with checked arguments, including wx. *done = false:
+// nothing was done, because nothing is to be overlapped with the walk.
 int32_t OverlappedLayerForward(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
                                const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
                                void* workspace, const HasteExecutor&, bool* done, HasteStatus*);

@@ -20,7 +20,7 @@ __device__ __forceinline__ void FenceGlobalBulkCopies() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
-// By one thread; addresses and bytes are multiples of 16. Counted in bytes.
+// Called by one thread. Addresses and bytes are multiples of 16. The mbarrier counts bytes.
 __device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint32_t bytes,
                                          TransactionBarrier* counter) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -32,8 +32,8 @@ __device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint3
 #endif
 }
 
-// The same to all blocks of the cluster that `blocks` has a bit of, at the same place of each;
-// their counters, at the same place too, count it.
+// The same to all blocks of the cluster whose bit is set in `blocks`, at the same place in each.
+// Their counters, also at the same place, count it.
 __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const void* global,
                                            uint32_t bytes, TransactionBarrier* counter) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -28,7 +28,8 @@ __device__ __forceinline__ uint32_t AddressIn(uint32_t shared, uint32_t rank) {
   return there;
 }
 
-// 16 bytes to another block's shared memory, counted there. Both addresses by AddressIn.
+// Sends 16 bytes to another block's shared memory, counted there. Both addresses are from
+// AddressIn.
 __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -39,7 +40,7 @@ __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 #endif
 }
 
-// The same of 8 bytes.
+// The same for 8 bytes.
 __device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(

@@ -1,5 +1,5 @@
-// How blocks of a grid, or of two kernels, hand each other data in global memory without a barrier:
-// words that say themselves that they have arrived, and counters.
+// How blocks of a grid, or of two kernels, pass data through global memory without a barrier: words
+// that themselves tell whether they have arrived, and counters.
 #ifndef HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
 #define HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
 
@@ -24,7 +24,7 @@ namespace haste {
 #define HASTE_PTX_HAS_B128 0
 #endif
 
-// Past the first-level cache, and not to be reordered with others at the same address.
+// Loads past the first-level cache, not reordered with other accesses to the same address.
 __device__ __forceinline__ uint4 LoadRelaxed(const uint4* from) {
   uint4 v;
   asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -38,7 +38,7 @@ __device__ __forceinline__ void StoreRelaxed(uint4* to, uint4 v) {
                "r"(v.z), "r"(v.w)
                : "memory");
 }
-// The same of 16 bytes that are there together or not at all: what is in one word holds for all.
+// The same for 16 bytes that arrive all at once: if one word has arrived, all have.
 __device__ __forceinline__ uint4 LoadWhole(const uint4* from) {
 #if HASTE_PTX_HAS_B128
   uint64_t low, high;
@@ -71,8 +71,8 @@ __device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
 
-// What this thread has written is visible to who sees what it, or a thread behind its next barrier,
-// writes from here on.
+// Whoever sees a later write of this thread, or of a thread after its next barrier, also sees what
+// this thread has written so far.
 __device__ __forceinline__ void FenceRelease() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && HASTE_PTX_HAS_FENCE_RELEASE
   // Leaves the first-level cache as it is.
@@ -83,8 +83,8 @@ __device__ __forceinline__ void FenceRelease() {
 #endif
 }
 
-// Counts a block that has ended a step. By all its threads; what they wrote before is visible to
-// who sees the count.
+// Counts a block that has ended a step. Called by all its threads. Whoever sees the count sees what
+// they wrote before.
 __device__ __forceinline__ void CountArrival(uint32_t* counter) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ void SignalFlag(uint32_t* counter) {
   __threadfence_system();
   asm volatile("red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
-// Until so many are counted; by each thread for itself.
+// Waits until `count` are counted, each thread for itself.
 __device__ __forceinline__ void WaitForFlag(const uint32_t* counter, uint32_t count) {
   Patience patience;
   for (;;) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void WaitForFlag(const uint32_t* counter, uint32_t co
     patience.Poll();
   }
 }
-// Until so many have arrived, give or take 2^32.
+// Waits until `count` have arrived, modulo 2^32.
 __device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
   if (threadIdx.x == 0) {
     Patience patience;

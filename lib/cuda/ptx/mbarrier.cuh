@@ -14,8 +14,8 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
 // Counts bytes as they arrive, or threads. Used again and again: `parity` of its n-th use is n & 1.
 class TransactionBarrier {
  public:
-  // By one thread, before a ClusterSync, or a __syncthreads if only this block waits. arrivals: of
-  // a use, with the one of ArriveAndExpect.
+  // Called by one thread, before a ClusterSync, or a __syncthreads if only this block waits.
+  // arrivals: of a use, including that of ArriveAndExpect.
   __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
     Set(arrivals);
     FenceInit();
@@ -27,7 +27,7 @@ class TransactionBarrier {
     for (int i = 0; i < kCount; ++i) counters[i].Set(arrivals);
     FenceInit();
   }
-  // By one thread a use. Bytes may have arrived before.
+  // Called by one thread for each use. Bytes may have arrived before.
   __device__ __forceinline__ void ArriveAndExpect(uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
@@ -51,7 +51,7 @@ class TransactionBarrier {
         : "memory");
 #endif
   }
-  // By every thread that reads what has arrived.
+  // Called by every thread that reads what has arrived.
   __device__ __forceinline__ void Wait(uint32_t parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     uint32_t done = 0;

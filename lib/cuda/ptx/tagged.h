@@ -1,5 +1,5 @@
-// Floats that say themselves to which use of their place they belong: by their last bit. It is
-// taken off where they arrive, so that 0 stays 0 and infinity infinity, at 2^-23 of other values.
+// Floats whose last bit tells to which use of their place they belong. The receiver clears this
+// bit, so that 0 stays 0 and infinity stays infinity. The error of other values is 2^-23.
 #ifndef HASTE_LIB_CUDA_PTX_TAGGED_H_
 #define HASTE_LIB_CUDA_PTX_TAGGED_H_
 
@@ -10,8 +10,7 @@
 
 HASTE_TARGET_BEGIN
 
-// tag: 0 or 1. NaN stays NaN but for one, 0x7F800001 of either sign, which no instruction of a GPU
-// makes.
+// tag: 0 or 1. NaN stays NaN, except 0x7F800001 of either sign, which no GPU instruction produces.
 HASTE_FN uint32_t Tagged(float x, uint32_t tag) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);

@@ -1,6 +1,6 @@
-// A loop whose index is a constant in each turn: what indexes arrays that must stay in registers.
-// `#pragma unroll` asks for the same, and the compiler of CUDA 12.4 leaves some loops as they are,
-// with the arrays in memory.
+// A loop whose index is a constant in each iteration, for arrays that must stay in registers.
+// `#pragma unroll` asks for the same, but the compiler of CUDA 12.4 does not unroll some loops,
+// which leaves the arrays in memory.
 #ifndef HASTE_LIB_CUDA_PTX_UNROLLED_CUH_
 #define HASTE_LIB_CUDA_PTX_UNROLLED_CUH_
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ void UnrolledOver(std::integer_sequence<int, kIndex..
                                              const Visit& visit) {
   static_cast<void>((visit(std::integral_constant<int, kIndex>()) && ...));
 }
-// visit(0), visit(1), … up to kCount; ends where it returns false.
+// Calls visit(0), visit(1), … visit(kCount - 1); stops when it returns false.
 template <int kCount, class Visit>
 __device__ __forceinline__ void Unrolled(const Visit& visit) {
   UnrolledOver(std::make_integer_sequence<int, kCount>(), visit);

@@ -1,4 +1,4 @@
-// What both linear scans share: the chain from warp to warp, and what a block knows of its place.
+// Shared by both linear scans: the carry chain from warp to warp, and the place of a block.
 #ifndef HASTE_LIB_CUDA_SCAN_CARRY_CUH_
 #define HASTE_LIB_CUDA_SCAN_CARRY_CUH_
 
@@ -13,7 +13,7 @@ namespace haste {
 
 constexpr int kMaxScanThreads = kMaxScanWarps * kScanWidth;
 
-// What a warp of a block walks: its elements, and its turns within the block's chunk of time.
+// What a warp of a block walks: its elements, and its tiles within the block's time chunk.
 struct ScanPlace {
   int warp, warps, lane;
   int64_t unit, chunk;
@@ -33,8 +33,8 @@ struct ScanPlace {
   __device__ int64_t Index(int column) const { return unit * kScanWidth + column; }
 };
 
-// The chain of each element goes from turn to turn through its lane's own place in shared memory.
-// A warp's counter says when the turn before one of its own has left it there.
+// The carry of each element goes from tile to tile through its lane's own place in shared memory.
+// A warp's mbarrier tells when the tile before one of its own has stored it there.
 template <class C, int kValues>
 class MbarrierCarry {
  public:
@@ -43,22 +43,22 @@ class MbarrierCarry {
     C slots[kValues][kScanWidth];
   };
 
-  // All threads of a block, before a barrier.
+  // Called by all threads of a block, before a barrier.
   __device__ __forceinline__ MbarrierCarry(unsigned char* shared, const ScanPlace& place)
       : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
-    // By one thread: by one a warp it becomes predicated code, in which synccheck takes the threads
-    // that do nothing for initialisations of other addresses.
+    // One thread of the block does it. With one thread of each warp the code is predicated, and
+    // synccheck takes the inactive threads for initialisations of other addresses.
     if (threadIdx.x == 0) TransactionBarrier::Init(shared_->there, kScanWidth);
   }
 
-  // What the turn before this one has left, if it was another warp's.
+  // Takes the carry of the previous tile, if another warp had it.
   __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kValues]) {
     if (turn == 0 || place_.warps == 1) return;
     shared_->there[place_.warp].Wait(taken_++ & 1);
 #pragma unroll
     for (int i = 0; i < kValues; ++i) value[i] = shared_->slots[i][place_.lane];
   }
-  // What this one leaves to the next.
+  // Passes this tile's carry to the next.
   __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kValues]) const {
     if (place_.warps == 1) return;
 #pragma unroll
@@ -72,8 +72,8 @@ class MbarrierCarry {
   uint32_t taken_ = 0;
 };
 
-// The same before compute capability 9.0: every word comes with the number of the turn that it is
-// for, in one access, so that no fence is needed.
+// The same before compute capability 9.0: one access has a word and the number of the tile it is
+// for, so no fence is needed.
 template <class C, int kValues>
 class FlaggedCarry {
   static constexpr int kWords = kValues * sizeof(C) / sizeof(uint32_t);
@@ -81,7 +81,7 @@ class FlaggedCarry {
  public:
   using Shared = uint64_t[kWords][kScanWidth];
 
-  // There is no turn 0 to be waited for.
+  // No tile waits for number 0.
   __device__ __forceinline__ FlaggedCarry(unsigned char* shared, const ScanPlace& place)
       : slots_(reinterpret_cast<volatile uint64_t*>(shared) + place.lane),
         alone_(place.warps == 1) {
@@ -127,7 +127,7 @@ using CarryChain = MbarrierCarry<C, kValues>;
 template <class C, int kValues>
 using CarryChain = FlaggedCarry<C, kValues>;
 #endif
-// What a block's takes.
+// Bytes of a block's carry chain.
 template <class C>
 constexpr int64_t CarryBytes(int values) {
   static_assert(sizeof(typename MbarrierCarry<C, 1>::Shared) <=
@@ -135,7 +135,7 @@ constexpr int64_t CarryBytes(int values) {
   return values * sizeof(typename FlaggedCarry<C, 1>::Shared);
 }
 
-// Part `part` of what a chunk does to the state of this lane's element, in p.spans.
+// Value `part` of the chunk summary of this lane's element, in p.summaries.
 template <int kValues, class Params>
 __device__ __forceinline__ typename Params::C* SummaryAt(const ScanParams<Params>& p,
                                                          const ScanPlace& place, int64_t chunk,
@@ -149,7 +149,7 @@ __device__ __forceinline__ RowStride RowStrideOf(const ScanParams<Params>& p,
   return {e.Row(p) * p.H, e.sign * p.K * p.H, e.j, e.exists};
 }
 
-// The next `count` steps that are live, a bit each.
+// Which of the next `count` steps are live, one bit each.
 template <class Params>
 __device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const ElementCursor& e,
                                              int count) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const 
 }
 
 // Zoneout around a cell that leaves it to the engine: s becomes share · s_prev + (1 - share) · s.
-// Selected where a state is wholly kept or new: the other may be infinite.
+// A state that is wholly old or wholly new is selected, not mixed: the other value may be infinite.
 template <class Cell, class C>
 __device__ __forceinline__ void MixAffine(C share, C* a, C* b) {
   if (Cell::kZoneoutInGate || share == C(0)) return;

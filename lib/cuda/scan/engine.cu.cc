@@ -1,10 +1,10 @@
-// The `scan` engine on CUDA: cells without a matrix product. Compiled once a cell and group of
-// dtypes (lib/cuda/cell/engine_table.h).
+// The `scan` engine on CUDA: cells without a matrix product. Compiled once for each cell and group
+// of dtypes (lib/cuda/cell/engine_table.h).
 //
-// One kernel walks all steps. A state that is a linear function of the last is walked by
-// lib/cuda/scan/launch.cuh, which shares the steps of an element out; any other by
-// lib/cuda/scan/sequential.cuh, an element a thread: there a thread's loads cover the latency of
-// memory only from about ten thousand elements on.
+// One kernel walks all steps. If the state is a linear function of the previous state, the walk is
+// lib/cuda/scan/launch.cuh, which divides the steps of an element among warps. Otherwise it is
+// lib/cuda/scan/sequential.cuh, with one element a thread. There, loads cover the latency of memory
+// only from about ten thousand elements on.
 #include "lib/engine/engine.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace haste {
 namespace {
 
-// Calls run() for all lanes, as many at once as the parameters of a launch have directions for.
+// Calls run() for all lanes, each time for as many as a launch's parameters have directions for.
 template <class Params, class Run>
 int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
   for (p->first_lane = 0; p->first_lane < p->K; p->first_lane += kScanLanes) {
@@ -39,7 +39,7 @@ int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
   return HASTE_OK;
 }
 
-// Whose state is a linear function of the last.
+// Cells whose state is a linear function of the previous one.
 template <class Cell, class T>
 struct LinearWalk {
   using C = Compute<T>;
@@ -84,7 +84,7 @@ struct LinearWalk {
   }
 };
 
-// Any other.
+// Other cells.
 template <class Cell, class T>
 struct ElementWalk {
   using C = Compute<T>;
@@ -156,7 +156,7 @@ class Scan {
 
  public:
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
-    // A caller has memory to show for it.
+    // At least 1, so that the caller has memory to pass.
     return std::max<size_t>(Walk::WorkspaceBytes(config, planned), 1);
   }
   static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,

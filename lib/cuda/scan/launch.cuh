@@ -64,13 +64,13 @@ ScanPlan PlanOf(const HasteRnnConfig& config, const LinearKernels<Params>& kerne
   return PlanLinearScan(sizes, device);
 }
 
-// Elements of p.spans; 0 where one chunk is all.
+// Elements of p.summaries; 0 if there is only one chunk.
 template <class Params>
 int64_t SummaryCount(const ScanPlan& plan, const LinearKernels<Params>& kernels) {
   return plan.chunks == 1 ? 0 : plan.blocks() * kernels.summary_values * kScanWidth;
 }
 
-// May rows be read and written in pieces of 16 bytes?
+// Can rows be read and written in pieces of 16 bytes?
 inline bool AreWide(int64_t row_bytes, std::initializer_list<const void*> tensors) {
   uintptr_t bits = static_cast<uintptr_t>(row_bytes);
   for (const void* tensor : tensors) bits |= reinterpret_cast<uintptr_t>(tensor);
@@ -92,7 +92,7 @@ template <class Params>
 int32_t LaunchLinear(ScanKernel<Params> kernel, const ScanPlan& plan, int64_t shared_bytes,
                      bool overlap, const ScanParams<Params>& p, const HasteExecutor& executor,
                      HasteStatus* status) {
-  if (shared_bytes > 48 << 10) {  // more than any kernel may have
+  if (shared_bytes > 48 << 10) {  // more than the default limit of a kernel
     HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   }
   HASTE_CUDA_TRY(

@@ -6,21 +6,22 @@
 
 namespace haste {
 
-// Of a warp's shared memory: gates, state that entered, dy; dx takes the place of the gates.
+// Layout of a warp's shared memory: gates, the state that entered, dy. dx overwrites the gates.
 template <class Cell, class T, bool kWide>
 struct LinearBackwardTiles {
   using In = TileReader<T, Cell::kGates + 2, kWide>;
   typename In::Tile in[In::kStages];
 };
 
-// What the chain hands on. kWaiting: gradient of outputs that repeat that of a live step to come.
+// The carried values. kWaiting: the gradient of outputs that repeat the output of a live step which
+// the walk has not reached yet.
 enum BackwardChain { kGradient, kWaiting, kBackwardChain };
-// What a chunk does: with a live step, ds turns into a·(ds + w·waiting) + b and waiting into kLeft;
-// without one (kAny = 0) ds stays, and kLeft is added to waiting.
+// The chunk summary. If the chunk has a live step, ds becomes a·(ds + w·waiting) + b and waiting
+// becomes kLeft. If not (kAny = 0), ds stays, and kLeft is added to waiting.
 enum BackwardSummary { kBackwardA, kBackwardB, kSpanWaitingWeight, kLeft, kAny, kBackwardSummary };
 
-// a and w of the steps of a tile, and dy; what does not happen (no bit in live) is a = 1, w = 0.
-// Without masks what comes after the last step does no harm: nobody reads it.
+// a and w of the steps of a tile, and dy. Steps that are not live (no bit in live) have a = 1,
+// w = 0. Without masks, values after the last step may be anything, as they are never read.
 template <class Cell, class T, int kSteps, bool kPlain>
 struct BackwardSteps {
   using C = Compute<T>;
@@ -42,14 +43,14 @@ struct BackwardSteps {
       const bool on = kPlain || (live >> i & 1) != 0;
       a[i] = on ? a[i] : C(1);
       w[i] = on || Cell::kOutputsState ? Cell::OutputWeight(gate) : C(0);
-      // At a masked step it counts where the output repeats another.
+      // At a masked step dy counts only if the output repeats another.
       const bool counts = on || (!kPlain && !p.zero_output_for_mask && i < count);
       dy[i] = counts && p.args.dy != nullptr ? ToCompute(tile[i][kGates + 1][lane]) : C(0);
     }
   }
 };
 
-// Adds to `span` what comes after it: a step, or steps that were put together like this.
+// Extends the chunk summary `span` by what comes after it: a step, or another summary.
 template <class C>
 __device__ __forceinline__ void Append(C a, C b, C w, C left, bool any,
                                        C (&span)[kBackwardSummary]) {
@@ -64,7 +65,7 @@ __device__ __forceinline__ void Append(C a, C b, C w, C left, bool any,
   span[kAny] = 1;
 }
 
-// kSummaries: nothing but what each chunk does to the gradient, for the pass after this one.
+// kSummaries: computes only the chunk summaries of the gradient, for the next pass.
 template <class Cell, class T, bool kPlain, bool kWide, bool kSummaries>
 __global__ void __launch_bounds__(kMaxScanThreads, 1)
     LinearBackward(const __grid_constant__ ScanParams<BackwardParams<T>> p) {
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
           C d[1] = {Cell::kOutputsState ? ds[i] + steps.dy[i] : ds[i]};
           if (!kPlain) shares.Get(p, i, share);
           if (!kPlain && !Cell::kZoneoutInGate && share[0] != C(0)) {
-            d[0] = share[0] == C(1) ? C(0) : d[0] - d[0] * share[0];  // the rest went past the cell
+            d[0] = share[0] == C(1) ? C(0) : d[0] - d[0] * share[0];  // Zoneout passes on the rest
           }
           Cell::Backward(act, share, gate, prev, d, steps.dy[i], dx, before);
           const bool on = kPlain || (live >> i & 1) != 0;

@@ -6,7 +6,7 @@
 
 namespace haste {
 
-// Of a warp's shared memory: tiles of what is read, and one of y and the states that enter.
+// Layout of a warp's shared memory: tiles of inputs, and one tile of y and the states that enter.
 template <class Cell, class T, bool kWide>
 struct LinearForwardTiles {
   using In = TileReader<T, Cell::kGates, kWide>;
@@ -15,15 +15,15 @@ struct LinearForwardTiles {
   Out out;
 };
 
-// What the chain hands on. w: of the last live step, 0 before the first.
+// The carried values. kForwardWeight: w of the last live step, 0 before the first.
 enum ForwardChain { kState, kForwardWeight, kBegun, kForwardChain };
-// What a chunk does: the state that leaves it is a·s + b. kLast: the last step that changes the
-// state, from the chunk's beginning, -1: none.
+// The chunk summary: the state that leaves the chunk is a·s + b. kLast: the last step that changes
+// the state, counted from the chunk's beginning; -1 if none does.
 enum ForwardSummary { kForwardA, kForwardB, kLast, kSpanWeight, kSpanBegun, kForwardSummary };
 
-// a, b, w of the steps of a tile; what does not happen (no bit in live) is a = 1, b = 0. Without
-// masks what comes after the last step does no harm: nobody reads it. keep: the gates are left in
-// the tile.
+// a, b, w of the steps of a tile. Steps that are not live (no bit in live) have a = 1, b = 0.
+// Without masks, values after the last step may be anything, as they are never read. keep: the
+// gates are written to the tile.
 template <class Cell, class T, int kSteps, bool kPlain>
 struct ForwardSteps {
   using C = Compute<T>;
@@ -60,7 +60,7 @@ struct ForwardSteps {
   }
 };
 
-// kSummaries: nothing but what each chunk does to the state, for the pass after this one.
+// kSummaries: computes only the chunk summaries of the state, for the next pass.
 template <class Cell, class T, bool kPlain, bool kWide, bool kSummaries>
 __global__ void __launch_bounds__(kMaxScanThreads, 1)
     LinearForward(const __grid_constant__ ScanParams<ForwardParams<T>> p) {
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
               &tile[0][g][0], static_cast<T*>(p.args.gates), g, piece, p.H, step, place.end);
         }
       }
-      // The state as y has it, after the last step of the walk.
+      // The state after the last step of the walk, as in y.
       if (e.exists && p.args.sT[0] != nullptr && step < p.T_ && step + kSteps >= p.T_) {
         C s = 0;
 #pragma unroll

@@ -1,4 +1,4 @@
-// What the kernels of the `scan` engine are given, and where they find one element and its steps.
+// Parameters of the `scan` engine's kernels, and where they find one element and its steps.
 #ifndef HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
 #define HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
 
@@ -6,25 +6,25 @@
 
 namespace haste {
 
-constexpr int kScanLanes = 1024;  // of a launch: their directions travel in its parameters
-constexpr int kScanUnroll = 4;    // steps whose gates, which need no state, overlap
+constexpr int kScanLanes = 1024;  // of a launch: its parameters hold their directions
+constexpr int kScanUnroll = 4;    // steps whose gates are computed together: they need no state
 
-// Params: ForwardParams or BackwardParams, of which there is no tiling and no workspace.
+// Params: ForwardParams or BackwardParams, without their tiling and workspace.
 template <class Params>
 struct ScanParams : Params {
   int64_t first_lane, lanes;             // of this launch
   uint32_t directions[kScanLanes / 32];  // bit k: lane first_lane + k walks from T - 1 to 0
   typename Params::C* partial;           // HASTE_DIAGONAL, backward: [N, K, G, H] gradients of R
 
-  // Of cells with kLinearScan.
-  int64_t units, chunk_steps;     // of kScanWidth elements each; of walk, a multiple of a tile
-  typename Params::C* summaries;  // [chunks, parts, units, kScanWidth], of more than one chunk
+  // For cells with kLinearScan.
+  int64_t units, chunk_steps;     // units of kScanWidth elements; a multiple of a tile's steps
+  typename Params::C* summaries;  // [chunks, values, units, kScanWidth], if more than one chunk
 };
 
 // One element and the order in which a kernel sees its steps.
 struct ElementCursor : Element {
   bool down;        // from T - 1 to 0
-  int64_t t, sign;  // the time to come, and what one step adds to it
+  int64_t t, sign;  // the time of the next step, and what one step adds to it
 
   template <class Params>
   __device__ ElementCursor(const ScanParams<Params>& p, int64_t index, bool backward) {
@@ -38,14 +38,14 @@ struct ElementCursor : Element {
     t = down ? p.T_ - 1 : 0;
     sign = down ? -1 : 1;
   }
-  // Row of [N, T, K] of the step to come.
+  // The next step's row in [N, T, K].
   template <class Params>
   __device__ int64_t Row(const ScanParams<Params>& p) const {
     return (n * p.T_ + t) * p.K + k;
   }
 };
 
-// Where gate g of a row lies, in a tensor of its own or beside the others.
+// Where gate g of a row is, in a tensor of its own or next to the others.
 template <class Cell, class P, class Q>
 __device__ __forceinline__ P* GateAt(Q* together, Q* const* apart, int g, int64_t row, int64_t H,
                                      int64_t j) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ uint64_t LiveSteps(const ScanParams<Params>& p, const
   return live;
 }
 
-// How much of each state Zoneout takes from the state before, in the steps of a chunk: drawn ahead
-// of the walk, where the draws of several steps overlap.
+// The share of each state that Zoneout takes from the previous state, for the steps of a chunk. It
+// is drawn ahead of the walk, where draws of several steps overlap.
 template <int kStates, class C>
 struct ChunkShares {
   uint64_t drawn[kStates];  // bit i: the step that comes i steps from now keeps the state
@@ -90,7 +90,7 @@ struct ChunkShares {
     }
   }
 
-  // Of the step that comes i steps from now; zoneout_rate is 0 where there is no Zoneout.
+  // The shares of the step i steps from now. zoneout_rate is 0 if there is no Zoneout.
   template <class Params>
   __device__ __forceinline__ void Get(const ScanParams<Params>& p, int i,
                                       C (&share)[kStates]) const {
@@ -101,7 +101,7 @@ struct ChunkShares {
   }
 };
 
-// Gates that come as they are have no activations.
+// Gates that are inputs as they are have no activations.
 template <class Cell, class C, class Run>
 __device__ __forceinline__ void WithCellActivations(const Activations& act, const Run& run) {
   if constexpr (Cell::kSeparateGates) {

@@ -1,11 +1,11 @@
-// The walk through time of a cell without a matrix product whose state is no linear function of the
-// last: one thread an element, all steps.
+// The walk of a cell without a matrix product whose state is not a linear function of the previous
+// one: one thread walks all steps of an element.
 //
-// Elements never meet, so nothing waits but for memory, and a thread keeps it busy alone: while it
-// computes one chunk of steps, the loads of the next are under way to its registers. From there a
-// chunk goes to the thread's own places in shared memory, so that the loop over its steps needs no
-// unrolling and the cell's code is there once. Blocks are one warp: few elements reach many
-// multiprocessors.
+// Elements are independent, so a thread waits only for memory, and keeps it busy alone: while it
+// computes one chunk of steps, loads of the next chunk to its registers are in flight. From there a
+// chunk goes to the thread's own places in shared memory. So the loop over its steps needs no
+// unrolling, and the cell's code exists once. Blocks have one warp, so that few elements still
+// spread over many multiprocessors.
 #ifndef HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
 #define HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
 
@@ -14,10 +14,10 @@
 namespace haste {
 
 constexpr int kScanThreads = 32;
-constexpr int kChunkBytes = 256;    // of loads that a thread has under way
-constexpr int kMaxChunkSteps = 64;  // that have a bit each in a word
+constexpr int kChunkBytes = 256;    // of loads that a thread has in flight
+constexpr int kMaxChunkSteps = 64;  // one bit each in a word
 
-// What a thread reads of kTensors tensors, chunk by chunk.
+// A thread's reads of kTensors tensors, chunk by chunk.
 template <class T, int kTensors>
 class Chunks {
   static constexpr int kFit = kChunkBytes / (sizeof(T) * kTensors);
@@ -29,7 +29,7 @@ class Chunks {
   const T* from[kTensors];  // of the next chunk; null: zeros
   int64_t stride[kTensors];
 
-  // Asks for the next chunk, of which there are `left` steps or fewer.
+  // Starts to load the next chunk, of at most `left` steps.
   __device__ __forceinline__ void Fetch(int64_t left) {
     const int count = left <= 0 ? 0 : static_cast<int>(left < kSteps ? left : kSteps);
 #pragma unroll
@@ -44,7 +44,7 @@ class Chunks {
       if (there > 0) from[l] = at;
     }
   }
-  // Waits for what was asked for.
+  // Waits for the loads, and stores them in shared memory.
   __device__ __forceinline__ void Stage(Shared& shared) const {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kScanThreads)
     to[g] = GateAt<Cell, T>(p.args.dwx, p.args.dx, g, row, p.H, e.j);
   }
   C ds[kStates], u[kGates] = {}, du[kGates] = {};
-  C waiting = 0;  // gradient of outputs that repeat that of a live step to come
+  C waiting = 0;  // gradient of outputs that repeat the output of a live step not yet reached
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
     loads.from[kGates + s] = static_cast<const T*>(p.args.saved[s]) + element;
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kScanThreads)
           if (!kPlain) shares.Get(p, i, share);
 #pragma unroll
           for (int s = 0; s < kStates && !kPlain && !Cell::kZoneoutInGate; ++s) {
-            // What went past the cell comes back past it.
+            // What Zoneout passed around the cell has a gradient that goes around it too.
             past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
             ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
           }
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kScanThreads)
 #pragma unroll
           for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
         } else if (!p.zero_output_for_mask) {
-          waiting += dy;  // for nothing before the first live step, where outputs were 0
+          waiting += dy;  // never used before the first live step, where outputs were 0
         }
 #pragma unroll
         for (int g = 0; g < kGates; ++g) {

@@ -1,8 +1,8 @@
-// Tiles of a scan: some steps of kScanWidth neighbouring elements, which a warp copies
-// between global and shared memory for itself alone. All lanes call what is here together.
+// Tiles of a scan: some steps of kScanWidth neighbouring elements, which a warp copies between
+// global and shared memory for itself. All lanes call these functions together.
 //
-// kWide: in pieces of 16 bytes, of which a few lanes share a step; else, where a row of a tensor
-// does not lie so, element by element.
+// kWide: copies pieces of 16 bytes, with a few lanes for each step. Otherwise, if a tensor's rows
+// are not aligned for that, element by element.
 #ifndef HASTE_LIB_CUDA_SCAN_TILE_CUH_
 #define HASTE_LIB_CUDA_SCAN_TILE_CUH_
 
@@ -12,9 +12,8 @@
 
 namespace haste {
 
-// Where a lane's piece, or element, lies in each step of a walk. Tensors are [N, T, K, width, H],
-// of which a piece is read or written at one of the width columns; here offsets are of [N, T, K,
-// H].
+// Where a lane's piece, or element, is in each step of a walk. Tensors are [N, T, K, width, H], and
+// a piece is at one of the width columns. Offsets here are in [N, T, K, H].
 struct RowStride {
   int64_t first, pitch;  // of the first step's row, and from one step to the next
   int64_t j;             // in the row
@@ -31,7 +30,7 @@ struct RowStride {
 template <class T, bool kWide>
 struct Piece {
   static constexpr int kElements = kWide ? 16 / sizeof(T) : 1;
-  static constexpr int kLanes = kScanWidth / kElements;  // that share a step
+  static constexpr int kLanes = kScanWidth / kElements;  // lanes that share a step
 
   const int column = threadIdx.x % kLanes * kElements;
   const int step = threadIdx.x % kScanWidth / kLanes;
@@ -40,7 +39,7 @@ struct Piece {
 // Steps of a walk from `step` on.
 __device__ __forceinline__ int StepsLeft(int step, int end) { return end > step ? end - step : 0; }
 
-// What a warp reads of kTensors tensors, tile by tile.
+// A warp's reads of kTensors tensors, tile by tile.
 template <class T, int kTensors, bool kWide>
 class TileReader {
   using P = Piece<T, kWide>;
@@ -50,11 +49,11 @@ class TileReader {
   static constexpr int kSteps = TileSteps(kTensors * sizeof(T));
   static_assert(kSteps % P::kElements == 0, "every lane has as many pieces");
   using Tile = T[kSteps][kTensors][kScanWidth];
-  static constexpr int kAhead = TilesAhead(sizeof(Tile));  // under way while one is worked on
+  static constexpr int kAhead = TilesAhead(sizeof(Tile));  // in flight while one is computed
   static constexpr int kStages = kAhead + 1;
 
-  // Asks for tensor l in the steps of a tile that begins at `step`, as many as there are before
-  // `end`. from: null reads nothing.
+  // Starts to load tensor l for the steps of a tile that begins at `step`, up to `end`. from: null
+  // reads nothing.
   template <int kWidth>
   static __device__ __forceinline__ void Fetch(Tile& tile, int l, const T* from, int column,
                                                const RowStride& track, int64_t H, int step,
@@ -69,7 +68,7 @@ class TileReader {
         if (i < left) CopyAsync<kPieceBytes>(&tile[i + piece.step][l][piece.column], at);
         at += next;
       }
-    } else {  // no asynchronous copy is as small: through registers
+    } else {  // too small for an asynchronous copy: through registers
       constexpr int kAtOnce = 4;
 #pragma unroll
       for (int first = 0; first < kSteps; first += kAtOnce) {
@@ -87,7 +86,7 @@ class TileReader {
     }
   }
 
-  // Waits for the oldest tile that was asked for.
+  // Waits for the oldest tile in flight.
   static __device__ __forceinline__ void Wait() {
     WaitForGroups<kAhead>();
     __syncwarp();
