@@ -8,9 +8,9 @@
 
 namespace haste {
 
-// query(size, &count): false if the GPU does not answer, which says of this size that there are
-// none, and nothing of others: some GPUs have none of more than eight blocks, parts of a GPU fewer.
-// multiprocessors: that all blocks of all clusters share.
+// query(size, &count): false if the GPU does not answer. That means no clusters of this size, and
+// nothing about other sizes: some GPUs have none of more than eight blocks, parts of a GPU fewer.
+// multiprocessors: shared by all blocks of all clusters.
 template <class Query>
 void CountClusters(int multiprocessors, const Query& query, int (&clusters)[kMaxCluster + 1]) {
   clusters[0] = clusters[1] = 0;

@@ -1,4 +1,4 @@
-// Products by cuBLAS, which is not linked: it is that of the process, or one that is installed.
+// Products by cuBLAS. It is not linked: the process's own is used, or an installed one.
 #ifndef HASTE_LIB_CUDA_HOST_CUBLAS_H_
 #define HASTE_LIB_CUDA_HOST_CUBLAS_H_
 
@@ -35,7 +35,8 @@ bool HaveCublas();
 // And of this dtype? bfloat16 needs a GPU of compute capability 8.0.
 bool HaveCublasFor(int32_t dtype);
 
-// One call's use of it, on its stream: nobody else has what it works with until this ends.
+// One call's use of cuBLAS, on the call's stream. Its handle is used by no other call until this
+// object is destroyed.
 class CublasCall {
  public:
   CublasCall() = default;

@@ -1,5 +1,5 @@
-// Launches that recur, as a CUDA graph: recorded when the same come for the second time, then
-// replayed, which takes the host a launch for all of them.
+// Launches that recur, as a CUDA graph: recorded when they come for the second time, then replayed.
+// A replay costs the host one launch for all of them.
 #ifndef HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
 #define HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
 
@@ -13,7 +13,7 @@ namespace haste {
 
 class Recorded {
  public:
-  // Launches on the stream that it is given, and does nothing else there.
+  // Launches on the given stream, and does nothing else there.
   using Record = std::function<int32_t(const HasteExecutor&)>;
 
   Recorded() = default;
@@ -21,11 +21,11 @@ class Recorded {
   Recorded(const Recorded&) = delete;
   Recorded& operator=(const Recorded&) = delete;
 
-  // key: all that the launches depend on, byte by byte. False if there is nothing to replay: they
-  // are new, cannot be recorded, or the caller's stream is being recorded itself.
+  // key: the bytes of everything the launches depend on. False if there is nothing to replay: the
+  // launches are new, cannot be recorded, or the caller's stream is being captured itself.
   bool Find(const std::string& key, const HasteExecutor&, const Record&);
 
-  // After Find was true.
+  // Call after Find has returned true.
   int32_t Replay(const HasteExecutor&, HasteStatus*) const;
 
   // Bytes of a key. An object's padding may only cost a recording.

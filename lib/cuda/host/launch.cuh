@@ -1,4 +1,4 @@
-// How kernels are launched: an error is that of this launch, not of whatever failed before it.
+// Launches kernels. A returned error belongs to this launch, not to an earlier failure.
 #ifndef HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
 #define HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
 
@@ -9,11 +9,11 @@
 
 namespace haste {
 
-// Lets launches of a kernel have all the shared memory that the device gives a block. Whatever this
-// launch needs: the setting is the kernel's, and another thread may be launching it with more.
+// Lets launches of a kernel use all the shared memory that the device allows a block, whatever this
+// launch needs: the setting belongs to the kernel, and another thread may launch it with more.
 template <class... Params>
 cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
-  const RelaxedCapture relaxed;  // the first look at a kernel loads it
+  const RelaxedCapture relaxed;  // the first query of a kernel loads it
   int device = 0, most = 0;
   cudaFuncAttributes attributes;
   cudaError_t error = cudaGetDevice(&device);

@@ -1,5 +1,5 @@
-// While another thread's stream is captured into a graph, calls that allocate may fail, and spoil
-// the capture with it, unless the caller says that they have nothing to do with it.
+// While another thread's stream is captured into a graph, calls that allocate may fail and break
+// the capture, unless the calling thread declares that they have nothing to do with it.
 #ifndef HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
 #define HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
 
@@ -7,7 +7,7 @@
 
 namespace haste {
 
-// Says so for this thread, as long as it lives.
+// Declares that for this thread, as long as the object lives.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }

@@ -1,4 +1,4 @@
-// A second stream of the current context, for what runs beside a caller's.
+// A second stream of the current context, for work overlapped with the caller's stream.
 #ifndef HASTE_LIB_CUDA_HOST_SIDE_STREAM_H_
 #define HASTE_LIB_CUDA_HOST_SIDE_STREAM_H_
 
@@ -17,24 +17,25 @@ class SideStream {
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
 
-  // Whether there can be one beside this: not while it is captured into a graph, not beside one of
-  // a green context, whose multiprocessors another stream would not keep to, nor with a toolkit or
-  // a driver older than CUDA 12.3.
+  // Whether a side stream is possible for `main`. Not while `main` is captured into a graph; not if
+  // it belongs to a green context, because another stream would not keep to that context's
+  // multiprocessors; not with a toolkit or a driver older than CUDA 12.3.
   static bool Possible(const HasteExecutor& main);
 
   // Borrows one. Nothing waits for anything yet.
   int32_t Begin(const HasteExecutor& main, HasteStatus*);
   const HasteExecutor& executor() const { return executor_; }
-  // A cudaEvent_t for a kernel of this stream to record, which WaitForEvent has `main` wait for.
+  // A cudaEvent_t for a kernel of this stream to record. WaitForEvent makes `main` wait for it.
   void* event() const;
   int32_t WaitForEvent(HasteStatus*) const;
-  // What comes waits for all that is on `main` so far.
+  // Later work of this stream waits for everything on `main` so far.
   int32_t Follow(HasteStatus*) const;
-  // What comes waits until a kernel that was launched on `main` before has counted so many: that
-  // order keeps streams from waiting for each other. It takes no multiprocessor, and so keeps none
-  // from whom it waits for. Where the memory or the driver cannot be waited for, as Follow.
+  // Later work of this stream waits until a kernel that was launched on `main` before has counted
+  // `count`. That order keeps streams from waiting for each other. The wait takes no
+  // multiprocessor, and so none from the kernel it waits for. Where the memory or the driver does
+  // not support this, it is the same as Follow.
   int32_t WaitForCount(const uint32_t* counter, uint32_t count, HasteStatus*) const;
-  // What comes on `main` waits for all that is here.
+  // Later work on `main` waits for everything on this stream.
   int32_t Join(HasteStatus*);
 
  private:

@@ -1,5 +1,5 @@
 // The `blas` engine of cells that normalise h·R: a step is a product by cuBLAS and a kernel that
-// takes its rows. Compiled once a cell (lib/cuda/cell/engine_table.h).
+// takes its rows. Compiled once for each cell (lib/cuda/cell/engine_table.h).
 #include "lib/cuda/blas/steps.cuh"
 #include "lib/cuda/cell/engine_table.h"
 #include "lib/cuda/layer_norm/setup.cuh"

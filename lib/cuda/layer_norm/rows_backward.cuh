@@ -1,8 +1,8 @@
-// Behind the product of a step of the backward walk: one block takes one row of units, and makes
-// the gradients of wx and of h·R before its normalisation. As in rows_forward.cuh, what
-// belongs to a unit is one thread's.
+// After the product of a step of the backward walk: one block takes one row of units, and computes
+// the gradients of wx and of h·R before its normalisation. As in rows_forward.cuh, each unit
+// belongs to one thread.
 //
-// With v^ = (v - mean) · scale, a row's gradient behind its normalisation is
+// With v^ = (v - mean) · scale, a row's gradient before its normalisation is
 //   dv = scale · (dv^ - mean(dv^) - v^ · mean(dv^ ∘ v^))
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
@@ -12,7 +12,7 @@
 
 namespace haste {
 
-// What one unit reads of the caller's tensors.
+// What is read from the caller's tensors for one unit.
 template <class Cell, class T>
 struct NormBackwardInputs {
   using C = Compute<T>;
@@ -82,11 +82,11 @@ struct NormLeaving {
       ds[s] = p.carried[s][e.at];
       past[s] = 0;
     }
-    // The last step of the walk: nothing comes back from later ones.
+    // In the last step of the walk, no later step contributes.
     if (step != p.T_ - 1) ds[0] = MulAdd(p.norm.sums[e.at], scale, ds[0]);
   }
 
-  // Takes off what Zoneout led past the cell.
+  // Subtracts what Zoneout passed around the cell.
   template <class P>
   __device__ void TakePast(const P& p, const Element& e, int64_t t) {
     if (!p.zoneout) return;
@@ -100,11 +100,11 @@ struct NormLeaving {
   }
 };
 
-// A masked step: the gradients go past it. Step -1 leaves those of the initial states.
+// A masked step: the gradients pass through unchanged. Step -1 stores those of the initial states.
 template <class Cell, class P>
 __device__ void PassBackward(const P& p, const NormRow& row, int64_t step) {
   using T = typename P::Storage;
-  // y of a masked step is the y before it, so its gradient belongs to that state.
+  // y of a masked step repeats the previous y, so its gradient belongs to that state.
   const bool adds_dy = step >= 0 && p.args.dy != nullptr && Repeats(p, row.reverse, row.n, step);
   for (int64_t j = threadIdx.x; j < p.H; j += blockDim.x) {
     const Element e = row.Unit(p, j);
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   const int64_t step = of.Get();
   const NormRow row(p, step);
   const C units = static_cast<C>(p.H), elements = static_cast<C>(kGates * p.H);
-  // The thread's first unit is read once; of a row as long as the block it is the only one.
+  // The thread's first unit is read once. In rows no longer than the block it is the only one.
   const int64_t first = threadIdx.x;
   NormBackwardInputs<Cell, T> ahead;
   NormProducts<Cell, T> ahead_products;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     return products;
   };
 
-  // Forward's statistics again, while the product before this kernel ends.
+  // Computes forward's statistics again, while the product before this kernel ends.
   Moments<C> of_product = {}, of_state = {};
   if (row.live) {
     C sum[2] = {};
@@ -277,8 +277,8 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   });
   block_sum(sum);
   const C mean = sum[0] / elements, slope = sum[1] / elements;
-  // What is stored of dq is for dR = Σ h ⊗ dq alone. A row with h = 0 adds nothing to that, but has
-  // variance 0, and the slope 1 / sqrt(ε) may take it out of the range of 16 bits.
+  // dq is stored only for dR = Σ h ⊗ dq. A row with h = 0 adds nothing to that, but has variance 0,
+  // and the slope 1 / sqrt(ε) may take dq out of the range of 16 bits.
   const bool reaches = __syncthreads_or(felt) != 0;
   each_unit([&](int64_t j) {
     const NormProducts<Cell, T> products = products_of(j);

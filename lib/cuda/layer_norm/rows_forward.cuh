@@ -1,10 +1,10 @@
-// Behind the product of a step: one block takes one row [G, H] of h·R, normalises it, and makes the
-// states of its units; if the cell normalises a state too, it does so before it makes h.
+// After the product of a step: one block takes one row [G, H] of h·R, normalises it, and computes
+// the states of its units. If the cell normalises a state too, it does so before it computes h.
 //
-// A thread has every unit `blockDim.x` apart and is the only one that reads or writes what belongs
-// to them, so that only sums need barriers. What it needs again it reads again: the rows are those
-// that it has just read or written. Before WaitForPreviousKernel a kernel reads only what no step
-// writes; of a tensor that is overwritten in place it reads its own time step.
+// A thread has units `blockDim.x` apart, and is the only one that reads or writes their data, so
+// only sums need barriers. What it needs again it reads again, as it has just read or written these
+// rows. Before WaitForPreviousKernel a kernel reads only what no step writes and, in a tensor that
+// is overwritten in place, its own time step.
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
 
@@ -12,7 +12,7 @@
 
 namespace haste {
 
-// What one unit reads of the caller's tensors.
+// What is read from the caller's tensors for one unit.
 template <class Cell, class T>
 struct NormForwardInputs {
   T x[Cell::kGates], gamma[Cell::kGates], bias[Cell::kGates], state_gamma, state_beta;
@@ -49,7 +49,7 @@ struct NormEntering {
   }
 };
 
-// What backward reads of the step.
+// Stores what backward reads of the step.
 template <class Cell, class P>
 __device__ __forceinline__ void KeepStep(const P& p, const NormRow& row, const Element& e,
                                          const typename P::C (&kept)[Cell::kKept],
@@ -64,7 +64,7 @@ __device__ __forceinline__ void KeepStep(const P& p, const NormRow& row, const E
   for (int g = 0; g < Cell::kGates; ++g) products[g * p.H] = FromCompute<T>(product[g]);
 }
 
-// The output and the states that leave the step.
+// Stores the output and the states that leave the step.
 template <class Cell, class P>
 __device__ void LeaveStep(const P& p, const NormRow& row, const Element& e, int64_t step,
                           typename P::C y, const typename P::C (&next)[Cell::kStates]) {
@@ -94,7 +94,7 @@ __device__ void LeaveLiveStep(const P& p, const NormRow& row, const Element& e, 
   LeaveStep<Cell>(p, row, e, step, next[0], next);
 }
 
-// A masked step: the states go past it.
+// A masked step: the states pass through unchanged.
 template <class Cell, class P>
 __device__ void PassForward(const P& p, const NormRow& row, int64_t step) {
   using T = typename P::Storage;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   BlockSum<C, 1> block_sum(&shared);
   const int64_t step = of.Get();
   const NormRow row(p, step);
-  // The thread's first unit is read ahead; of a row as long as the block it is the only one.
+  // The thread's first unit is read ahead. In rows no longer than the block it is the only one.
   const int64_t first = threadIdx.x;
   NormForwardInputs<Cell, T> ahead;
   if (row.live && first < p.H) ahead.Load(p, row, first);

@@ -1,5 +1,5 @@
-// What kernels of cells that normalise h·R are given beside what their engine's others are, and the
-// product of one step, which leaves plain sums for the kernel that normalises rows of them.
+// Additional parameters of kernels for cells that normalise h·R, and the product of one step, which
+// leaves plain sums for the kernel that normalises rows of them.
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
 
@@ -10,18 +10,19 @@
 
 namespace haste {
 
-// Threads of a row's block: as many as units, no more than leave each 128 registers.
+// Threads of a row's block: as many as units, but at most this many, which leaves each 128
+// registers.
 constexpr int kMaxRowThreads = 512;
 
-// Where the parameters of the normalisations stand in extra[]: the order of lib/cells/cell.h.
+// Indices of the parameters of the normalisations in extra[], in the order of lib/cells/cell.h.
 constexpr int kGammaAt = 0, kStateGammaAt = 1, kStateBetaAt = 2;
 
-// Workspace, in compute type. A block of the row kernels owns all that stands under its [N, K].
+// Workspace, in compute type. A block of the row kernels owns everything at its index in [N, K].
 template <class T>
 struct NormWorkspace {
   using C = Compute<T>;
   float epsilon;
-  // What the product left, [N, K, width, H]. Forward, width kKept: h·R, then what the cell keeps.
+  // Sums of the product, [N, K, width, H]. Forward, width kKept: h·R, then what the cell keeps.
   // Backward, width 1: dq·Rᵀ.
   C* sums;
   C* fresh[HASTE_MAX_STATES];   // forward, kNormalizesState: [N, K, H] states but h, before Zoneout
@@ -72,7 +73,7 @@ struct NormProduct {
   using C = Compute<T>;
   static constexpr int kSums = kSumsOfUnit;
 
-  // All that belongs to an element is the row kernel's.
+  // Everything that belongs to an element is left to the row kernel.
   __device__ void Load(const Params&, const Element&, const StepAt&) {}
   __device__ void LoadCarried(const Params&, const Element&) {}
   static __device__ void Prefetch(const Params&, const Element&, const StepAt&) {}
@@ -98,7 +99,7 @@ struct NormForwardProduct : NormProduct<P, Cell::kGates, Cell::kKept> {
   static constexpr int kOperandOf = 0;  // steps later
 };
 
-// dq·Rᵀ, of the gradients one step later.
+// dq·Rᵀ, with the gradients one step later.
 template <class Cell, class P>
 struct NormBackwardProduct : NormProduct<P, 1, 1> {
   static constexpr bool kBackward = true;
@@ -106,7 +107,7 @@ struct NormBackwardProduct : NormProduct<P, 1, 1> {
   static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
   static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
 
-  // The last step of the walk: nothing comes back from later ones.
+  // In the last step of the walk, no later step contributes.
   static __host__ __device__ bool HasProduct(const P& p, int64_t step) { return step != p.T_ - 1; }
   static constexpr int kOperandOf = 1;  // steps later
 };

@@ -1,5 +1,5 @@
-// The host's part of walks that normalise h·R, whatever makes the product: what a row's kernel
-// works with, and how it is launched.
+// Host code of walks that normalise h·R, for any engine of the product: the workspace of the row
+// kernel, and its launch.
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 
@@ -16,7 +16,7 @@
 
 namespace haste {
 
-// Elements of a parameter beside R.
+// Elements of a parameter other than R.
 template <class Cell>
 int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
   constexpr HasteCellInfo kInfo = CellInfo<Cell>();
@@ -24,7 +24,7 @@ int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
   return config.lanes * gates * config.hidden;
 }
 
-// One row's kernel a step, [N, K] blocks of it.
+// One launch of the row kernel a step, with [N, K] blocks.
 template <class Cell, class P>
 struct NormForwardRows {
   using Params = NormParams<P>;
@@ -68,7 +68,7 @@ struct NormBackwardRows {
       p->norm.dextra[e] = workspace->Take<C>(p->N * ExtraSize<Cell>(config, e));
     }
   }
-  // The gradients of the parameters beside R: sums over the steps, then over the rows.
+  // The gradients of the parameters other than R: sums over the steps, then over the rows.
   static int32_t Begin(const HasteRnnConfig& config, const Params& p, const HasteExecutor& executor,
                        HasteStatus* status) {
     using C = typename Params::C;
@@ -94,7 +94,7 @@ struct NormBackwardRows {
 
 template <class P>
 LaunchShape ShapeOfRows(const P& p) {
-  // Threads of a row's block, shared out evenly where a thread has several units.
+  // Threads of a row's block. If a thread has several units, they are divided evenly.
   const int64_t threads = CeilDiv(p.H, CeilDiv(p.H, kMaxRowThreads));
   LaunchShape shape;
   shape.blocks = p.N * p.K;

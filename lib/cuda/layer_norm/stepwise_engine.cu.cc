@@ -1,5 +1,6 @@
-// The `stepwise` engine of cells that normalise h·R: any size, two kernels a step, the product, and
-// one that takes its rows. Compiled once a cell and group of dtypes (lib/cuda/cell/engine_table.h).
+// The `stepwise` engine of cells that normalise h·R: any size, two kernels a step: the product, and
+// one that takes its rows. Compiled once for each cell and group of dtypes
+// (lib/cuda/cell/engine_table.h).
 #include <cstdint>
 #include <string>
 

@@ -1,6 +1,6 @@
-// Memory traffic that needs no registers: prefetches, copies into shared memory (sm_80+); and the
-// overlap of a kernel's prologue with the end of the one before it (sm_90+). Older GPUs do the
-// same work in order.
+// Memory traffic that needs no registers: prefetches, and copies into shared memory (sm_80+). Also
+// the overlap of a kernel's prologue with the end of the previous kernel (sm_90+). Older GPUs do
+// the same work in order.
 #ifndef HASTE_LIB_CUDA_PTX_ASYNC_CUH_
 #define HASTE_LIB_CUDA_PTX_ASYNC_CUH_
 
@@ -35,14 +35,14 @@ __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
 #endif
 }
 
-// Closes a group of this thread's copies; groups complete in order.
+// Commits a group of this thread's copies. Groups complete in order.
 __device__ __forceinline__ void CommitCopies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits until at most `pending` (0 to 2) of this thread's groups are under way.
+// Waits until at most `pending` (0 to 2) of this thread's groups are in flight.
 __device__ __forceinline__ void WaitCopies(int pending) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if (pending >= 2) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void WaitCopies(int pending) {
 #endif
 }
 
-// Waits until at most kPending of this thread's groups are under way.
+// Waits until at most kPending of this thread's groups are in flight.
 template <int kPending>
 __device__ __forceinline__ void WaitForGroups() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -63,7 +63,8 @@ __device__ __forceinline__ void WaitForGroups() {
 #endif
 }
 
-// Registers of a thread, by all of a warpgroup (sm_90a): given back, or taken of those given back.
+// Called by all threads of a warpgroup (sm_90a): gives registers of a thread back, or takes some
+// that were given back.
 template <int kRegisters>
 __device__ __forceinline__ void DeallocateRegisters() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -77,15 +78,15 @@ __device__ __forceinline__ void AllocateRegisters() {
 #endif
 }
 
-// From here on, all that earlier kernels of the stream have written is visible.
+// After this, everything that earlier kernels of the stream have written is visible.
 __device__ __forceinline__ void WaitForPreviousKernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The next kernel may start its prologue, which reads nothing that this one writes. To be called
-// after WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
+// Lets the next kernel start its prologue, which reads nothing that this one writes. Call it after
+// WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
 __device__ __forceinline__ void LetNextKernelStart() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -1,9 +1,9 @@
-// ApproximateFloat: a float whose activations are as exact as 16 bits of storage need, and a
-// quarter of the instructions. Cells are written for any scalar; kernels of 16-bit tensors, and
-// those that may be as coarse as TensorFloat-32, give them this one.
+// ApproximateFloat: a float whose activations are as exact as 16 bits of storage need, with a
+// quarter of the instructions. Cells are written for any scalar. Kernels of 16-bit tensors, and
+// those that may be as coarse as TensorFloat-32, use this one.
 //
-// Largest relative error, beside what rounding x · log2(e) brings; tests/lib/fast_math_test.cc
-// holds the formulas to it:
+// Largest relative error, in addition to that of rounding x · log2(e); tests/lib/fast_math_test.cc
+// checks the formulas against it:
 //
 //   ExpNegative   1e-6   x in [-87, 0]; below: 0
 //   Sigmoid       1e-6   x >= -87; below: 0
@@ -80,8 +80,8 @@ HASTE_FN ApproximateFloat AtLeast(ApproximateFloat x, ApproximateFloat low) {
   return ApproximateFloat(AtLeast(x.v, low.v));
 }
 HASTE_FN ApproximateFloat StopGradient(ApproximateFloat x) { return x; }
-// Compared with a NaN that no instruction makes. Where it came nevertheless, so would what is made
-// of `first` and x be NaN.
+// Compares with a NaN that no instruction produces. If it occurred nevertheless, results from
+// `first` and x would be NaN anyway.
 HASTE_FN ApproximateFloat OrderAfter(ApproximateFloat first, ApproximateFloat x) {
   uint32_t bits;
   memcpy(&bits, &first.v, sizeof bits);
@@ -112,7 +112,7 @@ HASTE_TARGET_END
 
 namespace haste {
 
-// What a cell is computed in, of a storage type.
+// The scalar in which a cell is computed, for a storage type.
 template <class T>
 using CellScalar = std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, TensorFloat> ||
                                           std::is_same_v<T, Scaled<1>>,

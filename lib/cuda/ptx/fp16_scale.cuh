@@ -1,6 +1,7 @@
-// The scale of float16 that stands in for floats: powers of two that bring R, and what it is
-// multiplied with, to where float16 is at its finest. R is there to be looked at; h has a bound;
-// gates' gradients have a scale for each row of the batch and step, which travels with them.
+// The scales of float16 that stands in for floats: powers of two that bring R, and the operand it
+// is multiplied by, to where float16 is most precise. The scale of R comes from its largest number,
+// that of h from a bound. Gates' gradients have a scale for each row of the batch and step, which
+// is sent with them.
 #ifndef HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
 #define HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
 
@@ -8,7 +9,7 @@
 
 namespace haste {
 
-// Beyond it there is nothing to go by: what is infinite or NaN stays so.
+// Larger bounds are not used, so that infinity and NaN stay what they are.
 constexpr float kMostBound = 1e30f;
 
 constexpr int kTopOfHalf = 14, kMostShift = 100;  // exponents
@@ -17,8 +18,8 @@ __device__ __forceinline__ float PowerOfTwo(int exponent) {
   return __int_as_float((127 + exponent) << 23);
 }
 
-// The largest power of two whose product with `most` is below 2^15: half of what float16 holds, for
-// what rounding adds to a bound.
+// The largest power of two whose product with `most` is below 2^15: half of the range of float16,
+// which leaves room for what rounding adds to a bound.
 __device__ __forceinline__ float ScaleToHalf(float most) {
   if (!(most > 0.0f && most < kMostBound)) most = 1.0f;
   const int exponent = static_cast<int>(__float_as_uint(most) >> 23) - 127;
@@ -33,7 +34,7 @@ __device__ __forceinline__ uint32_t LargestBits(uint32_t bits) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   return __reduce_max_sync(0xFFFFFFFFu, bits);
 #else
-  return bits;  // no such kernel is launched
+  return bits;  // never launched on these architectures
 #endif
 }
 __device__ __forceinline__ float LargestOfWarp(float x) {
@@ -44,8 +45,8 @@ __device__ __forceinline__ float LargestOfWarp(float x) {
   return x;
 }
 
-// Of a row's gates' gradients, the largest of which is `most`: what they are multiplied with, and
-// what undoes that. Where one is infinite so it stays, and the others count for nothing beside it.
+// The scale of a row's gates' gradients, of which `most` is the largest, and the factor that undoes
+// it. An infinite gradient stays infinite, and then the others do not matter.
 struct RowScale {
   float up, down;
 
@@ -57,7 +58,8 @@ struct RowScale {
   }
 };
 
-// The largest of a lane's part of R. load(make) loads that, and makes of each weight what it keeps.
+// The largest magnitude in a lane's part of R. load(make) loads that part, mapping each weight by
+// `make`.
 template <class T, class Load>
 __device__ __forceinline__ float LargestWeight(const Load& load) {
   float most = 0.0f;
@@ -68,21 +70,21 @@ __device__ __forceinline__ float LargestWeight(const Load& load) {
   return most;
 }
 
-// What h is multiplied with where it is sent, R where it is loaded, and their product after.
+// The factors of h when it is sent, of R when it is loaded, and of their product.
 struct ProductScales {
   float state, weight, product;
 
   ProductScales() = default;
-  // Of the largest of each. rate: of dropout, which makes of h what it leaves.
+  // From the largest magnitude of each. rate: of dropout, which enlarges the h that it keeps.
   __device__ __forceinline__ ProductScales(float most_state, float most_weight, float rate)
       : state(ScaleToHalf(most_state / (1.0f - rate))),
         weight(ScaleToHalf(most_weight)),
         product(1.0f / (state * weight)) {}
-  // Where what R is multiplied with has scales of its own.
+  // If the operand that R is multiplied by has scales of its own.
   __device__ __forceinline__ explicit ProductScales(float most_weight)
       : state(1.0f), weight(ScaleToHalf(most_weight)), product(1.0f / weight) {}
 
-  // What is loaded of R; as it is, where nothing is scaled.
+  // The scaled weight; the weight itself if nothing is scaled.
   template <class T>
   __device__ __forceinline__ T OfWeight(T of_r) const {
     if constexpr (kScaledTerms<T> > 0) of_r.value *= weight;

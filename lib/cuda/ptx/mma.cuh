@@ -1,16 +1,16 @@
-// Matrix products on tensor cores, one warp at a time (sm_80+), with operands in an order of our
-// own.
+// Matrix products on tensor cores, one warp at a time (sm_80+), with our own order of operands.
 //
-// c[16 × 8] += a[16 × 16] · b[16 × 8] sums over 16 depths, and any order of them is as good as
-// another. Ours lets a thread have eight neighbouring depths of two products in a row (a "chunk" of
-// 32 depths): lane 4·n + i of b has row n's elements 8·i … 8·i + 7 of the chunk, 16 bytes of
-// memory. Of c a lane has rows lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next.
+// c[16 × 8] += a[16 × 16] · b[16 × 8] sums over 16 depths, in any order. In our order a thread has
+// eight neighbouring depths of two consecutive products (a "chunk" of 32 depths): lane 4·n + i of b
+// has row n's elements 8·i … 8·i + 7 of the chunk, 16 bytes of memory. Of c, a lane has rows
+// lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next.
 //
-// A float is the sum of three bfloat16 (8 bits each of its 24), so that a product of floats is a
-// sum of nine; the three smallest are left out: at most 2^-22 of it where parts were cut off, 2^-24
-// where they were rounded, 2^-26 on average. With two parts and three products the error is 2^-16:
-// where TensorFloat-32 (2^-11) would do. What has a bound is float16, scaled: one part has eleven
-// bits, TensorFloat-32's, two have 22 and a sign, and with three products an error of 2^-22.
+// A float is the sum of three bfloat16 split terms (8 bits each of its 24), so a product of floats
+// is a sum of nine products. The three smallest are left out: at most 2^-22 of the product if split
+// terms are cut off, 2^-24 if they are rounded, 2^-26 on average. With two split terms and three
+// products the error is 2^-16; they are used where TensorFloat-32 (2^-11) would be enough. Numbers
+// with a bound are scaled float16: one split term has the eleven bits of TensorFloat-32. Two have
+// 22 bits and a sign and, with three products, an error of 2^-22.
 #ifndef HASTE_LIB_CUDA_PTX_MMA_CUH_
 #define HASTE_LIB_CUDA_PTX_MMA_CUH_
 
@@ -23,7 +23,7 @@ namespace haste {
 constexpr int kChunkDepth = 32;
 constexpr int kTileRows = 16, kTileColumns = 8;  // of c
 
-// What is multiplied in place of a T, and how many of them.
+// The type that is multiplied in place of a T, and the number of split terms.
 template <class T>
 constexpr int kScaledTerms = 0;
 template <int kTerms>
@@ -36,7 +36,7 @@ constexpr int kMmaTerms = kScaledTerms<T> > 0              ? kScaledTerms<T>
                           : sizeof(T) == 2                 ? 1
                           : std::is_same_v<T, TensorFloat> ? 2
                                                            : 3;
-// Of b on its way: its parts, or where these are three the float.
+// Bytes of a number of b in transit: its split terms, or the float if there are three.
 template <class T>
 constexpr int kOperandBytes = kMmaTerms<T> == 1 ? 2 : 4;
 
@@ -58,11 +58,11 @@ __device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_
 #endif
 }
 
-// x as parts of bfloat16, the largest first, of which a TensorFloat is the first two. Infinity and
-// NaN are their own first part.
+// x as split terms of bfloat16, the largest first. A TensorFloat is the first two. The first split
+// term of infinity or NaN is the number itself.
 __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
   uint16_t bits = FromCompute<Bfloat16>(x).bits;
-  // Rounding up must not make infinity of a finite number.
+  // Rounding up must not turn a finite number into infinity.
   if ((bits & 0x7FFF) == 0x7F80) bits = static_cast<uint16_t>(__float_as_uint(x) >> 16);
   part[0] = bits;
   float rest = (bits & 0x7F80) == 0x7F80 ? 0.0f : x - ToCompute(Bfloat16{bits});
@@ -85,8 +85,9 @@ __device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
   }
 }
 
-// By two neighbouring lanes, of neighbouring depths: the first gets the first of two parts of both,
-// packed as an operand has them, the second the second parts. Nothing gets all bits set.
+// Called by two neighbouring lanes with neighbouring depths. The first lane gets the first split
+// terms of both, packed as in an operand, the second lane the second ones. No result has all bits
+// set.
 template <class T>
 __device__ __forceinline__ uint32_t PackedTerms(float x) {
   uint16_t part[3];
@@ -96,7 +97,7 @@ __device__ __forceinline__ uint32_t PackedTerms(float x) {
   return threadIdx.x % 2 == 0 ? __byte_perm(mine, other, 0x5410) : __byte_perm(other, mine, 0x7632);
 }
 
-// Two neighbouring depths of each part, packed as an operand has them.
+// Two neighbouring depths of each split term, packed as in an operand.
 template <class T>
 __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaTerms<T>]) {
   if constexpr (sizeof(T) == 2) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[k
   }
 }
 
-// One tile of a, in parts.
+// One tile of a, in split terms.
 template <class T>
 struct alignas(16) TileA {
   uint32_t part[kMmaTerms<T>][4];
@@ -145,12 +146,12 @@ struct alignas(16) TileA {
   }
 };
 
-// What a lane has of one chunk of b: two tiles, in parts.
+// What a lane has of one chunk of b: two tiles, in split terms.
 template <class T>
 struct ChunkB {
   uint32_t part[kMmaTerms<T>][4];
 
-  // v: the lane's eight elements, in memory's order; of two parts as PackedTerms has them.
+  // v: the lane's eight elements in the order of memory; with two split terms, as in PackedTerms.
   __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
     if constexpr (kMmaTerms<T> == 1) {
       part[0][0] = v[0].x;
@@ -175,8 +176,8 @@ struct ChunkB {
   }
 
  private:
-  // Parts cut off, not rounded: eight bits each are all 24, for a third of the instructions.
-  // Infinity leaves NaN.
+  // Split terms are cut off, not rounded: three of eight bits hold all 24, with a third of the
+  // instructions. Infinity becomes NaN.
   __device__ __forceinline__ void SetPair(int i, uint32_t first, uint32_t second) {
 #pragma unroll
     for (int s = 0; s < 3; ++s) {
@@ -190,8 +191,8 @@ struct ChunkB {
   }
 };
 
-// Sums of one tile. Of three parts the large products and the small ones are summed apart, so that
-// the latter are not cut off.
+// Sums of one tile. With three split terms, the large products and the small ones are summed
+// separately, so that the latter are not cut off.
 template <class T>
 struct TileC {
   static constexpr int kSums = kMmaTerms<T> == 3 ? 2 : 1;

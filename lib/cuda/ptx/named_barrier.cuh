@@ -1,7 +1,6 @@
-// Named barriers of a block: some of its warps meet, who may come from different places of the
-// code. Names are 1 to 15, as 0 is that of __syncthreads; threads, of all that come, a multiple
-// of 32. What is a constant is a template argument: in a register it would take one from the
-// kernel.
+// Named barriers of a block: some of its warps synchronize, which may be at different places of the
+// code. Names are 1 to 15, as 0 is that of __syncthreads. The number of threads of all these warps
+// is a multiple of 32. Constants are template arguments, because otherwise each takes a register.
 #ifndef HASTE_LIB_CUDA_PTX_NAMED_BARRIER_CUH_
 #define HASTE_LIB_CUDA_PTX_NAMED_BARRIER_CUH_
 
@@ -22,13 +21,13 @@ __device__ __forceinline__ void NamedBarrierSyncOf(uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"n"(kName), "r"(threads) : "memory");
 }
 
-// Where all threads of a warp come together.
+// For places that all threads of a warp reach together.
 template <int kName, int kThreads>
 __device__ __forceinline__ void NamedBarrierSyncAligned() {
   asm volatile("bar.sync %0, %1;" ::"n"(kName), "n"(kThreads) : "memory");
 }
 
-// Counts this thread among those that come, and does not wait.
+// Counts this thread as arrived, and does not wait.
 template <int kThreads>
 __device__ __forceinline__ void NamedBarrierArrive(uint32_t name) {
   asm volatile("barrier.arrive %0, %1;" ::"r"(name), "n"(kThreads) : "memory");

@@ -1,11 +1,10 @@
-// Waiting in a loop for another kernel, with an end: a thread that waits for a minute without
-// seeing what it waits for stops its kernel. The host makes a sentence of the error that comes of
-// it (CudaFailure).
+// A polling loop that waits for another kernel, with a timeout: a thread that has waited for a
+// minute in vain stops its kernel. The host turns the resulting error into a message (CudaFailure).
 //
-// Blocks of one kernel that wait for each other are all there, so that their waits end where those
-// for other kernels do, and have no end of their own: it takes 5 to 8 % of a step. Where an order
-// that the driver does not promise was not kept (docs/design/gpu_products.md), this is what a
-// program sees in place of a GPU that never answers.
+// Blocks of one kernel that wait for each other are all resident, so their waits end when the waits
+// for other kernels do. They have no timeout of their own, which would take 5 to 8 % of a step. If
+// an order that the driver does not promise was not kept (docs/design/gpu_products.md), a program
+// sees this error instead of a GPU that never answers.
 #ifndef HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
 #define HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
 
@@ -20,12 +19,12 @@ __device__ __forceinline__ uint32_t GlobalTicks() {
   return now;
 }
 
-// Of one wait. It takes one register, since loops hold nearly all that there are: the low bits
-// count polls, those above keep the tick in which the count was first full. The clock is read once
-// in 2^20 polls.
+// The timeout of one wait. It takes only one register, because the loops use nearly all there are:
+// the low bits count polls, the high bits keep the tick at which the count was first full. The
+// clock is read once in 2^20 polls.
 class Patience {
  public:
-  // After a poll that has not seen it.
+  // Call after a poll without success.
   __device__ __forceinline__ void Poll() {
     ++state_;
     if ((state_ & (kPolls - 1)) == 0) LookAtClock();
@@ -46,7 +45,7 @@ class Patience {
       state_ += (kSet | now) << kLogPolls;
       return;
     }
-    // Not assert: room for a call costs registers, which some kernels do not have.
+    // Not assert: a call costs registers, which some kernels do not have.
     if (((now - since) & (kTicks - 1)) > kLimit) asm volatile("trap;");
   }
 

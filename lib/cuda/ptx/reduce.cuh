@@ -30,7 +30,7 @@ class BlockSum {
     SumOfWarp(sum);
     const int warps = blockDim.x / kWarpThreads;
     if (warps == 1) return;
-    // Two buffers by turns: the barrier of one call keeps apart the two around it.
+    // Two alternating buffers: the barrier of one call separates the calls before and after it.
     C(*const parts)[kCount] = shared_->parts[turn_];
     turn_ ^= 1;
     const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;

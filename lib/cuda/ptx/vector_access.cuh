@@ -57,14 +57,14 @@ __device__ __forceinline__ uint32_t PackTwo(float low, float high) {
   return packed;
 }
 
-// x, which the compiler would otherwise compute again at every use.
+// Returns x, but opaque: the compiler would otherwise compute it again at every use.
 __device__ __forceinline__ int Opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// The same of what is a thread's number: the assembler would rather read that again, in a special
-// register, which is slow. By whole warps.
+// The same for values made from the thread index: the assembler would rather read its special
+// register again, which is slow. Called by whole warps.
 __device__ __forceinline__ int OpaqueOfThread(int x) {
   return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32);
 }
@@ -99,7 +99,7 @@ __device__ __forceinline__ void StoreFragment(T* to, const T (&values)[kCount]) 
   *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
 }
 
-// Into shared memory, in PTX: the compiler would store element by element.
+// Stores to shared memory, in PTX: the compiler would store element by element.
 template <int kCount, class T>
 __device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
   constexpr int kBytes = AccessBytes(sizeof(T) * kCount);

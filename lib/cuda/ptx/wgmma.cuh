@@ -1,4 +1,4 @@
-// wgmma (sm_90a): products that four warps make together, of operands in shared memory that lie in
+// wgmma (sm_90a): products that four warps compute together, from operands in shared memory in
 // tiles of 8 rows × 16 bytes ("core matrices").
 #ifndef HASTE_LIB_CUDA_PTX_WGMMA_CUH_
 #define HASTE_LIB_CUDA_PTX_WGMMA_CUH_
@@ -65,14 +65,14 @@ __device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, 
 #endif
 }
 
-// Where wgmma finds core matrices: 128 bytes each, those of a chunk's depth side by side.
+// Where wgmma finds core matrices: 128 bytes each; those along a chunk's depth follow one another.
 template <int kDepth>
 __device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
   constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
   return (SharedAddress(shared) & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
 }
 
-// Before the first product of a group: what threads wrote to accumulators is there.
+// Call before the first product of a group: makes threads' writes to accumulators visible.
 __device__ __forceinline__ void BeginWarpgroupMma() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -83,7 +83,7 @@ __device__ __forceinline__ void CommitWarpgroupMma() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
-// Until all but the last kPending groups have been multiplied.
+// Waits until all but the last kPending groups have been multiplied.
 template <int kPending>
 __device__ __forceinline__ void WaitWarpgroupMma() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
