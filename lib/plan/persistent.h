@@ -31,11 +31,11 @@ struct PersistentTiling {
   int passes;      // of a group
   int row_groups;  // groups of a lane
   int chunks;  // depth, in 32s: forward, of a warp; backward, of the gates that a block multiplies
-  // Backward, grid: blocks of a cluster, which share the gradients of their gates, and then
-  // multiply all of them, each for its part of dh; 1: each has its own gates, and all of dh.
+  // Backward, grid: blocks of a cluster that share the gradients of their gates. Each then
+  // multiplies all of them, for its part of dh. 1: each block has its own gates, and all of dh.
   int sharers;
-  // Forward, grid: kElementWarps, where elements have warps of their own; else those that multiply
-  // have them.
+  // Forward, grid: kElementWarps if warp-specialized. Otherwise the warps that multiply have the
+  // elements.
   int element_warps;
 
   constexpr int units() const { return 16 * unit_tiles; }
@@ -68,7 +68,7 @@ struct PersistentTiling {
   }
 };
 
-// What a layout depends on beside the tiling.
+// What a layout depends on besides the tiling.
 struct PersistentCell {
   int gates, states;
   int storage_bytes;  // 2 or 4
@@ -77,7 +77,7 @@ struct PersistentCell {
   int saved;          // tensors of the reserve beside the gates
   int forward_tiles;  // of R, in a warp's registers
 
-  // Gates of a unit where they are shared: so that whole units make 16 bytes.
+  // Gates of a unit if they are shared, padded so that whole units make 16 bytes.
   constexpr int shared_gates() const { return gates == 3 ? 4 : gates; }
   // An element's sums side by side, as wide as an access.
   constexpr int width() const { return gates == 3 ? 4 : gates; }
@@ -129,11 +129,11 @@ constexpr StepRows PersistentWrites(const PersistentTiling& t, const PersistentC
   return {t.rows(), 1, c.saved + 1, t.units(), c.gates, c.storage_bytes, false};
 }
 
-// Begins of what is in shared memory, in bytes. cluster: what arrives, arrives there.
+// Where regions of shared memory begin, in bytes. cluster: the exchange is there too.
 struct ForwardLayout {
   int sums_of_warp;  // elements
-  // cluster: 1 where R needs the room; grid: 1, as a barrier parts its steps, but one each for the
-  // sets of warps that have elements.
+  // cluster: 1 if R needs the room. grid: 1, because a barrier separates its steps; if
+  // warp-specialized, one for each set of warps with elements.
   int sum_buffers;
   int counters, receive, sums, states, seen, reads, writes, tiles, bytes;
 

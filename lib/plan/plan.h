@@ -40,7 +40,7 @@ enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kBlock, kCluster, kGrid,
 enum class CpuSplit {
   kRows,   // each thread walks time alone, over its own lanes and rows of the batch
   kUnits,  // all threads walk together, each over its own hidden units
-};  // (kScan: threads share out rows and units; nothing ties them together)
+};  // (kScan: threads divide rows and units, and are independent)
 
 struct Plan {
   EngineKind engine = EngineKind::kCpu;
@@ -59,8 +59,8 @@ const char* EngineName(EngineKind);
 // Is config.engine the name of one that may run this cell and dtype on this device?
 int32_t CheckEngine(const HasteRnnConfig&, const HasteCellInfo&, HasteStatus*);
 
-// Forward and backward are planned apart. Sets `status` and returns its code if config.engine names
-// an engine that cannot run this, or if the device is too old.
+// Forward and backward are planned separately. Sets `status` and returns its code if config.engine
+// names an engine that cannot run this, or if the device is too old.
 int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&,
                        const CudaProperties&, Plan*, HasteStatus*, bool backward = false);
 

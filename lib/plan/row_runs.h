@@ -1,5 +1,5 @@
-// Rows of a product that are not simply one after the other: of x [N, T, C], say, some steps of
-// each row of the batch, or all of them, step by step.
+// Rows of a product that do not simply follow one another in memory: for example, from x [N, T, C],
+// some steps of each row of the batch, or all of them, step by step.
 #ifndef HASTE_LIB_PLAN_ROW_RUNS_H_
 #define HASTE_LIB_PLAN_ROW_RUNS_H_
 
@@ -13,8 +13,8 @@ namespace haste {
 #define HASTE_ROW_RUNS_FN constexpr
 #endif
 
-// Runs of `run` rows, `inner` rows of memory apart, each run `outer` rows behind the one before;
-// run = 0: rows as they lie. Of runs there are fewer than 2^31 rows.
+// Runs of `run` rows, `inner` rows of memory apart. Each run begins `outer` rows after the previous
+// one. run = 0: rows as they are in memory. Runs have fewer than 2^31 rows.
 struct RowRuns {
   int64_t run = 0, outer = 0, inner = 1;
 

@@ -1,10 +1,11 @@
-// How a scan whose state is a linear function of the last (kLinearScan) is cut for a GPU: a pure
-// function of sizes and device properties.
+// How a scan whose state is a linear function of the previous one (kLinearScan) is cut for a GPU: a
+// pure function of sizes and device properties.
 //
-// A block walks kScanWidth neighbouring elements. Its warps take the tiles of their time in turns:
-// everything but the chain s = a·s + b runs side by side, and the chain goes from warp to warp, so
-// that the number of warps changes no bit. Where the elements are too few for the machine, time is
-// cut into chunks, a block each, and one pass more finds how each maps the state that enters it.
+// A block walks kScanWidth neighbouring elements. Its warps take turns at the tiles of their time.
+// Everything but the carry chain s = a·s + b runs side by side. The chain goes from warp to warp,
+// so the number of warps changes no bit of the result. If there are too few elements for the GPU,
+// time is cut into chunks, one for each block, and an additional pass computes the chunk summaries:
+// how each chunk maps the state that enters it.
 #ifndef HASTE_LIB_PLAN_SCAN_H_
 #define HASTE_LIB_PLAN_SCAN_H_
 
@@ -19,7 +20,7 @@ namespace haste {
 constexpr int kScanWidth = 32;     // elements of a block
 constexpr int kMaxScanWarps = 16;  // of a block
 
-// Bytes that a multiprocessor should have under way to keep memory busy: some 30 GB/s for each
+// Bytes that a multiprocessor should have in flight to keep memory busy: some 30 GB/s for each
 // of a microsecond, and half as much again.
 constexpr int64_t kScanBytesUnderWay = 48 << 10;
 // Warps that it should have to overlap arithmetic.
@@ -35,7 +36,7 @@ constexpr int64_t kMaxScanChunk = 1 << 24;
 constexpr int TileSteps(int64_t element_bytes) {
   return element_bytes * kScanWidth * 8 < 2048 ? 16 : 8;
 }
-// Tiles that a warp has under way: 4 KiB, or one.
+// Tiles that a warp has in flight: 4 KiB, or one.
 constexpr int TilesAhead(int64_t tile_bytes) {
   return tile_bytes < 4096 ? static_cast<int>((4096 + tile_bytes - 1) / tile_bytes) : 1;
 }
@@ -70,7 +71,7 @@ inline ScanPlan PlanLinearScan(const ScanSizes& sizes, const CudaProperties& dev
   plan.warps = static_cast<int>(std::max<int64_t>(std::min(std::max(bytes, work), most), 1));
 
   const int64_t turn = plan.warps * sizes.tile_steps;
-  // Two passes pay where a quarter of the machine is busy at most, and a block has turns enough.
+  // Two passes pay if at most a quarter of the GPU is busy and a block has enough tiles.
   int64_t chunks = 1;
   if (plan.units * 4 <= processors && sizes.time >= 4 * turn) {
     chunks = std::min(processors / plan.units, DivideUp(sizes.time, turn));

@@ -38,7 +38,7 @@ struct Tiling {
   // A and B are padded with zeros up to these.
   constexpr int64_t padded_depth() const { return static_cast<int64_t>(iterations) * k_splits; }
   constexpr int64_t padded_rows() const { return row_tiles * block_rows(); }
-  // One block has all of a lane's units, so that no other block waits for what it computes.
+  // One block has all of a lane's units, so no other block waits for its results.
   constexpr bool owns_lane() const { return unit_tiles == 1; }
 };
 

@@ -2,9 +2,9 @@
 //
 // A product is [rows of the batch, depth] · [depth, sums of the hidden units], for each lane. A
 // block has a tile of it, `rows` × `units`, and a part of the depth: the `splits` blocks of a
-// thread-block cluster share that out, add up their parts, and have some of the rows each after
-// that. Of its part of R a block keeps what fits its shared memory; the rest comes from the L2
-// cache at every step.
+// thread-block cluster divide the depth (split-K) and add up their partial sums; then each has some
+// of the rows. A block keeps as much of its part of R as fits its shared memory. The rest comes
+// from the L2 cache at every step.
 #ifndef HASTE_LIB_PLAN_TILED_H_
 #define HASTE_LIB_PLAN_TILED_H_
 
@@ -15,12 +15,12 @@
 
 namespace haste {
 
-// Of a chunk: less where it has more parts, for there is room for four chunks at least.
+// Depth of a chunk: less if there are more split terms, so that at least four chunks fit.
 constexpr int TiledDepth(int terms, int operand_terms) {
   return terms == 1 && operand_terms == 1 ? 64 : 32;
 }
 
-// Chunks on their way, or there, in shared memory.
+// Pipeline stages: chunks that are in flight to shared memory or have arrived.
 constexpr int kLeastTiledStages = 4, kMaxTiledStages = 16;
 constexpr int kTiledCounterBytes = 16 + 16 * kMaxTiledStages;
 constexpr int kMaxTiledSplits = 16;
@@ -30,7 +30,7 @@ constexpr int kMaxPhases = 2;  // products of a step
 struct TiledProductShape {
   int sums;           // of a hidden unit: gates forward, 1 backward
   int terms;          // of R, in 16 bits each (lib/cuda/ptx/mma.cuh)
-  int operand_terms;  // of what R is multiplied with
+  int operand_terms;  // of the operand that R is multiplied by
   // Backward: the depth is of groups of 32 hidden units, of each all gates, a chunk each; a group's
   // gradients have a scale of each row, which its chunks bring along (lib/cuda/ptx/fp16_scale.cuh).
   bool scales_rows;
@@ -76,7 +76,7 @@ struct TiledTiling {
   constexpr int64_t blocks(int64_t lanes) const { return lanes * row_tiles * group_blocks(); }
 };
 
-// Begins of what is in shared memory, in bytes. Sums lie where the stages were.
+// Where regions of shared memory begin, in bytes. Sums overwrite the stages.
 struct TiledLayout {
   int stage_bytes;
   int counters, terms, stages, kept, bytes;
@@ -97,7 +97,7 @@ struct TiledProblem {
   TiledProductShape shape;
   int64_t batch, lanes, hidden, depth;
   int gates;        // of the product
-  bool exact;       // of floats: not as TensorFloat-32 is
+  bool exact;       // for floats: full precision, not that of TensorFloat-32
   bool one_a_step;  // no other product comes between two steps
 };
 
