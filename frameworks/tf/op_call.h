@@ -36,7 +36,7 @@ class OpCall {
   // After an error these do nothing and return nullptr, as they do for an index below 0.
   void* Output(int i);
   void* EmptyOutput(int i);
-  // An output of the shape of an input, in that input's memory if nobody else needs it. *input
+  // An output of the shape of an input, in that input's memory if nothing else needs it. *input
   // is where the input lies; Input(input_index) is nullptr from now on.
   void* OutputInPlace(int i, int input_index, const void** input);
   // Scratch memory of the size that ask(&bytes, &error), a function of the C ABI, tells.

@@ -27,7 +27,7 @@ struct Signature {
   std::vector<Argument> outputs;
 };
 
-// The sizes behind the letters, as the arguments give them.
+// The sizes that the letters stand for, as the arguments give them.
 class Sizes {
  public:
   Sizes();

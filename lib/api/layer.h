@@ -15,7 +15,7 @@ int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features
 
 // Whether the engine forms x·W + b itself where the caller gives no wx.
 bool FormsInput(const Engine&, const HasteLayerForwardArgs& layer);
-// Bytes of wx, and where it lies in a workspace behind the `bytes` of the recurrence.
+// Bytes of wx, and where it is in a workspace, after the `bytes` of the recurrence.
 size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
 size_t InputOffset(size_t bytes);
 

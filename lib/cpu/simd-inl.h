@@ -172,7 +172,7 @@ struct Storage<Half> {
 };
 #endif
 
-// The first `count` lanes, without touching memory behind them; the others are 0.
+// Loads the first `count` lanes without touching memory after them; the others are 0.
 template <class T>
 HWY_INLINE Vec<Compute<T>> LoadPart(const T* from, int64_t count) {
   using C = Compute<T>;

@@ -22,7 +22,7 @@
 #define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_EMU128 | HWY_SCALAR))
 #endif
 #else
-// What the compiler's flags say, NEON on Arm: there is nobody to choose anything else.
+// What the compiler's flags say, NEON on Arm: nothing else can be chosen.
 #define HWY_COMPILE_ONLY_STATIC
 #endif
 #define HASTE_SIMD 1

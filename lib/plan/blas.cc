@@ -58,7 +58,7 @@ double BlasClocks(const BlasProblem& p, const BlasDevice& device) {
   const double bytes = weights * p.storage_bytes;
   const bool in_l2 = bytes <= kL2Share * static_cast<double>(device.l2_bytes);
   const double load = p.operand_terms * bytes / (in_l2 ? kL2BytesPerClock : kMemoryBytesPerClock);
-  // A depth that nobody may cut leaves multiprocessors idle.
+  // A depth that must not be split leaves multiprocessors idle.
   const double idle = p.whole_depth && p.backward ? 2 : 1;
   const double multiply = idle * p.operand_terms * weights *
                           std::max(static_cast<double>(p.batch), kLeastRows) /

@@ -19,7 +19,7 @@ struct BlasProblem {
   int storage_bytes;  // of an element
   int operand_terms;  // of what R is multiplied with
   bool exact;         // of floats: not as TensorFloat-32 is
-  bool whole_depth;   // nobody adds up the sums of splits
+  bool whole_depth;   // the depth must not be split: nothing adds up the sums of splits
 
   int64_t depth() const { return backward ? gates * hidden : hidden; }
   int64_t columns() const { return backward ? hidden : gates * hidden; }
@@ -39,7 +39,7 @@ struct BlasTiling {
 // False where cuBLAS could not count it.
 bool PlanBlas(const BlasProblem&, const BlasDevice&, BlasTiling*);
 
-// Estimated clocks of a product and the cell behind it.
+// Estimated clocks of a product and the cell after it.
 double BlasClocks(const BlasProblem&, const BlasDevice&);
 
 }  // namespace haste

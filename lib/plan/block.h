@@ -127,7 +127,7 @@ struct BlockProblem {
 struct BlockDevice {
   int multiprocessors;
   int shared_bytes;                    // that a block may use
-  int clusters[kMaxBlockCluster + 1];  // of so many blocks that are resident at once; 0: none
+  int clusters[kMaxBlockCluster + 1];  // [blocks]: clusters of this size resident at once; 0: none
 };
 
 struct BlockPlan {

@@ -97,7 +97,7 @@ bool WeightsAreOne(const HasteCellInfo&, int64_t lanes);
 // Bytes that a part's product may take.
 constexpr int64_t kChunkRoom = 96 << 20;
 
-// The first lane behind k that walks the other way, or the number of lanes.
+// The first lane after k that walks the other way, or the number of lanes.
 int64_t EndOfDirection(const HasteRnnConfig&, int64_t k);
 // Whether all lanes walk in one direction.
 bool OneDirection(const HasteRnnConfig&);

@@ -50,7 +50,7 @@ struct PersistentTiling {
   int product_tiles;  // unit tiles of dh that a block has parts of, for as many blocks
   int pair_warps;     // side by side over pairs of these; where they are few, …
   int depth_parts;    // … the other warps have other parts of the depth,
-  int pair_chunks;    // so many chunks each
+  int pair_chunks;    // with this many chunks each
   int pairs;          // of a warp
   int senders;        // of sums of a tile of dh to its block
 
@@ -185,7 +185,7 @@ struct PersistentDevice {
   int multiprocessors;
   int shared_bytes;  // that a block may use
   int64_t l2_bytes;
-  int clusters[kMaxCluster + 1];  // of so many blocks that are resident at once; 0: none
+  int clusters[kMaxCluster + 1];  // [blocks]: clusters of this size resident at once; 0: none
 };
 
 struct PersistentPlan {

@@ -28,8 +28,8 @@ struct CudaProperties {
   int multiprocessors = 0;
   int64_t shared_bytes_per_block = 0;
   int64_t l2_bytes = 0;
-  // Thread-block clusters of so many blocks that are resident at once, each block alone on its
-  // multiprocessor; 0: none.
+  // [blocks]: how many thread-block clusters of this size are resident at once, each block alone on
+  // its multiprocessor; 0: none.
   int clusters[kMaxCluster + 1] = {};
   bool has_cublas = false;
 };

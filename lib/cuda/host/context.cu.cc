@@ -90,7 +90,7 @@ int MultiprocessorsOfContext(int multiprocessors) {
   const auto cap = [&](unsigned int most) {
     if (most > 0) multiprocessors = std::min(multiprocessors, static_cast<int>(most));
   };
-  // MPS gives a context of its own so many (cuCtxCreate_v3).
+  // MPS can limit the multiprocessors of a context (cuCtxCreate_v3).
   CUexecAffinityParam affinity = {};
   if (driver.affinity != nullptr &&
       driver.affinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT) == CUDA_SUCCESS) {
