@@ -34,8 +34,8 @@ template <ForwardWay kWay>
 struct ForwardRoles {
   static constexpr bool kWarpSpecialized = kWay == ForwardWay::kGridWarpSpecialized;
   static constexpr int kProducts = kPersistentWarps;
-  static constexpr int kElements = kWarpSpecialized ? kElementSets * kElementWarps
-                                                    : 0;  // warps with elements that never multiply
+  static constexpr int kElements =
+      kWarpSpecialized ? kElementSets * kElementWarps : 0;  // warps that only run the cell
   static constexpr int kIoWarps = kWarpSpecialized ? 0 : kCopyWarps;
   static constexpr int kThreads = (kProducts + kElements + kIoWarps) * 32;
 };
