@@ -32,9 +32,12 @@ import wheel_limits
 
 ROOT = normalise_wheel.ROOT
 DIST = ROOT / "dist"
-# Where Bazel builds: nvcc puts a hash of the folder that it runs in into the names of what is local
-# to a file, so the same folder every time.
+# What is built, where Bazel builds it, and where the CUDA toolkit is fetched to unless CUDA_HOME
+# names one: nvcc puts a hash of these paths into the names of what is local to a file, so the same
+# places every time.
+SOURCE = pathlib.Path("/var/tmp/haste_release_source")
 OUTPUT_BASE = pathlib.Path("/var/tmp/haste_release")
+TOOLKIT = pathlib.Path("/var/tmp/haste_release_cuda")
 # Headers that give versions, in the folder of a Bazel repository.
 _HEADERS = {
     "highway": ("local_highway", "hwy/highway.h", "hwy/base.h"),
@@ -92,16 +95,33 @@ def isolated_bazel(root: pathlib.Path) -> pathlib.Path:
     return program
 
 
-def build(root: pathlib.Path, seconds: int) -> list[pathlib.Path]:
-    """Makes every wheel in the tree `root`, from nothing; the wheels, normalised."""
-    shutil.rmtree(root / "dist", ignore_errors=True)
+def copy_source(root: pathlib.Path, target: pathlib.Path) -> None:
+    """Makes `target` a copy of the files of the tree `root` that git does not ignore."""
+    shutil.rmtree(target, ignore_errors=True)
+    listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", root=root)
+    for name in filter(None, listed.split("\0")):
+        if (root / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, target / name)
+
+
+def build(tree: pathlib.Path, seconds: int) -> list[pathlib.Path]:
+    """Makes every wheel of `tree`, from nothing, in its dist/; the wheels, normalised."""
+    root = SOURCE
+    copy_source(tree, root)
     bazel = isolated_bazel(root)
     subprocess.run([bazel, "clean", "--expunge"], cwd=root, check=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(seconds), "BAZEL": str(bazel)}
+    if os.environ.get("CUDA_ARCHS") != "none" and not os.environ.get("CUDA_HOME"):
+        fetch = root / "tools/cuda/fetch_toolkit.sh"
+        subprocess.run([fetch, TOOLKIT], cwd=root, check=True)
+        environment["CUDA_HOME"] = str(TOOLKIT)
     # The one with CUDA last: `versions_inside` asks for the version of its toolkit.
     subprocess.run(["make", "wheel-aarch64", "wheel"], cwd=root, env=environment, check=True)
     subprocess.run([bazel, "shutdown"], cwd=root, check=True)
-    return normalised(root, seconds)
+    shutil.rmtree(tree / "dist", ignore_errors=True)
+    shutil.copytree(root / "dist", tree / "dist")
+    return normalised(tree, seconds)
 
 
 def normalised(root: pathlib.Path, seconds: int) -> list[pathlib.Path]:

@@ -104,7 +104,9 @@ def tree(tmp_path, monkeypatch):
         "wheels.make(sys.argv[1], seconds=time.time())\n"
     )
     monkeypatch.setattr(release, "ROOT", root)
+    monkeypatch.setattr(release, "SOURCE", tmp_path / "source")
     monkeypatch.setenv("BAZEL", "true")
+    monkeypatch.setenv("CUDA_ARCHS", "none")
     return root
 
 
@@ -118,8 +120,13 @@ def commit(root, content):
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [("b'x'", 0), ("os.getcwd().encode()", 1), ("os.environ['SOURCE_DATE_EPOCH'].encode()", 0)],
-    ids=["same", "path", "date"],
+    [
+        ("b'x'", 0),
+        ("os.getcwd().encode()", 0),  # both are built in one folder
+        ("os.environ['SOURCE_DATE_EPOCH'].encode()", 0),
+        ("str(time.time_ns()).encode()", 1),
+    ],
+    ids=["same", "path", "date", "time"],
 )
 def test_twice(tree, capfd, content, code):
     commit(tree, content)
