@@ -175,7 +175,7 @@ struct BackwardLayout {
 
 struct PersistentProblem {
   PersistentCell cell;
-  int shared_terms;  // in place of cell.parts where gates' gradients are shared
+  int shared_terms;  // in place of cell.terms where gates' gradients are shared
   int64_t batch, lanes, hidden;
   bool backward;
   bool gives_registers;  // warps can give theirs to others
