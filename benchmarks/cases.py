@@ -46,6 +46,9 @@ LAYERS = {
         3,
         2,
     ),
+    "LiGRU": Case(
+        haste_keras.LiGRU, _loop(haste_keras.LiGRUCell), 2, 1, other=("our GRU", haste_keras.GRU)
+    ),
     "Elman": Case(haste_keras.Elman, keras.layers.SimpleRNN, 1, 1),
     "SLSTM": Case(haste_keras.SLSTM, _loop(haste_keras.SLSTMCell), 4, 4),
     "LN-LSTM": Case(
@@ -73,6 +76,22 @@ LAYERS = {
     "QRNN": Case(
         haste_keras.QRNN,
         _loop(haste_keras.QRNNCell),
+        3,
+        1,
+        kernels=(1, 0),
+        other=("Keras LSTM", keras.layers.LSTM),
+    ),
+    "MinGRU": Case(
+        haste_keras.MinGRU,
+        _loop(haste_keras.MinGRUCell),
+        2,
+        1,
+        kernels=(1, 0),
+        other=("Keras GRU", keras.layers.GRU),
+    ),
+    "MinLSTM": Case(
+        haste_keras.MinLSTM,
+        _loop(haste_keras.MinLSTMCell),
         3,
         1,
         kernels=(1, 0),

@@ -16,7 +16,7 @@ DTYPES = {
     "float16": torch.float16,
     "float64": torch.float64,
 }
-CELLS = ("lstm", "gru", "elman", "slstm", "gru_reset_before")
+CELLS = ("lstm", "gru", "elman", "slstm", "ligru", "gru_reset_before")
 RATE = 0.1  # of Zoneout and of recurrent dropout in regularised cases
 
 # (cell, lanes): forward, forward + backward in ms, of FlashRNN's `cuda_fused` backend: recurrence

@@ -20,7 +20,7 @@ import torch
 from tests.gpu import lib_ctypes
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
-CELLS = ["forget_mult", "qrnn_fo", "qrnn_ifo", "indrnn"]
+CELLS = ["forget_mult", "qrnn_fo", "qrnn_ifo", "mingru", "minlstm", "indrnn"]
 SHAPES = [(16, 1024, 768), (1, 4096, 256), (64, 256, 1024)]  # N, T, H
 COPY_BYTES = 1 << 30
 L2_TIMES = 4  # the tensors that calls go round over, in L2 caches
@@ -154,6 +154,12 @@ class Scan:
         """a, b, w of s = a·s + b, y = w·s."""
         if self.cell == "forget_mult":
             return 1 - gates[0], gates[0] * gates[1], None
+        if self.cell == "mingru":
+            z = torch.sigmoid(gates[0])
+            return 1 - z, z * torch.tanh(gates[1]), None
+        if self.cell == "minlstm":
+            z = torch.sigmoid(gates[1]) / (torch.sigmoid(gates[0]) + torch.sigmoid(gates[1]))
+            return 1 - z, z * torch.tanh(gates[2]), None
         z, f, o, *i = torch.tanh(gates[0]), *map(torch.sigmoid, gates[1:])
         return f, (i[0] if i else 1 - f) * z, o
 

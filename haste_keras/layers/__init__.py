@@ -7,7 +7,9 @@ from haste_keras.layers.indrnn import AbsoluteMax, IndRNN, IndRNNCell
 from haste_keras.layers.layer_norm_gru import LayerNormGRU, LayerNormGRUCell
 from haste_keras.layers.layer_norm_indrnn import LayerNormIndRNN, LayerNormIndRNNCell
 from haste_keras.layers.layer_norm_lstm import LayerNormLSTM, LayerNormLSTMCell
+from haste_keras.layers.ligru import LiGRU, LiGRUCell
 from haste_keras.layers.lstm import LSTM, LSTMCell
+from haste_keras.layers.min_rnn import MinGRU, MinGRUCell, MinLSTM, MinLSTMCell
 from haste_keras.layers.qrnn import QRNN, QRNNCell
 from haste_keras.layers.slstm import SLSTM, SLSTMCell
 
@@ -30,6 +32,12 @@ __all__ = [
     "LayerNormIndRNNCell",
     "LayerNormLSTM",
     "LayerNormLSTMCell",
+    "LiGRU",
+    "LiGRUCell",
+    "MinGRU",
+    "MinGRUCell",
+    "MinLSTM",
+    "MinLSTMCell",
     "QRNNCell",
     "SLSTMCell",
     "SimpleRNN",

@@ -48,6 +48,7 @@ class RecurrentLayer(keras.layers.RNN):
     """
 
     cell_class = None
+    only_adds_bias = True  # `shift` adds the bias and nothing else, which the op does too
 
     def __init_subclass__(cls, **kwargs):
         """Gives the layer each argument of its cell as a property."""
@@ -347,8 +348,7 @@ class RecurrentLayer(keras.layers.RNN):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        makes_more = type(self).shift is not RecurrentLayer.shift
-        if not makes_more and op_projects(self.cell.spec, features, sequences.dtype, training):
+        if self.only_adds_bias and op_projects(self.cell.spec, features, sequences.dtype, training):
             shape = self._lane_shape()
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])

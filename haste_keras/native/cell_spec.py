@@ -168,6 +168,7 @@ SLSTM = CellSpec(
     ("h_in", "c_in", "n_in", "f_slope"),
     exponential=True,
 )
+LIGRU = CellSpec("ligru", "LiGRU", ("z", "g"), ("h",), ("h_in",))
 LAYER_NORM_LSTM = CellSpec(
     "layer_norm_lstm",
     "LayerNormLSTM",
@@ -201,6 +202,8 @@ FORGET_MULT = CellSpec(
     recurrence="none",
     separate_gates=True,
 )
+MINGRU = CellSpec("mingru", "MinGRU", ("z", "g"), ("h",), ("h_in",), recurrence="none")
+MINLSTM = CellSpec("minlstm", "MinLSTM", ("f", "i", "g"), ("h",), ("h_in",), recurrence="none")
 
 CELLS = (
     LSTM,
@@ -208,6 +211,7 @@ CELLS = (
     GRU_RESET_BEFORE,
     ELMAN,
     SLSTM,
+    LIGRU,
     LAYER_NORM_LSTM,
     LAYER_NORM_GRU,
     INDRNN,
@@ -215,4 +219,6 @@ CELLS = (
     QRNN_FO,
     QRNN_IFO,
     FORGET_MULT,
+    MINGRU,
+    MINLSTM,
 )

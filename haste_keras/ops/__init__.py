@@ -10,9 +10,9 @@ import tensorflow as tf
 from haste_keras.ops import gradients, vectorize  # noqa: F401  (register by import)
 from haste_keras.ops.arguments import Arguments
 from haste_keras.ops.bias import add_bias
-from haste_keras.ops.dense import elman, gru, lstm, slstm
+from haste_keras.ops.dense import elman, gru, ligru, lstm, slstm
 from haste_keras.ops.normalization import layer_norm, layer_norm_gru, layer_norm_lstm
-from haste_keras.ops.pooling import forget_mult, indrnn, qrnn
+from haste_keras.ops.pooling import forget_mult, indrnn, mingru, minlstm, qrnn
 from haste_keras.ops.shapes import sizes
 
 __all__ = [
@@ -23,7 +23,10 @@ __all__ = [
     "layer_norm",
     "layer_norm_gru",
     "layer_norm_lstm",
+    "ligru",
     "lstm",
+    "mingru",
+    "minlstm",
     "qrnn",
     "recurrence",
     "slstm",
@@ -32,14 +35,17 @@ __all__ = [
 _FUNCTIONS = {
     "lstm": lstm,
     "gru": gru,
+    "ligru": ligru,
     "elman": elman,
     "slstm": slstm,
     "layer_norm_lstm": layer_norm_lstm,
     "layer_norm_gru": layer_norm_gru,
     "indrnn": indrnn,
     "qrnn": qrnn,
+    "mingru": mingru,
+    "minlstm": minlstm,
 }
-_WITHOUT_KERNEL = {"qrnn"}
+_WITHOUT_KERNEL = {"qrnn", "mingru", "minlstm"}
 
 
 def recurrence(function, wx, recurrent_kernel=None, bias=None, initial_state=None, **options):
@@ -49,10 +55,11 @@ def recurrence(function, wx, recurrent_kernel=None, bias=None, initial_state=Non
     takes two tensors in place of wx.)
 
     Args:
-      function: "lstm", "gru", "elman", "slstm", "layer_norm_lstm", "layer_norm_gru", "indrnn" or
-        "qrnn".
+      function: "lstm", "gru", "ligru", "elman", "slstm", "layer_norm_lstm", "layer_norm_gru",
+        "indrnn", "qrnn", "mingru" or "minlstm".
       wx: [N, T, K, G, H], projected input without its bias.
-      recurrent_kernel: [K, H, G, H] of wx's dtype; of "indrnn" [K, 1, H]; None for "qrnn".
+      recurrent_kernel: [K, H, G, H] of wx's dtype; of "indrnn" [K, 1, H]; None for
+        "qrnn", "mingru" and "minlstm".
       bias: [K, G, H] of wx's dtype, added to wx; None: none.
       initial_state: tuple of the cell's states, each [N, K, H] of wx's dtype; None: zeros.
       options: keyword arguments of the function that bears the name.

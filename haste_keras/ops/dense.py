@@ -1,4 +1,4 @@
-"""Recurrences with a matrix: LSTM, GRU, Elman's network, sLSTM."""
+"""Recurrences with a matrix: LSTM, GRU, Light GRU, Elman's network, sLSTM."""
 
 from haste_keras.native import cell_spec
 from haste_keras.ops.arguments import Arguments
@@ -146,6 +146,74 @@ def gru(
         initial_state,
         recurrent_kernel,
         extras={"recurrent_bias": recurrent_bias},
+        activations={"activation": activation, "recurrent_activation": recurrent_activation},
+        zoneout={"zoneout": zoneout},
+        recurrent_dropout=recurrent_dropout,
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
+    )
+
+
+@public
+def ligru(
+    wx,
+    recurrent_kernel,
+    initial_state=None,
+    *,
+    activation="relu",
+    recurrent_activation="sigmoid",
+    zoneout=0.0,
+    recurrent_dropout=0.0,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
+):
+    """Light gated recurrent units over whole sequences.
+
+        q = h[t-1]·R
+        z, g = r(wx_z + q_z), a(wx_g + q_g)
+        h[t] = z ∘ h[t-1] + (1 - z) ∘ g
+
+    with a = `activation` and r = `recurrent_activation`. Differentiable once in wx,
+    recurrent_kernel and initial_state.
+
+    Args:
+      wx: [N, T, K, 2, H], float16, bfloat16, float32 or float64; gates z, g. The paper normalises
+        x·W before it is given here.
+      recurrent_kernel: [K, H, 2, H], of wx's dtype; K and H known when a function is traced.
+      initial_state: (h,), [N, K, H] of wx's dtype; None: zeros.
+      activation: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      recurrent_activation: one of these.
+      zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
+        expectation of that.
+      recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
+        steps; nothing without `training`.
+      {options}
+
+    Returns:
+      y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
+
+    Raises:
+      {raises}
+
+    Source: Ravanelli, Brakel, Omologo & Bengio, "Light gated recurrent units for speech
+    recognition", IEEE TETCI 2(2), 2018 (arXiv 1803.10225).
+    """
+    return call_cell(
+        "ligru",
+        cell_spec.LIGRU,
+        {"wx": wx},
+        initial_state,
+        recurrent_kernel,
         activations={"activation": activation, "recurrent_activation": recurrent_activation},
         zoneout={"zoneout": zoneout},
         recurrent_dropout=recurrent_dropout,

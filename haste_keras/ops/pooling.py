@@ -1,4 +1,4 @@
-"""Recurrences without a matrix: IndRNN, QRNN's pooling, ForgetMult."""
+"""Recurrences without a matrix: IndRNN, QRNN's pooling, MinGRU, MinLSTM, ForgetMult."""
 
 import tensorflow as tf
 
@@ -128,6 +128,123 @@ def qrnn(
         {"wx": wx},
         initial_state,
         activations={"activation": activation, "recurrent_activation": recurrent_activation},
+        zoneout={"zoneout": zoneout},
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
+    )
+
+
+@public
+def mingru(
+    wx,
+    initial_state=None,
+    *,
+    activation="linear",
+    recurrent_activation="sigmoid",
+    zoneout=0.0,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
+):
+    """The minimal GRU over whole sequences: its gates see the input alone.
+
+        z, g = r(wx_z), a(wx_g)      Z = (1 - p) ∘ z
+        h[t] = (1 - Z) ∘ h[t-1] + Z ∘ g
+
+    with a = `activation`, r = `recurrent_activation` and p, 0 or 1 in training, Zoneout's draw.
+    Differentiable once in wx and initial_state.
+
+    Args:
+      wx: [N, T, K, 2, H], float16, bfloat16, float32 or float64; gates z, g. K known when a
+        function is traced.
+      initial_state: (h,), [N, K, H] of wx's dtype; None: zeros.
+      activation: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      recurrent_activation: one of these.
+      zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
+        expectation of that.
+      {options}
+
+    Returns:
+      y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
+
+    Raises:
+      {raises}
+
+    Source: Feng et al., "Were RNNs all we needed?", arXiv 2410.01201, section 3.1.
+    """
+    return call_cell(
+        "mingru",
+        cell_spec.MINGRU,
+        {"wx": wx},
+        initial_state,
+        activations={"activation": activation, "recurrent_activation": recurrent_activation},
+        zoneout={"zoneout": zoneout},
+        mask=mask,
+        seed=seed,
+        reverse=reverse,
+        training=training,
+        zero_output_for_mask=zero_output_for_mask,
+        engine=engine,
+        save=save,
+    )
+
+
+@public
+def minlstm(
+    wx,
+    initial_state=None,
+    *,
+    activation="linear",
+    zoneout=0.0,
+    mask=None,
+    seed=None,
+    reverse=None,
+    training=False,
+    zero_output_for_mask=False,
+    engine="auto",
+    save=None,
+):
+    """The minimal LSTM over whole sequences: its gates see the input alone.
+
+        f, i, g = σ(wx_f), σ(wx_i), a(wx_g)      z = i / (f + i)      Z = (1 - p) ∘ z
+        h[t] = (1 - Z) ∘ h[t-1] + Z ∘ g
+
+    with a = `activation`, σ the sigmoid and p, 0 or 1 in training, Zoneout's draw. z is exact also
+    where both gates are too small to be told from 0. Differentiable once in wx and initial_state.
+
+    Args:
+      wx: [N, T, K, 3, H], float16, bfloat16, float32 or float64; gates f, i, g. K known when a
+        function is traced.
+      initial_state: (h,), [N, K, H] of wx's dtype; None: zeros.
+      activation: "tanh", "sigmoid", "relu", "hard_sigmoid" or "linear".
+      zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
+        expectation of that.
+      {options}
+
+    Returns:
+      y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
+
+    Raises:
+      {raises}
+
+    Source: Feng et al., "Were RNNs all we needed?", arXiv 2410.01201, section 3.2, in the form that
+    does not depend on the length of the sequence.
+    """
+    return call_cell(
+        "minlstm",
+        cell_spec.MINLSTM,
+        {"wx": wx},
+        initial_state,
+        activations={"activation": activation},
         zoneout={"zoneout": zoneout},
         mask=mask,
         seed=seed,

@@ -201,6 +201,28 @@ def layer_norm_gru(
     return _gru(wx, initial_state, product, activation, recurrent_activation, (zoneout,), options)
 
 
+def ligru(
+    wx,
+    recurrent_kernel,
+    initial_state=None,
+    *,
+    activation="relu",
+    recurrent_activation="sigmoid",
+    zoneout=0.0,
+    **options,
+):
+    """Light GRU. wx [N, T, K, 2, H], gates z, g; recurrent_kernel [K, H, 2, H]; state h."""
+    kernel = _float64(recurrent_kernel)
+
+    def step(x, states, share):
+        (h,) = states
+        z, g = tf.unstack(x + _product(h, kernel), axis=2)
+        z = ACTIVATIONS[recurrent_activation](z)
+        return None, [z * h + (1 - z) * ACTIVATIONS[activation](g)]
+
+    return recurrence(step, wx, initial_state, states=1, rates=(zoneout,), **options)
+
+
 def elman(wx, recurrent_kernel, initial_state=None, *, activation="tanh", zoneout=0.0, **options):
     """h' = a(x + h·R). wx [N, T, K, 1, H], recurrent_kernel [K, H, 1, H]; state h."""
     kernel = _float64(recurrent_kernel)
@@ -301,6 +323,45 @@ def qrnn(
     return recurrence(
         step, wx, initial_state, states=1, rates=(zoneout,), own_zoneout=(0,), **options
     )
+
+
+def _minimal(wx, initial_state, renewal, activation, zoneout, options):
+    """h' = h + Z ∘ (a(x_g) - h), Z = (1 - p) z, where renewal(x_0, …) makes z of all but the last.
+
+    Zoneout is in the gate.
+    """
+
+    def step(x, states, share):
+        *gates, g = tf.unstack(x, axis=2)
+        z = (1 - share[0]) * renewal(*gates)
+        return None, [(1 - z) * states[0] + z * ACTIVATIONS[activation](g)]
+
+    return recurrence(
+        step, wx, initial_state, states=1, rates=(zoneout,), own_zoneout=(0,), **options
+    )
+
+
+def mingru(
+    wx,
+    initial_state=None,
+    *,
+    activation="linear",
+    recurrent_activation="sigmoid",
+    zoneout=0.0,
+    **options,
+):
+    """MinGRU (arXiv 2410.01201). wx [N, T, K, 2, H], gates z, g; state h."""
+    renewal = ACTIVATIONS[recurrent_activation]
+    return _minimal(wx, initial_state, renewal, activation, zoneout, options)
+
+
+def minlstm(wx, initial_state=None, *, activation="linear", zoneout=0.0, **options):
+    """MinLSTM (arXiv 2410.01201). wx [N, T, K, 3, H], gates f, i, g; state h."""
+
+    def renewal(f, i):  # σ(i) / (σ(f) + σ(i)), by logarithms as in the paper's appendix
+        return tf.sigmoid(tf.math.log_sigmoid(i) - tf.math.log_sigmoid(f))
+
+    return _minimal(wx, initial_state, renewal, activation, zoneout, options)
 
 
 def forget_mult(f, x, h0=None, *, reverse=False, **options):

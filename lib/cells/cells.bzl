@@ -1,6 +1,6 @@
 """The cells that the build compiles engines for: the structs of lib/cells/cells.h."""
 
-ONE_PRODUCT_CELLS = ["Lstm", "Gru", "Elman", "SLstm"]
+ONE_PRODUCT_CELLS = ["Lstm", "Gru", "Elman", "SLstm", "LiGru"]
 MATRIX_CELLS = ONE_PRODUCT_CELLS + ["GruResetBefore"]
 NORM_CELLS = ["LayerNormLstm", "LayerNormGru"]
-SCAN_CELLS = ["IndRnn", "QrnnF", "QrnnFo", "QrnnIfo", "ForgetMult"]
+SCAN_CELLS = ["IndRnn", "QrnnF", "QrnnFo", "QrnnIfo", "ForgetMult", "MinGru", "MinLstm"]

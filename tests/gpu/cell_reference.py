@@ -102,6 +102,13 @@ def _elman(x, times, s, activation, recurrent):
     return (ACTIVATIONS[activation]((x + times(s[0], 0, 1))[0]),)
 
 
+def _ligru(x, times, s, activation, recurrent):
+    (h,) = s
+    z, g = x + times(h, 0, 2)
+    z = ACTIVATIONS[recurrent](z)
+    return (z * h + (1 - z) * ACTIVATIONS[activation](g),)
+
+
 def _slstm(x, times, s, activation, recurrent):
     """m scales c and n alike and is no part of the function: a constant to autograd."""
     h, c, n, m = s
@@ -130,6 +137,7 @@ CELLS = {
     "gru": Cell(_gru, 3, ("h",), recurrent_bias=True),
     "gru_reset_before": Cell(_gru_reset_before, 3, ("h",)),
     "elman": Cell(_elman, 1, ("h",)),
+    "ligru": Cell(_ligru, 2, ("h",)),
     "slstm": Cell(
         _slstm, 4, ("h", "c", "n", "m"), recurrent_activation="exponential", expect=_expect_slstm
     ),

@@ -14,7 +14,7 @@ OF_ANY_SIZE = ["blas", "stepwise"] if ON == "cuda" else ["cpu"]
 if HOPPER:
     OF_ANY_SIZE.insert(0, "tiled")
 ENGINES = [*ON_CHIP, *OF_ANY_SIZE] if ON == "cuda" else OF_ANY_SIZE
-CELLS = ["lstm", "gru", "elman", "slstm"]
+CELLS = ["lstm", "gru", "elman", "slstm", "ligru"]
 # What a product is rounded to: a dtype, and whether float32 may be as coarse as TF32.
 PRECISIONS = {
     "bfloat16": {"dtype": torch.bfloat16},

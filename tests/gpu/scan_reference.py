@@ -40,6 +40,19 @@ def _pooling(forms):
     return step
 
 
+def _mingru(x, s, share, _, activation, recurrent):
+    z = (1 - share) * ACTIVATIONS[recurrent](x[0])
+    new = (1 - z) * s + z * ACTIVATIONS[activation](x[1])
+    return new, new
+
+
+def _minlstm(x, s, share, _, activation, *__):
+    f, i = torch.nn.functional.logsigmoid(x[:2])
+    z = (1 - share) * torch.sigmoid(i - f)
+    new = (1 - z) * s + z * ACTIVATIONS[activation](x[2])
+    return new, new
+
+
 def _forget_mult(x, s, *_):
     new = x[0] * x[1] + (1 - x[0]) * s
     return new, new
@@ -57,6 +70,8 @@ CELLS = {
     "forget_mult": Cell(
         _forget_mult, 2, zoneout_in_gate=False, separate_gates=True, outputs_state=True
     ),
+    "mingru": Cell(_mingru, 2, outputs_state=True),
+    "minlstm": Cell(_minlstm, 3, outputs_state=True),
     "indrnn": Cell(_indrnn, 1, zoneout_in_gate=False, diagonal=True, outputs_state=True),
 }
 

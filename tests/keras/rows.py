@@ -151,6 +151,23 @@ ROWS = [
         choices={"activation": ACTIVATION},
         other_activations={"activation": "relu"},
     ),
+    Row(
+        "LiGRU",
+        haste_keras.LiGRU,
+        haste_keras.LiGRUCell,
+        reference.ligru,
+        gates=2,
+        other_activations={"activation": "tanh", "recurrent_activation": "hard_sigmoid"},
+    ),
+    Row(
+        "LiGRU layernorm",
+        haste_keras.LiGRU,
+        haste_keras.LiGRUCell,
+        reference.ligru,
+        gates=2,
+        options={"normalization": "layernorm"},
+        other_activations={"activation": "tanh", "recurrent_activation": "hard_sigmoid"},
+    ),
     Row("IndRNN", haste_keras.IndRNN, haste_keras.IndRNNCell, reference.indrnn, **INDRNN),
     Row(
         "SLSTM",
@@ -178,6 +195,23 @@ ROWS = [
             pools=pooling != "f",
         )
         for pooling, window in (("f", 1), ("fo", 2), ("ifo", 3))
+    ),
+    Row(
+        "MinGRU",
+        haste_keras.MinGRU,
+        haste_keras.MinGRUCell,
+        reference.mingru,
+        gates=2,
+        recurrence="none",
+    ),
+    Row(
+        "MinLSTM",
+        haste_keras.MinLSTM,
+        haste_keras.MinLSTMCell,
+        reference.minlstm,
+        gates=3,
+        recurrence="none",
+        other_activations={"activation": "relu"},
     ),
     Row(
         "LayerNormLSTM",

@@ -7,18 +7,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from rows import ROWS
 
-import haste_keras
 from haste_keras.native import library
 
-PLAIN = {
-    "LSTM": haste_keras.LSTM,
-    "GRU": haste_keras.GRU,
-    "SimpleRNN": haste_keras.SimpleRNN,
-    "IndRNN": haste_keras.IndRNN,
-    "QRNN": haste_keras.QRNN,
-}
-NORMALIZED = (haste_keras.LayerNormLSTM, haste_keras.LayerNormGRU, haste_keras.LayerNormIndRNN)
+
+def normalizes(row):
+    """Whether the layer makes more of x·W than to add a bias."""
+    return row.name.startswith("LayerNorm") or row.options.get("normalization") is not None
+
+
+# The convolution of a QRNN of more than one step is not the op's.
+ONE_STEP = [row for row in ROWS if row.options.get("window", 1) == 1]
+PLAIN = {row.name: row.layer for row in ONE_STEP if not normalizes(row)}
+NORMALIZED = {row.name: row.layer for row in ONE_STEP if normalizes(row)}
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +96,7 @@ def test_not_without_gpu_kernels(make, monkeypatch):
 
 @pytest.mark.usefixtures("beside_a_gpu")
 @pytest.mark.parametrize("exact", [False, True], ids=["tf32", "exact"])
-@pytest.mark.parametrize("make_normalized", NORMALIZED)
+@pytest.mark.parametrize("make_normalized", NORMALIZED.values(), ids=NORMALIZED)
 def test_what_is_normalised_beside_a_gpu(make_normalized, exact, monkeypatch):
     """There TensorFlow multiplies, or where float32 is to be exact our own op."""
     monkeypatch.setattr(
@@ -106,7 +108,7 @@ def test_what_is_normalised_beside_a_gpu(make_normalized, exact, monkeypatch):
     assert multiplies != exact
 
 
-@pytest.mark.parametrize("make_normalized", NORMALIZED)
+@pytest.mark.parametrize("make_normalized", NORMALIZED.values(), ids=NORMALIZED)
 def test_not_what_is_normalised(make_normalized):
     found, multiplies = ops_of(make_normalized(4))
     assert not [op for op in found if op.endswith("Layer")]

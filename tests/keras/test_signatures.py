@@ -27,7 +27,7 @@ def parameters(each):
 
 
 def test_classes():
-    assert len(LAYERS) == 10
+    assert set(LAYERS) == {row.layer_class for row in ROWS} | {haste_keras.Elman}
     assert len(CLASSES) == 2 * len(LAYERS) + 1  # their cells, and ForgetMult
 
 
@@ -53,6 +53,7 @@ def test_every_argument_arrives(each):
         "merge_mode": "sum",
         "heads": 3,
         "epsilon": 0.5,
+        "normalization": "layernorm",
         "recurrent_clip": 0.5,
         "implementation": 1,
         "engine": "cpu",
@@ -125,12 +126,12 @@ def test_documented(name):
 
 @pytest.mark.parametrize("name", ["heads", "dropconnect"])
 def test_what_a_cell_has_no_use_for_is_refused(name):
-    for each in (
-        haste_keras.IndRNN,
-        haste_keras.QRNN,
-        haste_keras.IndRNNCell,
-        haste_keras.QRNNCell,
-    ):
+    cells = [each.cell_class for each in LAYERS]
+    without = [
+        each for each in [*cells, *LAYERS] if name in getattr(each, "cell_class", each).without
+    ]
+    assert {haste_keras.IndRNN, haste_keras.QRNN, haste_keras.QRNNCell} <= set(without)
+    for each in without:
         with pytest.raises(ValueError, match=f"`{name}` is not an argument of .*{name}=1"):
             each(4, **{name: 1})
 

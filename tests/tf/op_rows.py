@@ -106,6 +106,7 @@ ROWS = [
     Row("gru", cell_spec.GRU, "gru"),
     Row("gru_reset_before", cell_spec.GRU_RESET_BEFORE, "gru", {"reset_after": False}),
     Row("elman", cell_spec.ELMAN, "elman"),
+    Row("ligru", cell_spec.LIGRU, "ligru"),
     Row("slstm", cell_spec.SLSTM, "slstm"),
     Row("slstm_sigmoid", cell_spec.SLSTM, "slstm", {"forget_activation": "sigmoid"}),
     Row("layer_norm_lstm", cell_spec.LAYER_NORM_LSTM, "layer_norm_lstm"),
@@ -114,6 +115,8 @@ ROWS = [
     Row("qrnn_f", cell_spec.QRNN_F, "qrnn", {"pooling": "f"}),
     Row("qrnn_fo", cell_spec.QRNN_FO, "qrnn", {"pooling": "fo"}),
     Row("qrnn_ifo", cell_spec.QRNN_IFO, "qrnn", {"pooling": "ifo"}),
+    Row("mingru", cell_spec.MINGRU, "mingru"),
+    Row("minlstm", cell_spec.MINLSTM, "minlstm"),
     Row("forget_mult", cell_spec.FORGET_MULT, "forget_mult"),
 ]
 LSTM = ROWS[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from op_rows import make_case, row_cases
+from op_rows import ROWS, make_case, row_cases
 
 from haste_keras import ops, reference
 
@@ -86,16 +86,11 @@ def test_layer_norm(rng, shape, with_beta, epsilon):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-# Every function but forget_mult, which takes two tensors in place of wx: {name: gates}.
+# Every function but forget_mult, which takes two tensors in place of wx: {name: spec by default}.
 BY_NAME = {
-    "lstm": 4,
-    "gru": 3,
-    "elman": 1,
-    "slstm": 4,
-    "layer_norm_lstm": 4,
-    "layer_norm_gru": 3,
-    "indrnn": 1,
-    "qrnn": 3,
+    row.function: row.spec
+    for row in ROWS
+    if not row.spec.separate_gates and row.options in ({}, {"pooling": "fo"})
 }
 
 
@@ -106,14 +101,14 @@ def test_every_function_has_its_name():
 @pytest.mark.parametrize("function", BY_NAME)
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float16], ids=lambda d: d.name)
 def test_recurrence_by_name(rng, function, dtype):
-    gates = BY_NAME[function]
+    spec = BY_NAME[function]
+    gates = len(spec.gates)
     wx = tf.constant(rng.normal(size=[3, 5, 2, gates, 4]), dtype)
-    kernel = [tf.constant(rng.normal(size=[2, 4, gates, 4]), dtype)]
+    kernel = []
+    if spec.kernel_dims:
+        sizes = {"K": 2, "H": 4, "G": gates}
+        kernel = [tf.constant(rng.normal(size=[sizes[d] for d in spec.kernel_dims]), dtype)]
     options = {"reverse": [False, True]}
-    if function == "qrnn":
-        kernel = []
-    if function == "indrnn":
-        kernel = [tf.constant(rng.normal(size=[2, 1, 4]), dtype)]
     if function.startswith("layer_norm"):
         options["recurrent_gamma"] = tf.ones([2, gates, 4], dtype)
     if function == "layer_norm_lstm":

@@ -14,8 +14,8 @@ HEADERS = "\n".join(path.read_text() for path in sorted((ROOT / "lib/cells").glo
 
 def structs(group):
     """The structs of HASTE_<group>_CELLS."""
-    (line,) = re.findall(rf"define HASTE_{group}_CELLS\(X\) (.*)", CELLS_H)
-    return re.findall(r"\bX\((\w+)\)", line)
+    (lines,) = re.findall(rf"define HASTE_{group}_CELLS\(X\)((?:.*\\\n)*.*)", CELLS_H)
+    return re.findall(r"\bX\((\w+)\)", lines)
 
 
 def name_of(struct):
@@ -75,6 +75,43 @@ def test_normalised(path):
     text = (ROOT / path).read_text().lower().replace("_", "")
     for cell in NAMES["norm"]:
         assert cell.replace("_", "") in text, f"{path} does not name {cell}"
+
+
+# Files that the guide names and that have no line of a cell, or of cells of one family only.
+OF_ALL = {"tests/lib/cells_test.cc", "tests/lib/recurrence_test.cc"}
+OF_SOME = {
+    *("haste_keras/ops/dense.py", "haste_keras/ops/pooling.py", "haste_keras/ops/normalization.py"),
+    *("tests/gpu/cell_reference.py", "tests/gpu/scan_reference.py"),
+    *("tests/gpu/engine_problem.py", "tests/gpu/test_small.py"),
+    *("benchmarks/gpu_cases.py", "benchmarks/gpu_scan.py"),
+}
+SOURCES = (".py", ".h", ".cc", ".cuh", ".bzl", ".md", ".inc")
+TOUCHED = ("lib", "frameworks", "haste_keras", "tests", "benchmarks", "examples", "tools", "docs")
+
+
+@pytest.mark.parametrize(
+    ("cell", "page"), [("ligru", "ligru"), ("mingru", "min_rnn"), ("minlstm", "min_rnn")]
+)
+def test_the_guide(cell, page):
+    """docs/adding_a_cell.md names the files that name this cell, and those of other families."""
+    guide = (ROOT / "docs/adding_a_cell.md").read_text()
+    steps = guide.partition("1. **")[2].partition("These are all.")[0]
+    named = set(
+        re.findall(r"`((?:lib|haste_keras|tests|benchmarks|docs)/[\w<>./]+|\w+\.md)`", steps)
+    )
+    named = {name.replace("<cell>", page) for name in named} - OF_ALL
+    files = [path for folder in TOUCHED for path in (ROOT / folder).rglob("*")]
+    files += ROOT.glob("*.md")
+    found = set()
+    for path in files:
+        name = str(path.relative_to(ROOT))
+        if path.suffix in SOURCES and re.search(f"{cell}|{page}", path.read_text(), re.IGNORECASE):
+            found.add(name)
+    # Figures, and the guide and its test.
+    found -= {"docs/adding_a_cell.md", "tests/tools/test_cell_tables.py", "docs/tested.md"}
+    found = {name for name in found if not name.startswith("docs/performance")}
+    assert not found - named, "docs/adding_a_cell.md does not name them"
+    assert named - found <= OF_SOME | {f"tests/tf/test_{page}.py"}, f"they do not name {cell}"
 
 
 def test_docs():

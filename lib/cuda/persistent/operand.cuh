@@ -114,9 +114,9 @@ class SharedOperand {
   static constexpr int kTerms = kMmaTerms<T>;
   static constexpr int kDepthGates = kGates == 3 ? 4 : kGates;
   static constexpr int kLanes = 8 / kDepthGates;  // lanes that share a word, with one unit each
-  static_assert(kDepthGates == 1 || kDepthGates == 4, "how a word is put together");
+  static_assert(kDepthGates <= 4 && 8 % kDepthGates == 0, "how a word is put together");
   static constexpr bool kScalesRows = kScaledTerms<T> > 0;
-  static_assert(!kScalesRows || kDepthGates == 4, "a warp's are two chunks");
+  static_assert(!kScalesRows || kDepthGates > 1, "a warp's are whole chunks");
 
  public:
   __device__ __forceinline__ SharedOperand(const PersistentTiling& t, uint4* words,
@@ -152,6 +152,12 @@ class SharedOperand {
         const uint32_t other_high = __shfl_xor_sync(0xFFFFFFFFu, high, 1);
         word = lane == 0 ? make_uint4(low, high, other_low, other_high)
                          : make_uint4(other_low, other_high, low, high);
+      } else if constexpr (kDepthGates == 2) {
+        const uint32_t mine = part[0][s] | static_cast<uint32_t>(part[1][s]) << 16;
+        word.x = __shfl_sync(0xFFFFFFFFu, mine, 0, kLanes);
+        word.y = __shfl_sync(0xFFFFFFFFu, mine, 1, kLanes);
+        word.z = __shfl_sync(0xFFFFFFFFu, mine, 2, kLanes);
+        word.w = __shfl_sync(0xFFFFFFFFu, mine, 3, kLanes);
       } else {
         const uint32_t mine = part[0][s];
         // A pair in even lanes; odd lanes' values are not used.
