@@ -8,7 +8,7 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import each_cell, lanes, make  # noqa: E402
+from engine_problem import CELLS, each_cell, lanes, make  # noqa: E402
 from kernel_problem import (  # noqa: E402
     LIB,
     NAN,
@@ -103,7 +103,7 @@ def test_a_call_in_a_graph_of_the_caller(engine):
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1, 1), (5, 7, 2, 65), (70, 3, 1, 200)], ids=str)
-@pytest.mark.parametrize("cell", ["lstm", "gru", "gru_reset_before", "elman", "slstm"])
+@pytest.mark.parametrize("cell", [*CELLS, "gru_reset_before"])
 def test_float64(cell, size):
     Problem(cell, *size, dtype=torch.float64, engine="blas", reverse=lanes(size)).check()
 
