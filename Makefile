@@ -115,7 +115,7 @@ bench-cpp: deps  ## benchmarks of the CPU engine through the C++ API
 	$(BAZEL_RUN) run //benchmarks/cpp:cpu -- $(ARGS)
 
 # Untracked files too: what is about to be committed is checked before it is.
-CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cuh' '*.cu'
+CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.c' '*.cc' '*.h' '*.cuh' '*.cu'
 
 lint: $(VENV_STAMP)  ## check style and formatting
 	$(VENV)/bin/ruff check .

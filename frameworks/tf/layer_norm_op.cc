@@ -54,7 +54,7 @@ void Forward(void* object, TF_OpKernelContext* context) {
   const Kernel& kernel = *static_cast<Kernel*>(object);
   OpCall call(*kernel.signature, kernel.device, kernel.type, Sizes(), context);
   if (!call.Begin()) return;
-  HasteLayerNorm norm = {};
+  HasteLayerNorm norm = HASTE_INIT(HasteLayerNorm);
   Describe(kernel, call, &norm);
   norm.gamma = call.Input(1);
   norm.beta = call.Input(2);
@@ -69,7 +69,7 @@ void Backward(void* object, TF_OpKernelContext* context) {
   const Kernel& kernel = *static_cast<Kernel*>(object);
   OpCall call(*kernel.signature, kernel.device, kernel.type, Sizes(), context);
   if (!call.Begin()) return;
-  HasteLayerNormGrad norm = {};
+  HasteLayerNormGrad norm = HASTE_INIT(HasteLayerNormGrad);
   Describe(kernel, call, &norm);
   norm.x = call.Input(0);
   norm.gamma = call.Input(1);

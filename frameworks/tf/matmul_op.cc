@@ -46,7 +46,7 @@ void Compute(void* object, TF_OpKernelContext* context) {
   OpCall call(SignatureOf<kForm>(), kernel.device, kernel.type, Sizes(), context);
   if (!call.Begin()) return;
   const int64_t rows = call.Size('R'), features = call.Size('C'), columns = call.Size('W');
-  HasteGemm gemm = {};
+  HasteGemm gemm = HASTE_INIT(HasteGemm);
   gemm.dtype = ToHasteDtype(kernel.type);
   gemm.device = kernel.device;
   gemm.m = kForm == Form::kTransposeA ? features : rows;

@@ -70,7 +70,7 @@ class OpCall {
   TF_OpKernelContext* const context_;
   Status status_;
   Sizes sizes_;
-  HasteExecutor executor_ = {};
+  HasteExecutor executor_ = HASTE_INIT(HasteExecutor);
   std::vector<Tensor> inputs_;  // nullptr: left out
   std::vector<Tensor> kept_;
 };

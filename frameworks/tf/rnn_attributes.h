@@ -16,7 +16,8 @@ namespace haste {
 namespace tf {
 
 struct RnnAttributes {
-  HasteRnnConfig config = {};  // all but the sizes and the two pointers, which Config sets
+  // All but the sizes and the two pointers, which Config sets.
+  HasteRnnConfig config = HASTE_INIT(HasteRnnConfig);
   TF_DataType type = TF_FLOAT;
   std::string engine;
   std::vector<uint8_t> reverse;

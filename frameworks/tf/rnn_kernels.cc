@@ -98,7 +98,7 @@ class RnnCall : public OpCall {
 HasteRnnForwardArgs ForwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;
-  HasteRnnForwardArgs args = {};
+  HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
   call.Parameters(&args);
   for (int g = 0; cell.separate_gates && g < cell.gates; ++g) args.x[g] = call.Input(in.x + g);
   args.y = call.Output(out.y);
@@ -145,7 +145,7 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
   const HasteRnnConfig config = call.Config();
 
   HasteRnnForwardArgs args = ForwardArgs(kernel, call);
-  HasteLayerForwardArgs layer = {};
+  HasteLayerForwardArgs layer = HASTE_INIT(HasteLayerForwardArgs);
   layer.features = call.Size('C');
   layer.x = call.Input(in.sequence);
   layer.W = call.Input(in.kernel);
@@ -164,7 +164,7 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
 HasteRnnBackwardArgs BackwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;
-  HasteRnnBackwardArgs args = {};
+  HasteRnnBackwardArgs args = HASTE_INIT(HasteRnnBackwardArgs);
   call.Parameters(&args);
   for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Input(in.saved + i);
   args.dy = call.Input(in.y);
@@ -210,7 +210,7 @@ void LayerBackward(void* object, TF_OpKernelContext* context) {
   const HasteRnnConfig config = call.Config();
 
   const HasteRnnBackwardArgs args = BackwardArgs(kernel, call);
-  HasteLayerBackwardArgs layer = {};
+  HasteLayerBackwardArgs layer = HASTE_INIT(HasteLayerBackwardArgs);
   layer.features = call.Size('C');
   layer.x = call.Input(in.sequence);
   layer.W = call.Input(in.kernel);

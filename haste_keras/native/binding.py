@@ -34,7 +34,16 @@ class Status(ctypes.Structure):
     _fields_ = [("code", _i32), ("message", ctypes.c_char * 508)]
 
 
-class RnnConfig(ctypes.Structure):
+class Sized(ctypes.Structure):
+    """A structure that begins with struct_size. Its constructor sets that, and takes the rest."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t)]
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(ctypes.sizeof(self), *args, **kwargs)
+
+
+class RnnConfig(Sized):
     """HasteRnnConfig."""
 
     _fields_ = [
@@ -58,7 +67,7 @@ class RnnConfig(ctypes.Structure):
     ]
 
 
-class CellInfo(ctypes.Structure):
+class CellInfo(Sized):
     """HasteCellInfo."""
 
     _fields_ = [
@@ -83,7 +92,7 @@ class CellInfo(ctypes.Structure):
     ]
 
 
-class RnnForwardArgs(ctypes.Structure):
+class RnnForwardArgs(Sized):
     """HasteRnnForwardArgs."""
 
     _fields_ = [
@@ -103,7 +112,7 @@ class RnnForwardArgs(ctypes.Structure):
     ]
 
 
-class RnnBackwardArgs(ctypes.Structure):
+class RnnBackwardArgs(Sized):
     """HasteRnnBackwardArgs."""
 
     _fields_ = [
@@ -126,13 +135,13 @@ class RnnBackwardArgs(ctypes.Structure):
     ]
 
 
-class Executor(ctypes.Structure):
+class Executor(Sized):
     """HasteExecutor."""
 
     _fields_ = [("stream", _p), ("threads", _i32), ("schedule", _p), ("pool", _p)]
 
 
-class Gemm(ctypes.Structure):
+class Gemm(Sized):
     """HasteGemm."""
 
     _fields_ = [
@@ -154,13 +163,13 @@ class Gemm(ctypes.Structure):
     ]
 
 
-class LayerForwardArgs(ctypes.Structure):
+class LayerForwardArgs(Sized):
     """HasteLayerForwardArgs."""
 
     _fields_ = [("features", _i64), *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw"))]
 
 
-class LayerBackwardArgs(ctypes.Structure):
+class LayerBackwardArgs(Sized):
     """HasteLayerBackwardArgs."""
 
     _fields_ = [
@@ -169,7 +178,7 @@ class LayerBackwardArgs(ctypes.Structure):
     ]
 
 
-class Windows(ctypes.Structure):
+class Windows(Sized):
     """HasteWindows."""
 
     _fields_ = [
@@ -181,7 +190,7 @@ class Windows(ctypes.Structure):
     ]
 
 
-class WindowsGrad(ctypes.Structure):
+class WindowsGrad(Sized):
     """HasteWindowsGrad."""
 
     _fields_ = [
@@ -190,7 +199,7 @@ class WindowsGrad(ctypes.Structure):
     ]
 
 
-class DeviceProperties(ctypes.Structure):
+class DeviceProperties(Sized):
     """HasteDeviceProperties."""
 
     _fields_ = [
@@ -203,7 +212,7 @@ class DeviceProperties(ctypes.Structure):
     ]
 
 
-class CudaInfo(ctypes.Structure):
+class CudaInfo(Sized):
     """HasteCudaInfo."""
 
     _fields_ = [

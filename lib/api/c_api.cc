@@ -125,229 +125,231 @@ const char* haste_version(void) { return HASTE_VERSION; }
 int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward,
                                   const HasteExecutor* executor, size_t* bytes,
                                   HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
     *bytes = 0;
-    if (!haste::HasSteps(*config)) return HASTE_OK;
+    if (!haste::HasSteps(config)) return HASTE_OK;
     PlannedRnn planned;
-    HASTE_TRY(haste::PlanRnn(*config, *cell, backward != 0, haste::OrDefault(executor), &planned,
-                             status));
-    *bytes = planned.engine->workspace_bytes(*config, planned);
+    HASTE_TRY(haste::PlanRnn(config, *cell, backward != 0, executor, &planned, status));
+    *bytes = planned.engine->workspace_bytes(config, planned);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, config, executor);
 }
 
 int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArgs* args,
                           void* workspace, const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& args, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
-    const HasteExecutor& where = haste::OrDefault(executor);
-    if (!haste::HasSteps(*config)) {
-      return haste::CopyStates(*config, cell->info.states, args->s0, args->sT, where, status);
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(config, cell->info, args.seed, status));
+    if (!haste::HasSteps(config)) {
+      return haste::CopyStates(config, cell->info.states, args.s0, args.sT, executor, status);
     }
-    HASTE_TRY(haste::CheckForward(cell->info, *args, workspace, status));
+    HASTE_TRY(haste::CheckForward(cell->info, args, workspace, status));
     PlannedRnn planned;
-    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
-    return planned.engine->forward(*config, planned, *args, workspace, where, status);
-  });
+    HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
+    return planned.engine->forward(config, planned, args, workspace, executor, status);
+  };
+  return haste::WithKnown(status, body, config, args, executor);
 }
 
 int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardArgs* args,
                            void* workspace, const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& args, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckSeed(*config, cell->info, args->seed, status));
-    const HasteExecutor& where = haste::OrDefault(executor);
-    if (!haste::HasSteps(*config)) {
-      return haste::NoStepsBackward(*config, cell->info, *args, where, status);
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckSeed(config, cell->info, args.seed, status));
+    if (!haste::HasSteps(config)) {
+      return haste::NoStepsBackward(config, cell->info, args, executor, status);
     }
-    HASTE_TRY(haste::CheckBackward(cell->info, *args, workspace, status));
+    HASTE_TRY(haste::CheckBackward(cell->info, args, workspace, status));
     PlannedRnn planned;
-    HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
-    return planned.engine->backward(*config, planned, *args, workspace, where, status);
-  });
+    HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
+    return planned.engine->backward(config, planned, args, workspace, executor, status);
+  };
+  return haste::WithKnown(status, body, config, args, executor);
 }
 
 int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
                                             const HasteLayerForwardArgs* layer,
                                             const HasteExecutor* executor, size_t* bytes,
                                             HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& layer, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
     *bytes = 0;
-    if (!haste::HasSteps(*config)) return HASTE_OK;
+    if (!haste::HasSteps(config)) return HASTE_OK;
     PlannedRnn planned;
-    HASTE_TRY(haste::PlanRnn(*config, *cell, false, haste::OrDefault(executor), &planned, status));
-    if (layer->wx == nullptr && haste::FormsInput(*planned.engine, *layer)) {
-      *bytes = planned.engine->layer_workspace_bytes(*config, planned, *layer);
+    HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
+    if (layer.wx == nullptr && haste::FormsInput(*planned.engine, layer)) {
+      *bytes = planned.engine->layer_workspace_bytes(config, planned, layer);
       return HASTE_OK;
     }
-    HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, *layer, bytes, status));
-    if (layer->wx == nullptr) {
-      *bytes = haste::InputOffset(*bytes) + haste::InputBytes(*config, cell->info);
+    HASTE_TRY(haste::BytesBeforeInput(config, *cell, planned, layer, bytes, status));
+    if (layer.wx == nullptr) {
+      *bytes = haste::InputOffset(*bytes) + haste::InputBytes(config, cell->info);
     }
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, config, layer, executor);
 }
 
 int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwardArgs* layer,
                             const HasteRnnForwardArgs* rnn, void* workspace,
                             const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& layer, auto& rnn, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    HasteLayerForwardArgs whole = *layer;
-    HasteRnnForwardArgs walk = *rnn;
-    walk.wx = whole.wx;
-    if (!haste::HasSteps(*config)) {
-      HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
-      return haste_rnn_forward(config, &walk, workspace, executor, status);
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
+    rnn.wx = layer.wx;
+    if (!haste::HasSteps(config)) {
+      HASTE_TRY(haste::ProjectInput(config, cell->info, layer, workspace, executor, status));
+      return haste_rnn_forward(&config, &rnn, workspace, &executor, status);
     }
-    HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
+    HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    HASTE_TRY(haste::CheckProjection(*layer, status));
-    const HasteExecutor& where = haste::OrDefault(executor);
+    HASTE_TRY(haste::CheckProjection(layer, status));
     PlannedRnn planned;
-    HASTE_TRY(haste::PlanRnn(*config, *cell, false, where, &planned, status));
+    HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
     const haste::Engine& engine = *planned.engine;
-    if (whole.wx == nullptr) {
-      walk.wx = workspace;  // where it lies, be it whole or a few steps at a time
-      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
-      if (haste::FormsInput(engine, whole)) {
-        return engine.layer_forward(*config, planned, whole, walk, workspace, where, status);
+    if (layer.wx == nullptr) {
+      rnn.wx = workspace;  // where it lies, be it whole or a few steps at a time
+      HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
+      if (haste::FormsInput(engine, layer)) {
+        return engine.layer_forward(config, planned, layer, rnn, workspace, executor, status);
       }
       size_t bytes = 0;
-      HASTE_TRY(haste::BytesBeforeInput(*config, *cell, planned, whole, &bytes, status));
-      walk.wx = whole.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
+      HASTE_TRY(haste::BytesBeforeInput(config, *cell, planned, layer, &bytes, status));
+      rnn.wx = layer.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
     } else {
-      HASTE_TRY(haste::CheckForward(cell->info, walk, workspace, status));
+      HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
     }
-    if (config->device == HASTE_CUDA) {
+    if (config.device == HASTE_CUDA) {
       bool done = false;
-      HASTE_TRY(haste::Cuda().overlapped_layer_forward(
-          *config, haste::CellIndex(*cell), planned, whole, walk, workspace, where, &done, status));
+      HASTE_TRY(haste::Cuda().overlapped_layer_forward(config, haste::CellIndex(*cell), planned,
+                                                       layer, rnn, workspace, executor, &done,
+                                                       status));
       if (done) return HASTE_OK;
     }
-    HASTE_TRY(haste::ProjectInput(*config, cell->info, whole, workspace, executor, status));
-    return engine.forward(*config, planned, walk, workspace, where, status);
-  });
+    HASTE_TRY(haste::ProjectInput(config, cell->info, layer, workspace, executor, status));
+    return engine.forward(config, planned, rnn, workspace, executor, status);
+  };
+  return haste::WithKnown(status, body, config, layer, rnn, executor);
 }
 
 int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
                                              const HasteLayerBackwardArgs* layer,
                                              const HasteExecutor* executor, size_t* bytes,
                                              HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& layer, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
     *bytes = 0;
-    if (haste::HasSteps(*config)) {
+    if (haste::HasSteps(config)) {
       PlannedRnn planned;
-      HASTE_TRY(haste::PlanRnn(*config, *cell, true, haste::OrDefault(executor), &planned, status));
-      *bytes = planned.engine->workspace_bytes(*config, planned);
-      if (config->device == HASTE_CUDA) {
-        HASTE_TRY(haste::Cuda().overlapped_gradients_bytes(*config, haste::CellIndex(*cell),
-                                                           planned, *layer, bytes, status));
+      HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
+      *bytes = planned.engine->workspace_bytes(config, planned);
+      if (config.device == HASTE_CUDA) {
+        HASTE_TRY(haste::Cuda().overlapped_gradients_bytes(config, haste::CellIndex(*cell), planned,
+                                                           layer, bytes, status));
       }
     }
     // One after the other.
-    HASTE_TRY(haste::GradientsBytes(*config, cell->info, layer->features, bytes, status));
-    if (layer->gamma == nullptr) return HASTE_OK;
-    const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, nullptr);
+    HASTE_TRY(haste::GradientsBytes(config, cell->info, layer.features, bytes, status));
+    if (layer.gamma == nullptr) return HASTE_OK;
+    const HasteLayerNormGrad norm = haste::InputNormGrad(config, cell->info, layer, nullptr);
     size_t more = 0;
-    HASTE_TRY(haste_layer_norm_workspace_bytes(&norm, executor, &more, status));
+    HASTE_TRY(haste_layer_norm_workspace_bytes(&norm, &executor, &more, status));
     *bytes = std::max(*bytes, more);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, config, layer, executor);
 }
 
 int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackwardArgs* layer,
                              const HasteRnnBackwardArgs* rnn, void* workspace,
                              const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& layer, auto& rnn, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
-    HASTE_TRY(haste::CheckLayer(*config, cell->info, layer->features, status));
-    const HasteExecutor& where = haste::OrDefault(executor);
-    if (haste::HasSteps(*config)) {
-      HASTE_TRY(haste::CheckSeed(*config, cell->info, rnn->seed, status));
-      HASTE_TRY(haste::CheckBackward(cell->info, *rnn, workspace, status));
-      HASTE_TRY(haste::CheckOperands(*layer, status));
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
+    if (haste::HasSteps(config)) {
+      HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
+      HASTE_TRY(haste::CheckBackward(cell->info, rnn, workspace, status));
+      HASTE_TRY(haste::CheckOperands(layer, status));
       PlannedRnn planned;
-      HASTE_TRY(haste::PlanRnn(*config, *cell, true, where, &planned, status));
-      if (config->device == HASTE_CUDA) {
+      HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
+      if (config.device == HASTE_CUDA) {
         bool done = false;
-        HASTE_TRY(haste::Cuda().overlapped_layer_backward(*config, haste::CellIndex(*cell), planned,
-                                                          *layer, *rnn, workspace, where, &done,
+        HASTE_TRY(haste::Cuda().overlapped_layer_backward(config, haste::CellIndex(*cell), planned,
+                                                          layer, rnn, workspace, executor, &done,
                                                           status));
         if (done) return HASTE_OK;
       }
-      HASTE_TRY(planned.engine->backward(*config, planned, *rnn, workspace, where, status));
+      HASTE_TRY(planned.engine->backward(config, planned, rnn, workspace, executor, status));
     } else {
-      HASTE_TRY(haste_rnn_backward(config, rnn, workspace, executor, status));
+      HASTE_TRY(haste_rnn_backward(&config, &rnn, workspace, &executor, status));
     }
-    HASTE_TRY(haste::BiasGradients(*config, cell->info, *layer, *rnn, executor, status));
+    HASTE_TRY(haste::BiasGradients(config, cell->info, layer, rnn, executor, status));
     HASTE_TRY(
-        haste::RecurrentGradient(*config, cell->info, *layer, *rnn, workspace, executor, status));
-    if (layer->gamma != nullptr) {
-      const HasteLayerNormGrad norm = haste::InputNormGrad(*config, cell->info, *layer, rnn->dwx);
-      HASTE_TRY(haste_layer_norm_grad(&norm, workspace, executor, status));
+        haste::RecurrentGradient(config, cell->info, layer, rnn, workspace, executor, status));
+    if (layer.gamma != nullptr) {
+      const HasteLayerNormGrad norm = haste::InputNormGrad(config, cell->info, layer, rnn.dwx);
+      HASTE_TRY(haste_layer_norm_grad(&norm, workspace, &executor, status));
     }
-    return haste::WeightGradients(*config, cell->info, *layer, *rnn, workspace, executor, status);
-  });
+    return haste::WeightGradients(config, cell->info, layer, rnn, workspace, executor, status);
+  };
+  return haste::WithKnown(status, body, config, layer, rnn, executor);
 }
 
 int32_t haste_plan(const HasteRnnConfig* config, const HasteExecutor* executor, char* text,
                    size_t capacity, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
+  const auto body = [&](auto& config, auto& executor) -> int32_t {
     const CellEntry* cell;
-    HASTE_TRY(haste::CheckConfig(*config, &cell, status));
+    HASTE_TRY(haste::CheckConfig(config, &cell, status));
     const auto plan_of = [&](bool backward, haste::Plan* plan) {
       PlannedRnn planned;
-      const int32_t code =
-          haste::PlanRnn(*config, *cell, backward, haste::OrDefault(executor), &planned, status);
+      const int32_t code = haste::PlanRnn(config, *cell, backward, executor, &planned, status);
       *plan = planned.plan;
       return code;
     };
-    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
-  });
+    return haste::WritePlan(config, cell->info, plan_of, text, capacity);
+  };
+  return haste::WithKnown(status, body, config, executor);
 }
 
 int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties* device,
                        char* text, size_t capacity, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    if (config->device != HASTE_CUDA) {
+  const auto body = [&](auto& config, auto& device) -> int32_t {
+    if (config.device != HASTE_CUDA) {
       return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
-                       config->device);
+                       config.device);
     }
     // Checked as a call for the CPU: neither a GPU nor CUDA code need be here.
-    HasteRnnConfig here = *config;
+    HasteRnnConfig here = config;
     here.device = HASTE_CPU;
     here.engine = "auto";
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(here, &cell, status));
     haste::CudaProperties cuda;
-    cuda.sm_major = device->sm_major;
-    cuda.sm_minor = device->sm_minor;
-    cuda.multiprocessors = device->multiprocessors;
-    cuda.shared_bytes_per_block = device->shared_bytes_per_block;
-    cuda.l2_bytes = device->l2_bytes;
-    static_assert(sizeof cuda.clusters == sizeof device->clusters, "HASTE_MAX_CLUSTER");
-    memcpy(cuda.clusters, device->clusters, sizeof cuda.clusters);
+    cuda.sm_major = device.sm_major;
+    cuda.sm_minor = device.sm_minor;
+    cuda.multiprocessors = device.multiprocessors;
+    cuda.shared_bytes_per_block = device.shared_bytes_per_block;
+    cuda.l2_bytes = device.l2_bytes;
+    static_assert(sizeof cuda.clusters == sizeof device.clusters, "HASTE_MAX_CLUSTER");
+    memcpy(cuda.clusters, device.clusters, sizeof cuda.clusters);
     cuda.has_cublas = true;
     const auto plan_of = [&](bool backward, haste::Plan* plan) {
-      return haste::PlanRecurrence(*config, cell->info, {}, cuda, plan, status, backward);
+      return haste::PlanRecurrence(config, cell->info, {}, cuda, plan, status, backward);
     };
-    return haste::WritePlan(*config, cell->info, plan_of, text, capacity);
-  });
+    return haste::WritePlan(config, cell->info, plan_of, text, capacity);
+  };
+  return haste::WithKnown(status, body, config, device);
 }
 
 }  // extern "C"

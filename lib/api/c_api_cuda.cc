@@ -47,12 +47,12 @@ int32_t haste_cuda_info(HasteCudaInfo* info, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
     const haste::CudaBackend* cuda;
     HASTE_TRY(haste::NeedBackend(&cuda, status));
-    *info = {};
-    snprintf(info->path, sizeof info->path, "%s", haste::CudaBackendPath().c_str());
-    snprintf(info->architectures, sizeof info->architectures, "%s", cuda->architectures);
-    info->toolkit_version = cuda->toolkit;
-    info->driver_version = haste::DriverVersion();
-    return HASTE_OK;
+    HasteCudaInfo full = {};
+    snprintf(full.path, sizeof full.path, "%s", haste::CudaBackendPath().c_str());
+    snprintf(full.architectures, sizeof full.architectures, "%s", cuda->architectures);
+    full.toolkit_version = cuda->toolkit;
+    full.driver_version = haste::DriverVersion();
+    return haste::Give(full, info, status);
   });
 }
 
@@ -61,14 +61,14 @@ int32_t haste_cuda_device(HasteDeviceProperties* device, HasteStatus* status) {
     HASTE_TRY(haste::CheckDevice(HASTE_CUDA, status));
     haste::CudaProperties cuda;
     HASTE_TRY(haste::Cuda().properties(&cuda, status));
-    *device = {};
-    device->sm_major = cuda.sm_major;
-    device->sm_minor = cuda.sm_minor;
-    device->multiprocessors = cuda.multiprocessors;
-    device->shared_bytes_per_block = static_cast<int32_t>(cuda.shared_bytes_per_block);
-    device->l2_bytes = cuda.l2_bytes;
-    std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device->clusters);
-    return HASTE_OK;
+    HasteDeviceProperties full = {};
+    full.sm_major = cuda.sm_major;
+    full.sm_minor = cuda.sm_minor;
+    full.multiprocessors = cuda.multiprocessors;
+    full.shared_bytes_per_block = static_cast<int32_t>(cuda.shared_bytes_per_block);
+    full.l2_bytes = cuda.l2_bytes;
+    std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), full.clusters);
+    return haste::Give(full, device, status);
   });
 }
 

@@ -110,121 +110,127 @@ int32_t haste_free(int32_t device, void* memory, HasteStatus* status) {
 }
 
 int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckGemm(*gemm, status));
+  const auto body = [&](auto& gemm) -> int32_t {
+    HASTE_TRY(haste::CheckGemm(gemm, status));
     *bytes = 0;
-    if (gemm->device == HASTE_CUDA && gemm->m > 0 && gemm->n > 0) {
-      return haste::Cuda().gemm_workspace(*gemm, bytes, status);
+    if (gemm.device == HASTE_CUDA && gemm.m > 0 && gemm.n > 0) {
+      return haste::Cuda().gemm_workspace(gemm, bytes, status);
     }
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, gemm);
 }
 
 int32_t haste_gemm(const HasteGemm* gemm, void* workspace, const HasteExecutor* executor,
                    HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckGemm(*gemm, status));
-    if (gemm->m == 0 || gemm->n == 0) return HASTE_OK;
-    HASTE_TRY(CheckPointer(gemm->c, "c", status));
-    if (gemm->k > 0) {
-      HASTE_TRY(CheckPointer(gemm->a, "a", status));
-      HASTE_TRY(CheckPointer(gemm->b, "b", status));
+  const auto body = [&](auto& gemm, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckGemm(gemm, status));
+    if (gemm.m == 0 || gemm.n == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(gemm.c, "c", status));
+    if (gemm.k > 0) {
+      HASTE_TRY(CheckPointer(gemm.a, "a", status));
+      HASTE_TRY(CheckPointer(gemm.b, "b", status));
     }
-    if (gemm->device == HASTE_CUDA) {
-      return haste::Cuda().gemm(*gemm, workspace, haste::OrDefault(executor), status);
+    if (gemm.device == HASTE_CUDA) {
+      return haste::Cuda().gemm(gemm, workspace, executor, status);
     }
-    haste::CpuGemm(*gemm, haste::OrDefault(executor));
+    haste::CpuGemm(gemm, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, gemm, executor);
 }
 
 int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
                                          const HasteExecutor* executor, size_t* bytes,
                                          HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
+  const auto body = [&](auto& norm, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(norm, status));
     *bytes = 0;
-    if (norm->rows == 0) return HASTE_OK;
-    if (norm->device == HASTE_CUDA) {
-      *bytes = haste::Cuda().layer_norm_workspace(*norm, haste::OrDefault(executor));
+    if (norm.rows == 0) return HASTE_OK;
+    if (norm.device == HASTE_CUDA) {
+      *bytes = haste::Cuda().layer_norm_workspace(norm, executor);
       return HASTE_OK;
     }
-    *bytes = haste::CpuLayerNormWorkspace(*norm, haste::OrDefault(executor));
+    *bytes = haste::CpuLayerNormWorkspace(norm, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, norm, executor);
 }
 
 int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* executor,
                          HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
-    if (norm->rows == 0) return HASTE_OK;
-    HASTE_TRY(CheckPointer(norm->x, "x", status));
-    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
-    HASTE_TRY(CheckPointer(norm->y, "y", status));
-    if (norm->device == HASTE_CUDA) {
-      return haste::Cuda().layer_norm(*norm, haste::OrDefault(executor), status);
+  const auto body = [&](auto& norm, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(norm, status));
+    if (norm.rows == 0) return HASTE_OK;
+    HASTE_TRY(CheckPointer(norm.x, "x", status));
+    HASTE_TRY(CheckPointer(norm.gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm.y, "y", status));
+    if (norm.device == HASTE_CUDA) {
+      return haste::Cuda().layer_norm(norm, executor, status);
     }
-    haste::CpuLayerNorm(*norm, haste::OrDefault(executor));
+    haste::CpuLayerNorm(norm, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, norm, executor);
 }
 
 int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
                               const HasteExecutor* executor, HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckLayerNorm(*norm, status));
-    HASTE_TRY(CheckPointer(norm->dgamma, "dgamma", status));
-    if (norm->rows == 0) {
-      const size_t bytes = norm->lanes * norm->features * haste::DtypeSize(norm->dtype);
-      for (void* sum : {norm->dgamma, norm->dbeta}) {
-        HASTE_TRY(
-            haste::Copy(norm->device, bytes, nullptr, sum, haste::OrDefault(executor), status));
+  const auto body = [&](auto& norm, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckLayerNorm(norm, status));
+    HASTE_TRY(CheckPointer(norm.dgamma, "dgamma", status));
+    if (norm.rows == 0) {
+      const size_t bytes = norm.lanes * norm.features * haste::DtypeSize(norm.dtype);
+      for (void* sum : {norm.dgamma, norm.dbeta}) {
+        HASTE_TRY(haste::Copy(norm.device, bytes, nullptr, sum, executor, status));
       }
       return HASTE_OK;
     }
-    HASTE_TRY(CheckPointer(norm->x, "x", status));
-    HASTE_TRY(CheckPointer(norm->gamma, "gamma", status));
-    HASTE_TRY(CheckPointer(norm->dy, "dy", status));
-    HASTE_TRY(CheckPointer(norm->dx, "dx", status));
+    HASTE_TRY(CheckPointer(norm.x, "x", status));
+    HASTE_TRY(CheckPointer(norm.gamma, "gamma", status));
+    HASTE_TRY(CheckPointer(norm.dy, "dy", status));
+    HASTE_TRY(CheckPointer(norm.dx, "dx", status));
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    if (norm->device == HASTE_CUDA) {
-      return haste::Cuda().layer_norm_grad(*norm, workspace, haste::OrDefault(executor), status);
+    if (norm.device == HASTE_CUDA) {
+      return haste::Cuda().layer_norm_grad(norm, workspace, executor, status);
     }
-    haste::CpuLayerNormGrad(*norm, workspace, haste::OrDefault(executor));
+    haste::CpuLayerNormGrad(norm, workspace, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, norm, executor);
 }
 
 int32_t haste_windows(const HasteWindows* windows, const HasteExecutor* executor,
                       HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckWindows(*windows, status));
-    if (windows->batch == 0 || windows->features == 0) return HASTE_OK;
-    if (windows->time > 0) {
-      HASTE_TRY(CheckPointer(windows->x, "x", status));
-      HASTE_TRY(CheckPointer(windows->seen, "seen", status));
+  const auto body = [&](auto& windows, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckWindows(windows, status));
+    if (windows.batch == 0 || windows.features == 0) return HASTE_OK;
+    if (windows.time > 0) {
+      HASTE_TRY(CheckPointer(windows.x, "x", status));
+      HASTE_TRY(CheckPointer(windows.seen, "seen", status));
     }
-    if (windows->device == HASTE_CUDA) {
-      return haste::Cuda().windows(*windows, haste::OrDefault(executor), status);
+    if (windows.device == HASTE_CUDA) {
+      return haste::Cuda().windows(windows, executor, status);
     }
-    haste::CpuWindows(*windows, haste::OrDefault(executor));
+    haste::CpuWindows(windows, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, windows, executor);
 }
 
 int32_t haste_windows_grad(const HasteWindowsGrad* windows, const HasteExecutor* executor,
                            HasteStatus* status) {
-  return haste::Guarded(status, [&]() -> int32_t {
-    HASTE_TRY(haste::CheckWindows(*windows, status));
-    if (windows->batch == 0 || windows->features == 0) return HASTE_OK;
-    if (windows->time > 0) HASTE_TRY(CheckPointer(windows->dseen, "dseen", status));
-    if (windows->device == HASTE_CUDA) {
-      return haste::Cuda().windows_grad(*windows, haste::OrDefault(executor), status);
+  const auto body = [&](auto& windows, auto& executor) -> int32_t {
+    HASTE_TRY(haste::CheckWindows(windows, status));
+    if (windows.batch == 0 || windows.features == 0) return HASTE_OK;
+    if (windows.time > 0) HASTE_TRY(CheckPointer(windows.dseen, "dseen", status));
+    if (windows.device == HASTE_CUDA) {
+      return haste::Cuda().windows_grad(windows, executor, status);
     }
-    haste::CpuWindowsGrad(*windows, haste::OrDefault(executor));
+    haste::CpuWindowsGrad(windows, executor);
     return HASTE_OK;
-  });
+  };
+  return haste::WithKnown(status, body, windows, executor);
 }
 
 }  // extern "C"

@@ -5,19 +5,16 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <tuple>
 
 #include "haste/c_api.h"
+#include "lib/api/known.h"
 #include "lib/api/registry.h"
 #include "lib/api/validate.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/engine/engine.h"
 
 namespace haste {
-
-inline const HasteExecutor& OrDefault(const HasteExecutor* executor) {
-  static const HasteExecutor none = {};
-  return executor == nullptr ? none : *executor;
-}
 
 // `to` = `from`, or 0 if that is NULL.
 inline int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
@@ -44,6 +41,27 @@ int32_t Guarded(HasteStatus* status, const Call& call) noexcept {
   } catch (...) {
     return SetStatus(status, HASTE_INTERNAL, "unexpected failure of an unknown kind");
   }
+}
+
+// A T that is not zeroed first, as a tuple would do: copies are a part of every call.
+template <class T>
+struct Unset {
+  Unset() {}
+  T value;
+};
+
+// As Guarded, with copies of the structures that were given: of this version, and the body's own.
+template <class Body, class... T>
+int32_t WithKnown(HasteStatus* status, const Body& body, const T*... given) noexcept {
+  return Guarded(status, [&]() -> int32_t {
+    std::tuple<Unset<T>...> known;
+    const auto take_and_run = [&](auto&... to) {
+      int32_t code = HASTE_OK;
+      const bool taken = (((code = Take(given, &to.value, status)) == HASTE_OK) && ...);
+      return taken ? body(to.value...) : code;
+    };
+    return std::apply(take_and_run, known);
+  });
 }
 
 }  // namespace haste

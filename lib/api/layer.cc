@@ -22,13 +22,11 @@ int32_t AtLeastThatOf(const HasteGemm& gemm, size_t* bytes, HasteStatus* status)
 }
 
 int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, const void* in,
-                   void* out, const HasteExecutor* executor, HasteStatus* status) {
-  const HasteExecutor none = {};
-  const HasteExecutor& where = executor == nullptr ? none : *executor;
+                   void* out, const HasteExecutor& executor, HasteStatus* status) {
   if (config.device == HASTE_CUDA) {
-    return Cuda().reduce_rows(config.dtype, rows, columns, in, out, where, status);
+    return Cuda().reduce_rows(config.dtype, rows, columns, in, out, executor, status);
   }
-  CpuReduceRows(config.dtype, rows, columns, in, out, where);
+  CpuReduceRows(config.dtype, rows, columns, in, out, executor);
   return HASTE_OK;
 }
 
@@ -73,18 +71,18 @@ int32_t ProjectInputBytes(const HasteRnnConfig& config, const HasteCellInfo& cel
 
 int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                      const HasteLayerForwardArgs& layer, void* workspace,
-                     const HasteExecutor* executor, HasteStatus* status) {
+                     const HasteExecutor& executor, HasteStatus* status) {
   HasteGemm gemm = InputProduct(config, cell, layer.features);
   gemm.a = layer.x;
   gemm.b = layer.W;
   gemm.c = layer.wx;
   if (layer.gamma == nullptr) {
     gemm.bias = layer.b;
-    return haste_gemm(&gemm, workspace, executor, status);
+    return haste_gemm(&gemm, workspace, &executor, status);
   }
   if (layer.xw != nullptr) gemm.c = layer.xw;
-  HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
-  HasteLayerNorm norm = {};
+  HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
+  HasteLayerNorm norm = HASTE_INIT(HasteLayerNorm);
   norm.dtype = config.dtype;
   norm.device = config.device;
   norm.rows = gemm.m;
@@ -95,12 +93,12 @@ int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
   norm.gamma = layer.gamma;
   norm.beta = layer.b;
   norm.y = layer.wx;
-  return haste_layer_norm(&norm, executor, status);
+  return haste_layer_norm(&norm, &executor, status);
 }
 
 int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                      const HasteExecutor* executor, HasteStatus* status) {
+                      const HasteExecutor& executor, HasteStatus* status) {
   // The normalisation gives it with the gradient of gamma.
   if (layer.db == nullptr || layer.gamma != nullptr) return HASTE_OK;
   return ReduceRows(config, config.batch * config.time, config.lanes * cell.gates * config.hidden,
@@ -109,7 +107,7 @@ int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cell,
                           const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                          void* workspace, const HasteExecutor* executor, HasteStatus* status) {
+                          void* workspace, const HasteExecutor& executor, HasteStatus* status) {
   if (layer.dR == nullptr || cell.recurrence != HASTE_DENSE) return HASTE_OK;
   const int64_t lane = cell.gates * config.hidden;
   const int64_t size = static_cast<int64_t>(DtypeSize(config.dtype));
@@ -124,7 +122,7 @@ int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cel
       gemm.b = dq + (k * lane + first * config.hidden) * size;
       gemm.c =
           static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
-      HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
+      HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
     }
   }
   return HASTE_OK;
@@ -141,7 +139,7 @@ int32_t GradientsBytes(const HasteRnnConfig& config, const HasteCellInfo& cell, 
 
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                  const HasteLayerBackwardArgs& layer, void* dwx) {
-  HasteLayerNormGrad norm = {};
+  HasteLayerNormGrad norm = HASTE_INIT(HasteLayerNormGrad);
   norm.dtype = config.dtype;
   norm.device = config.device;
   norm.rows = config.batch * config.time;
@@ -159,20 +157,20 @@ HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellIn
 
 int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                        void* workspace, const HasteExecutor* executor, HasteStatus* status) {
+                        void* workspace, const HasteExecutor& executor, HasteStatus* status) {
   if (layer.dx != nullptr) {
     HasteGemm gemm = InputGradientProduct(config, cell, layer.features);
     gemm.a = rnn.dwx;
     gemm.b = layer.W;
     gemm.c = layer.dx;
-    HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
+    HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
   }
   if (layer.dW != nullptr) {
     HasteGemm gemm = KernelGradientProduct(config, cell, layer.features);
     gemm.a = layer.x;
     gemm.b = rnn.dwx;
     gemm.c = layer.dW;
-    HASTE_TRY(haste_gemm(&gemm, workspace, executor, status));
+    HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
   }
   return HASTE_OK;
 }

@@ -22,7 +22,7 @@ size_t InputOffset(size_t bytes);
 // layer.wx = x·W + b, with x·W normalised if layer.gamma. Arguments were checked, here and below.
 // The workspace may be that of the recurrence.
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
-                     const HasteLayerForwardArgs& layer, void* workspace, const HasteExecutor*,
+                     const HasteLayerForwardArgs& layer, void* workspace, const HasteExecutor&,
                      HasteStatus*);
 // *bytes, or what the workspace must have if that is more.
 int32_t ProjectInputBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
@@ -32,15 +32,15 @@ int32_t ProjectInputBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t f
 // which turns rnn.dwx into the gradient of x·W; dx and dW.
 int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                      const HasteExecutor*, HasteStatus*);
+                      const HasteExecutor&, HasteStatus*);
 int32_t RecurrentGradient(const HasteRnnConfig&, const HasteCellInfo&,
                           const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                          void* workspace, const HasteExecutor*, HasteStatus*);
+                          void* workspace, const HasteExecutor&, HasteStatus*);
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
                                  const HasteLayerBackwardArgs& layer, void* dwx);
 int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
-                        void* workspace, const HasteExecutor*, HasteStatus*);
+                        void* workspace, const HasteExecutor&, HasteStatus*);
 // As ProjectInputBytes, of these.
 int32_t GradientsBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, size_t* bytes,
                        HasteStatus*);

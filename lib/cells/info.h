@@ -9,7 +9,7 @@ namespace haste {
 
 template <class C>
 constexpr HasteCellInfo CellInfo() {
-  HasteCellInfo info = {};
+  HasteCellInfo info = HASTE_INIT(HasteCellInfo);
   info.name = C::kName;
   info.gates = C::kGates;
   info.states = C::kStates;

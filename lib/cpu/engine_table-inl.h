@@ -28,11 +28,11 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
   // A mask and a seed may come: make room for what they need.
   const uint8_t some_mask = 0;
   if (backward) {
-    HasteRnnBackwardArgs args = {};
+    HasteRnnBackwardArgs args = HASTE_INIT(HasteRnnBackwardArgs);
     args.mask = &some_mask;
     Backward walk(config, args, &count);
   } else {
-    HasteRnnForwardArgs args = {};
+    HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
     args.mask = &some_mask;
     Forward walk(config, args, &count, layer);
   }

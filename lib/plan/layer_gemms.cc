@@ -15,7 +15,7 @@ struct Strides {
 };
 HasteGemm Product(const HasteRnnConfig& config, int64_t m, int64_t n, int64_t k,
                   const Strides& strides) {
-  HasteGemm gemm = {};
+  HasteGemm gemm = HASTE_INIT(HasteGemm);
   gemm.dtype = config.dtype;
   gemm.device = config.device;
   gemm.m = m;

@@ -132,7 +132,7 @@ void BadArguments() {
   wide.features = int64_t{1} << 60;
   const Status features = LayerForward(config, wide, args, nullptr);
   EXPECT_TRUE(features.message().find("features") == 0, "%s", features.message().c_str());
-  HasteGemm gemm = {};
+  HasteGemm gemm = HASTE_INIT(HasteGemm);
   gemm.m = gemm.n = gemm.k = int64_t{1} << 40;
   HasteStatus status = {};
   EXPECT_TRUE(haste_gemm(&gemm, nullptr, nullptr, &status) == HASTE_INVALID_ARGUMENT &&
@@ -163,7 +163,7 @@ void Exceptions() {
   const int64_t size = 256;
   const std::vector<float> a(size * size), b(size * size);
   std::vector<float> c(size * size);
-  HasteGemm gemm = {};
+  HasteGemm gemm = HASTE_INIT(HasteGemm);
   gemm.m = gemm.n = gemm.k = gemm.a_row = gemm.b_row = gemm.c_row = size;
   gemm.a_col = gemm.b_col = 1;
   gemm.a = a.data();

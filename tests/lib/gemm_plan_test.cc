@@ -10,7 +10,7 @@ namespace haste {
 namespace {
 
 HasteGemm Product(int64_t m, int64_t n, int64_t k) {
-  HasteGemm gemm = {};
+  HasteGemm gemm = HASTE_INIT(HasteGemm);
   gemm.dtype = HASTE_FLOAT32;
   gemm.device = HASTE_CUDA;
   gemm.m = m;

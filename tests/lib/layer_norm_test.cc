@@ -45,7 +45,8 @@ void ExpectCode(int32_t code, const HasteStatus& status) {
 Stored Forward(int32_t dtype, const Sizes& sizes, const Row& row, int threads,
                bool in_place = false, bool has_beta = true) {
   Stored x(dtype, row.x), gamma(dtype, row.gamma), beta(dtype, row.beta), y(dtype, sizes.all());
-  HasteLayerNorm norm = {dtype,
+  HasteLayerNorm norm = {sizeof(HasteLayerNorm),
+                         dtype,
                          HASTE_CPU,
                          sizes.rows,
                          sizes.lanes,
@@ -55,7 +56,7 @@ Stored Forward(int32_t dtype, const Sizes& sizes, const Row& row, int threads,
                          gamma.data(),
                          has_beta ? beta.data() : nullptr,
                          in_place ? x.data() : y.data()};
-  HasteExecutor executor = {};
+  HasteExecutor executor = HASTE_INIT(HasteExecutor);
   executor.threads = threads;
   HasteStatus status = {};
   ExpectCode(haste_layer_norm(&norm, &executor, &status), status);
@@ -73,7 +74,8 @@ Gradients Backward(int32_t dtype, const Sizes& sizes, const Row& row, int thread
   Stored x(dtype, row.x), gamma(dtype, row.gamma), dy(dtype, row.dy);
   Gradients out = {Stored(dtype, sizes.all()), Stored(dtype, sizes.params()),
                    Stored(dtype, sizes.params())};
-  HasteLayerNormGrad norm = {dtype,
+  HasteLayerNormGrad norm = {sizeof(HasteLayerNormGrad),
+                             dtype,
                              HASTE_CPU,
                              sizes.rows,
                              sizes.lanes,
@@ -85,7 +87,7 @@ Gradients Backward(int32_t dtype, const Sizes& sizes, const Row& row, int thread
                              in_place ? dy.data() : out.dx.data(),
                              out.dgamma.data(),
                              wants_beta ? out.dbeta.data() : nullptr};
-  HasteExecutor executor = {};
+  HasteExecutor executor = HASTE_INIT(HasteExecutor);
   executor.threads = threads;
   HasteStatus status = {};
   size_t bytes = 0;
@@ -224,9 +226,21 @@ void TestNoRows() {
 
 void TestBadArguments() {
   float x[8] = {}, gamma[4] = {}, y[8] = {}, dgamma[4] = {};
-  const HasteLayerNorm good = {HASTE_FLOAT32, HASTE_CPU, 2, 1, 4, kEpsilon, x, gamma, nullptr, y};
-  const HasteLayerNormGrad good_grad = {HASTE_FLOAT32, HASTE_CPU, 2, 1,      4,      kEpsilon, x,
-                                        gamma,         y,         y, dgamma, nullptr};
+  const HasteLayerNorm good = {
+      sizeof(HasteLayerNorm), HASTE_FLOAT32, HASTE_CPU, 2, 1, 4, kEpsilon, x, gamma, nullptr, y};
+  const HasteLayerNormGrad good_grad = {sizeof(HasteLayerNormGrad),
+                                        HASTE_FLOAT32,
+                                        HASTE_CPU,
+                                        2,
+                                        1,
+                                        4,
+                                        kEpsilon,
+                                        x,
+                                        gamma,
+                                        y,
+                                        y,
+                                        dgamma,
+                                        nullptr};
   HasteStatus status = {};
   Scratch scratch(1 << 12);
   const auto fails = [&](const char* name, int32_t code) {

@@ -197,7 +197,7 @@ void Directions() {
 // many tiles as their columns.
 void OrderOfTiles() {
   const HasteGemm gemm = [] {
-    HasteGemm g = {};
+    HasteGemm g = HASTE_INIT(HasteGemm);
     g.m = 5 * kProductRows - 3;
     g.n = 6 * kProductColumns;
     return g;
@@ -250,7 +250,7 @@ void StepsAreWaitedFor() {
   for (int n : {1, 2, 12, 16, 100, 128, 256}) {
     for (int t : {1, 2, 15, 16, 17, 100, 257, 777}) {
       HasteRnnConfig config = Layer(n, t, 2, 64, HASTE_FLOAT32);
-      HasteGemm gemm = {};
+      HasteGemm gemm = HASTE_INIT(HasteGemm);
       gemm.m = int64_t{n} * t;
       gemm.n = 2 * int64_t{kProductColumns};
       TileOrder order;

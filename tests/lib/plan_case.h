@@ -15,7 +15,7 @@ namespace haste {
 inline const HasteCellInfo kLstm = CellInfo<Lstm>();
 
 inline HasteRnnConfig Sizes(int64_t n, int64_t t, int64_t k, int64_t h) {
-  HasteRnnConfig config = {};
+  HasteRnnConfig config = HASTE_INIT(HasteRnnConfig);
   config.cell = "lstm";
   config.batch = n;
   config.time = t;

@@ -159,7 +159,7 @@ void CheckProducts() {
           const Array b = Array(dtype, depth * columns).Fill(random, 1);
           const Array bias = Array(dtype, columns).Fill(random, 1);
           Array one(dtype, columns), two(dtype, 2 * columns);
-          HasteGemm gemm = {};
+          HasteGemm gemm = HASTE_INIT(HasteGemm);
           gemm.dtype = dtype;
           gemm.n = columns;
           gemm.k = depth;

@@ -1,6 +1,7 @@
 """`haste_keras/native/binding.py` has the structs and the numbers of c_api.h."""
 
 import ctypes
+import math
 import pathlib
 import re
 import subprocess
@@ -8,11 +9,12 @@ import sys
 
 import pytest
 
-from haste_keras.native import binding
+from haste_keras.native import binding, library
 
 ROOT = pathlib.Path(__file__).parents[2]
 (HEADER,) = (ROOT / "lib").rglob("c_api.h")
 TYPES = {
+    "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
     "float": ctypes.c_float,
@@ -21,7 +23,7 @@ TYPES = {
 STRUCTS = {
     f"Haste{name}": each
     for name, each in vars(binding).items()
-    if isinstance(each, type) and issubclass(each, ctypes.Structure)
+    if isinstance(each, type) and issubclass(each, ctypes.Structure) and each is not binding.Sized
 }
 
 
@@ -65,8 +67,86 @@ def test_there_are_structs():
 
 @pytest.mark.parametrize("struct", STRUCTS)
 def test_fields(header, struct):
-    ours = [(name, ctypes.sizeof(of)) for name, of in STRUCTS[struct]._fields_]
+    inherited = binding.Sized._fields_ if issubclass(STRUCTS[struct], binding.Sized) else []
+    ours = [(name, ctypes.sizeof(of)) for name, of in (*inherited, *STRUCTS[struct]._fields_)]
     assert ours == fields(header, struct)
+
+
+def test_struct_size_is_set():
+    sized = [each for each in STRUCTS.values() if issubclass(each, binding.Sized)]
+    assert len(sized) == len(STRUCTS) - 1  # all but Status
+    assert all(each().struct_size == ctypes.sizeof(each) for each in sized)
+    assert all(info.struct_size == ctypes.sizeof(info) for info in library.c_api().cells().values())
+    gpu = binding.DeviceProperties(9, 0, multiprocessors=132)
+    assert (gpu.sm_major, gpu.sm_minor, gpu.multiprocessors) == (9, 0, 132)
+
+
+def newer(struct, **fields):
+    """`struct` as a newer header has it: with two fields more, which are 0."""
+    more = [("new", ctypes.c_int32), ("newer", ctypes.c_int32)]
+    return type("Newer", (struct,), {"_fields_": more})(**fields)
+
+
+class Walk:
+    """One step of an LSTM of one unit on the CPU, of structures that a test may change."""
+
+    def __init__(self):
+        self.memory = {name: (ctypes.c_float * 4)(1, 1, 1, 1) for name in ("wx", "R", "y")}
+        at = {name: ctypes.addressof(each) for name, each in self.memory.items()}
+        sizes = dict.fromkeys(("batch", "time", "lanes", "hidden"), 1)
+        self.given = {
+            "RnnConfig": dict(cell=b"lstm", recurrent_activation=1, **sizes),
+            "RnnForwardArgs": at,
+            "Executor": {"threads": 1},
+        }
+        self.structs = {n: getattr(binding, n)(**f) for n, f in self.given.items()}
+
+    def run(self):
+        config, args, executor = map(ctypes.byref, self.structs.values())
+        api, bytes_ = library.c_api(), ctypes.c_size_t()
+        self.memory["y"][0] = 0
+        api.call("haste_rnn_workspace_bytes", config, 0, executor, ctypes.byref(bytes_))
+        memory = ctypes.create_string_buffer(bytes_.value + 64)
+        aligned = ctypes.c_void_p((ctypes.addressof(memory) + 63) // 64 * 64)
+        api.call("haste_rnn_forward", config, args, aligned, executor)
+        return self.memory["y"][0]
+
+    def refused(self):
+        """What the library says to it."""
+        with pytest.raises(binding.Error) as error:
+            self.run()
+        assert self.memory["y"][0] == 0
+        return error.value.message
+
+
+SIGMOID_OF_1 = 1 / (1 + math.exp(-1))
+EXPECTED = pytest.approx(SIGMOID_OF_1 * math.tanh(SIGMOID_OF_1 * math.tanh(1)), rel=1e-5)
+
+
+@pytest.mark.parametrize("struct", Walk().structs)
+def test_struct_size_that_is_too_small(struct):
+    walk = Walk()
+    given = walk.structs[struct]
+    assert walk.run() == EXPECTED
+    for size in (0, 8, getattr(type(given), given._fields_[-1][0]).offset):
+        given.struct_size = size
+        said = walk.refused()
+        assert said.startswith(f"Haste{struct}.struct_size: expected sizeof(Haste{struct})")
+        assert said.endswith(f"got {size}")
+    given.struct_size = ctypes.sizeof(given)
+    assert walk.run() == EXPECTED
+
+
+@pytest.mark.parametrize("struct", Walk().structs)
+def test_struct_size_of_a_newer_header(struct):
+    walk = Walk()
+    walk.structs[struct] = given = newer(getattr(binding, struct), **walk.given[struct])
+    assert given.struct_size == ctypes.sizeof(getattr(binding, struct)) + 8
+    assert walk.run() == EXPECTED
+    given.newer = 1
+    said = walk.refused()
+    assert said.startswith(f"Haste{struct}: expected zeros after the")
+    assert said.endswith(f"newer version at byte {given.struct_size - 4} of {given.struct_size}")
 
 
 def test_numbers(header):

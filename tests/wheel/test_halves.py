@@ -17,10 +17,11 @@ class Status(ctypes.Structure):
     _fields_ = [("code", ctypes.c_int32), ("message", ctypes.c_char * 508)]
 
 class Info(ctypes.Structure):
-    _fields_ = [("path", ctypes.c_char * 4096), ("architectures", ctypes.c_char * 256),
-                ("toolkit", ctypes.c_int32), ("driver", ctypes.c_int32)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("path", ctypes.c_char * 4096),
+                ("architectures", ctypes.c_char * 256), ("toolkit", ctypes.c_int32),
+                ("driver", ctypes.c_int32)]
 
-haste, status, info = ctypes.CDLL(sys.argv[1]), Status(), Info()
+haste, status, info = ctypes.CDLL(sys.argv[1]), Status(), Info(ctypes.sizeof(Info))
 if len(sys.argv) > 2:
     haste.haste_load_cuda(sys.argv[2].encode(), ctypes.byref(status))
     print("load:", status.message.decode())

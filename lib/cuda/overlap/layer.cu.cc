@@ -184,7 +184,7 @@ int32_t OverlappedGradientsBytes(const HasteRnnConfig& config, const CudaCell& c
   HASTE_TRY(PlanGradients(config, cell, planned, layer.features, &overlap, status));
   if (overlap.chunks == 0) return HASTE_OK;
   size_t product = 0;
-  const HasteRnnBackwardArgs rnn = {};
+  const HasteRnnBackwardArgs rnn = HASTE_INIT(HasteRnnBackwardArgs);
   HASTE_TRY(ChunkedGradients(config, cell.info, layer, rnn, overlap).Bytes(&product, status));
   *bytes = Memory(nullptr, *bytes, Counts(config, overlap), product).bytes;
   return HASTE_OK;

@@ -1,5 +1,5 @@
-// The structures of c_api.h with setters: each sets what its name says and returns the structure.
-// c_api.h gives the shapes, and says which may be NULL.
+// The structures of c_api.h, which set struct_size themselves, with setters: each sets what its
+// name says and returns the structure. c_api.h gives the shapes, and says which may be NULL.
 #ifndef HASTE_LIB_HASTE_ARGS_H_
 #define HASTE_LIB_HASTE_ARGS_H_
 
@@ -9,7 +9,7 @@ namespace haste {
 
 // What is computed, with the defaults of Keras: tanh, sigmoid, no regularisation, inference.
 struct RnnConfig : HasteRnnConfig {
-  RnnConfig() : HasteRnnConfig{} {
+  RnnConfig() : HasteRnnConfig(HASTE_INIT(HasteRnnConfig)) {
     engine = "auto";
     activation = HASTE_TANH;
     recurrent_activation = HASTE_SIGMOID;
@@ -57,7 +57,7 @@ struct RnnConfig : HasteRnnConfig {
 
 // Tensors of a recurrence; those that are not set are absent. `index` is that of HasteCellInfo.
 struct ForwardArgs : HasteRnnForwardArgs {
-  ForwardArgs() : HasteRnnForwardArgs{} {}
+  ForwardArgs() : HasteRnnForwardArgs(HASTE_INIT(HasteRnnForwardArgs)) {}
 
   ForwardArgs& set_wx(const void* value) {
     wx = value;
@@ -115,7 +115,7 @@ struct ForwardArgs : HasteRnnForwardArgs {
 
 // Tensors of its gradient.
 struct BackwardArgs : HasteRnnBackwardArgs {
-  BackwardArgs() : HasteRnnBackwardArgs{} {}
+  BackwardArgs() : HasteRnnBackwardArgs(HASTE_INIT(HasteRnnBackwardArgs)) {}
 
   BackwardArgs& set_x(int gate, const void* value) {
     x[gate] = value;
@@ -185,7 +185,7 @@ struct BackwardArgs : HasteRnnBackwardArgs {
 
 // The products around a recurrence: x [N, T, C], W [C, K, G, H], b [K, G, H].
 struct LayerForwardArgs : HasteLayerForwardArgs {
-  LayerForwardArgs() : HasteLayerForwardArgs{} {}
+  LayerForwardArgs() : HasteLayerForwardArgs(HASTE_INIT(HasteLayerForwardArgs)) {}
 
   LayerForwardArgs& set_features(int64_t value) {
     features = value;
@@ -216,7 +216,7 @@ struct LayerForwardArgs : HasteLayerForwardArgs {
 
 // Their gradients; those that are not set are not computed.
 struct LayerBackwardArgs : HasteLayerBackwardArgs {
-  LayerBackwardArgs() : HasteLayerBackwardArgs{} {}
+  LayerBackwardArgs() : HasteLayerBackwardArgs(HASTE_INIT(HasteLayerBackwardArgs)) {}
 
   LayerBackwardArgs& set_features(int64_t value) {
     features = value;
@@ -255,9 +255,15 @@ struct LayerBackwardArgs : HasteLayerBackwardArgs {
   }
 };
 
-using WindowsArgs = HasteWindows;
-using WindowsGradArgs = HasteWindowsGrad;
-using Executor = HasteExecutor;
+struct WindowsArgs : HasteWindows {
+  WindowsArgs() : HasteWindows(HASTE_INIT(HasteWindows)) {}
+};
+struct WindowsGradArgs : HasteWindowsGrad {
+  WindowsGradArgs() : HasteWindowsGrad(HASTE_INIT(HasteWindowsGrad)) {}
+};
+struct Executor : HasteExecutor {
+  Executor() : HasteExecutor(HASTE_INIT(HasteExecutor)) {}
+};
 
 }  // namespace haste
 

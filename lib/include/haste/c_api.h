@@ -12,6 +12,13 @@
 // Every function returns HASTE_OK or sets `status` and returns its code. Nothing throws: what the
 // C++ underneath throws (no memory, no threads) comes back as HASTE_INTERNAL. No tensor may
 // exceed 2^60 bytes, counted at 8 bytes an element.
+//
+// A structure that begins with struct_size may grow at its end. HASTE_INIT sets struct_size to the
+// sizeof that the caller is compiled with, and all else to 0. The library takes fields beyond
+// struct_size as 0, which in a field added later means: as before. It refuses a struct_size that is
+// smaller than the first version's (0: not set) or above 64 KiB, and one larger than its own if a
+// byte beyond what it knows is not 0. Structures that the library fills need a struct_size too: it
+// writes no more, and 0 where it knows no field.
 #ifndef HASTE_LIB_HASTE_C_API_H_
 #define HASTE_LIB_HASTE_C_API_H_
 
@@ -29,6 +36,12 @@ extern "C" {
 #define HASTE_MAX_SAVED 6
 #define HASTE_MAX_CLUSTER 16
 #define HASTE_VERSION "0.1.0"
+// A structure with its struct_size, and all else 0: HasteGemm gemm = HASTE_INIT(HasteGemm);
+#ifdef __cplusplus
+#define HASTE_INIT(TYPE) haste::Init<TYPE>()
+#else
+#define HASTE_INIT(TYPE) ((TYPE){.struct_size = sizeof(TYPE)})
+#endif
 
 typedef enum {
   HASTE_OK = 0,
@@ -77,6 +90,7 @@ typedef enum {
 } HasteStateBound;
 
 typedef struct {
+  size_t struct_size;
   const char* cell;                    // "lstm"; haste_cell_count/haste_cell list them
   const char* engine;                  // "auto" (or NULL), or the name of one: see haste_plan
   int32_t dtype;                       // HasteDtype
@@ -100,6 +114,7 @@ typedef struct {
 
 // A cell: what its recurrence reads and writes. The tensors of a call are named after this.
 typedef struct {
+  size_t struct_size;                         // of the library: fields beyond it are not there
   const char* name;                           // "lstm"
   int32_t gates, states;                      // G, S
   const char* gate_names[HASTE_MAX_GATES];    // "i", "f", "g", "o"
@@ -125,6 +140,7 @@ typedef struct {
 
 // Pointers that a cell does not name (HasteCellInfo) are NULL and not looked at.
 typedef struct {
+  size_t struct_size;
   const void* wx;                       // [N, T, K, G, H] projected input
   const void* x[HASTE_MAX_GATES];       // separate_gates: each [N, T, K, H]
   const void* R;                        // recurrent kernel, as HasteRecurrence says
@@ -144,6 +160,7 @@ typedef struct {
 } HasteRnnForwardArgs;
 
 typedef struct {
+  size_t struct_size;
   const void* x[HASTE_MAX_GATES];
   const void* R;
   const void* extra[HASTE_MAX_EXTRAS];
@@ -169,6 +186,7 @@ typedef struct {
 // `threads` (the caller's own included) and returns at once; NULL uses haste's own threads,
 // `threads` of them (0: one a core). CUDA: `stream` is a cudaStream_t; calls are ordered on it.
 typedef struct {
+  size_t struct_size;
   void* stream;
   int32_t threads;
   void (*schedule)(void* pool, void (*fn)(void*), void* arg);
@@ -192,6 +210,7 @@ HASTE_API int32_t haste_free(int32_t device, void* memory, HasteStatus*);
 // make NaN of an infinity. a is [m, k], b is [k, n], c is [m, n]; each element (i, j) lies at
 // i·row_stride + j·col_stride.
 typedef struct {
+  size_t struct_size;
   int32_t dtype, device;
   int64_t m, n, k;
   const void* a;
@@ -211,6 +230,7 @@ HASTE_API int32_t haste_gemm(const HasteGemm*, void* workspace, const HasteExecu
 // Layer normalisation (Ba et al., arXiv 1607.06450) of each row [features] of each lane:
 //   y = (x - mean) / sqrt(variance + epsilon) ∘ gamma + beta
 typedef struct {
+  size_t struct_size;
   int32_t dtype, device;
   int64_t rows, lanes, features;
   float epsilon;
@@ -220,6 +240,7 @@ typedef struct {
   void* y;            // [rows, lanes, features]; may be x itself
 } HasteLayerNorm;
 typedef struct {
+  size_t struct_size;
   int32_t dtype, device;
   int64_t rows, lanes, features;
   float epsilon;
@@ -242,6 +263,7 @@ HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspa
 // sees it. haste_layer_* on `seen`, with features = window·C, is the layer; each direction has a
 // `seen`.
 typedef struct {
+  size_t struct_size;
   int32_t dtype, device;
   int64_t batch, time, features, window;  // N, T, C, and how many steps, 1 or more
   int32_t reverse;                        // 1: the walk runs from the last step to the first
@@ -253,6 +275,7 @@ typedef struct {
                        // `before` itself
 } HasteWindows;
 typedef struct {
+  size_t struct_size;
   int32_t dtype, device;
   int64_t batch, time, features, window;
   int32_t reverse;
@@ -270,6 +293,7 @@ HASTE_API int32_t haste_windows_grad(const HasteWindowsGrad*, const HasteExecuto
 //   backward: haste_rnn_backward, then dx = dwx·Wᵀ, dW = xᵀ·dwx, db = Σ dwx, dR = Σ h·dq
 // With gamma, x·W goes through layer normalisation before b is added.
 typedef struct {
+  size_t struct_size;
   int64_t features;  // C
   const void* x;     // [N, T, C]
   const void* W;     // [C, K, G, H]
@@ -282,6 +306,7 @@ typedef struct {
   void* xw;           // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
 } HasteLayerForwardArgs;
 typedef struct {
+  size_t struct_size;
   int64_t features;
   const void* x;
   const void* W;
@@ -319,6 +344,7 @@ HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* 
 
 // A GPU, which need not be there.
 typedef struct {
+  size_t struct_size;
   int32_t sm_major, sm_minor;  // compute capability
   int32_t multiprocessors;
   int32_t shared_bytes_per_block;  // cudaDevAttrMaxSharedMemoryPerBlockOptin
@@ -359,6 +385,7 @@ HASTE_API int32_t haste_cuda_driver_status(HasteStatus*);
 HASTE_API int32_t haste_cuda_status(HasteStatus*);
 
 typedef struct {
+  size_t struct_size;
   char path[4096];          // of libhaste_cuda.so; "" if it is linked in
   char architectures[256];  // what device code is compiled for: "75 80 90a compute_90"
   int32_t toolkit_version;  // CUDA that it is built with, as CUDA counts: 12040 is 12.4
@@ -371,6 +398,15 @@ HASTE_API int32_t haste_cuda_device(HasteDeviceProperties*, HasteStatus*);
 
 #ifdef __cplusplus
 }  // extern "C"
+
+namespace haste {
+template <class T>
+constexpr T Init() {
+  T result = {};
+  result.struct_size = sizeof(T);
+  return result;
+}
+}  // namespace haste
 #endif
 
 #endif  // HASTE_LIB_HASTE_C_API_H_
