@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "lib/plan/cost_table.h"
 #include "lib/plan/step_rows.h"
 
 namespace haste {
@@ -138,7 +139,7 @@ struct BlockPlan {
 };
 
 // False where neither a block nor a cluster can hold R.
-bool PlanBlocks(const BlockProblem&, const BlockDevice&, BlockPlan*);
+bool PlanBlocks(const BlockProblem&, const BlockDevice&, const BlockCosts&, BlockPlan*);
 
 }  // namespace haste
 

@@ -40,7 +40,7 @@ int SharedTermsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
 
 // Which of the two persistent engines, and how; false: neither.
 bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const CudaProperties& cuda,
-                bool backward, Plan* plan) {
+                const CostTable& costs, bool backward, Plan* plan) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return false;
   if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return false;
   PersistentProblem problem = {};
@@ -63,7 +63,8 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
     if (!WantsAny(config) && !Wants(config, kind)) continue;
     if (kind == EngineKind::kCluster && cuda.clusters[2] == 0) continue;  // not even of one block
     PersistentPlan persistent;
-    if (!PlanPersistent(problem, device, kind == EngineKind::kCluster, &persistent)) continue;
+    if (!PlanPersistent(problem, device, costs, kind == EngineKind::kCluster, &persistent))
+      continue;
     if (found && persistent.clocks >= plan->persistent.clocks) continue;
     plan->engine = kind;
     plan->persistent = persistent;
@@ -77,7 +78,8 @@ bool PlanOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell, const C
 
 // Clocks of a step of blocks that each have all of R; 0 if it cannot be.
 double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                    const CudaProperties& cuda, bool backward, BlockPlan* plan) {
+                    const CudaProperties& cuda, const BlockCosts& costs, bool backward,
+                    BlockPlan* plan) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return 0;
   if (cuda.sm_major < 8) return 0;
   BlockProblem problem = {};
@@ -94,7 +96,7 @@ double PlanInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   device.multiprocessors = cuda.multiprocessors;
   device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
   std::copy_n(cuda.clusters, kMaxBlockCluster + 1, device.clusters);
-  return PlanBlocks(problem, device, plan) ? plan->clocks : 0;
+  return PlanBlocks(problem, device, costs, plan) ? plan->clocks : 0;
 }
 
 // Gates of a product.
@@ -109,7 +111,8 @@ bool HasWarpgroups(const CudaProperties& cuda) {
 
 // Clocks of a step in tiles; 0 if it cannot be.
 double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                   const CudaProperties& cuda, bool backward, TiledPlan (&tiled)[kMaxPhases]) {
+                   const CudaProperties& cuda, const TiledCosts& costs, bool backward,
+                   TiledPlan (&tiled)[kMaxPhases]) {
   if (!CanBeTiled(config, cell) || !HasWarpgroups(cuda)) return 0;
   const int phases = PhasesOf(cell);
   double clocks = 0;
@@ -132,7 +135,7 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     if (backward) problem.depth *= gates;
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
-    if (!PlanTiled(problem, DeviceOf(cuda), &tiled[i])) return 0;
+    if (!PlanTiled(problem, DeviceOf(cuda), costs, &tiled[i])) return 0;
     clocks += tiled[i].clocks;
   }
   return clocks;
@@ -140,7 +143,8 @@ double PlanInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
 
 // Clocks of a step whose products cuBLAS makes; 0 if it cannot be.
 double PlanWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                    const CudaProperties& cuda, bool backward, BlasTiling (&blas)[kMaxPhases]) {
+                    const CudaProperties& cuda, const BlasCosts& costs, bool backward,
+                    BlasTiling (&blas)[kMaxPhases]) {
   // In bfloat16 it needs tensor cores that have that.
   if (!CanBeBlas(config, cell) || !cuda.has_cublas) return 0;
   if (config.dtype == HASTE_BFLOAT16 && cuda.sm_major < 8) return 0;
@@ -158,27 +162,25 @@ double PlanWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.exact = config.allow_tf32 == 0;
     problem.whole_depth = cell.normalizes != 0;
     if (!PlanBlas(problem, device, &blas[i])) return 0;
-    clocks += BlasClocks(problem, device);
+    clocks += BlasClocks(problem, device, costs);
   }
   return clocks;
 }
 
 // Clocks of a step of `stepwise`: R from the L2 cache or memory, products without tensor cores.
-// Fitted as those of tiled.cc are, to 120 timings of an H200; bytes and products are given by
-// multiprocessor, so that a smaller GPU is not taken for one.
+// Bytes and products are given by multiprocessor, so that a smaller GPU is not taken for the one
+// that was timed.
 double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                      const CudaProperties& cuda) {
-  constexpr int kFittedTo = 132;  // multiprocessors
-  const double share =
-      cuda.multiprocessors > 0 ? static_cast<double>(cuda.multiprocessors) / kFittedTo : 1;
-  constexpr double kPhaseClocks = 8000;
-  const double bytes_per_clock = 2200 * share, products_per_clock = 8500 * share;
+                      const CudaProperties& cuda, const CostTable& table) {
+  const StepwiseCosts& costs = table.stepwise;
+  const double share = cuda.multiprocessors > 0 ? cuda.multiprocessors / table.multiprocessors : 1;
   const double phases = cell.reset_gates > 0 ? 2 : 1;
   const double weights =
       static_cast<double>(config.lanes) * config.hidden * config.hidden * cell.gates;
   const double bytes = weights * static_cast<double>(DtypeSize(config.dtype));
   const double products = weights * config.batch * (config.dtype == HASTE_FLOAT64 ? 2 : 1);
-  return phases * kPhaseClocks + bytes / bytes_per_clock + products / products_per_clock;
+  return phases * costs.phase_clocks + bytes / (costs.bytes_per_clock * share) +
+         products / (costs.products_per_clock * share);
 }
 
 }  // namespace
@@ -196,7 +198,8 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
     plan->reason = "element by element, bound by memory";
     return HASTE_OK;
   }
-  const bool on_chip = PlanOnChip(config, cell, cuda, backward, plan);
+  const CostTable& costs = CostsOf(cuda.sm_major, cuda.sm_minor);
+  const bool on_chip = PlanOnChip(config, cell, cuda, costs, backward, plan);
   const bool any = WantsAny(config);
   double best = on_chip ? plan->persistent.clocks : 0;  // 0: no engine yet
   const auto consider = [&](EngineKind kind, double clocks, const char* reason) {
@@ -206,20 +209,24 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
     plan->reason = reason;
   };
   if (any || Wants(config, EngineKind::kBlock)) {
-    consider(EngineKind::kBlock, PlanInBlocks(config, cell, cuda, backward, &plan->block),
+    consider(EngineKind::kBlock,
+             PlanInBlocks(config, cell, cuda, costs.block, backward, &plan->block),
              "R stays in the registers of each block, and a step there");
   }
   if (any || Wants(config, EngineKind::kTiled)) {
-    consider(EngineKind::kTiled, PlanInTiles(config, cell, cuda, backward, plan->tiled),
+    consider(EngineKind::kTiled,
+             PlanInTiles(config, cell, cuda, costs.tiled, backward, plan->tiled),
              "products in tiles on tensor cores; R from shared memory and the L2 cache");
   }
   if (any || Wants(config, EngineKind::kBlas)) {
-    consider(EngineKind::kBlas, PlanWithBlas(config, cell, cuda, backward, plan->blas),
+    consider(EngineKind::kBlas, PlanWithBlas(config, cell, cuda, costs.blas, backward, plan->blas),
              "products by cuBLAS, and a launch of the cell a step");
   }
   if (any || Wants(config, EngineKind::kStepwise)) {
     consider(EngineKind::kStepwise,
-             on_chip || plan->engine == EngineKind::kBlock ? 0 : StepwiseClocks(config, cell, cuda),
+             on_chip || plan->engine == EngineKind::kBlock
+                 ? 0
+                 : StepwiseClocks(config, cell, cuda, costs),
              cell.normalizes || cell.reset_gates > 0
                  ? "a product and a pointwise kernel for each phase of a step"
                  : "one fused product and pointwise kernel a step");

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/plan/cost_table.h"
 #include "lib/plan/step_rows.h"
 
 namespace haste {
@@ -195,8 +196,8 @@ struct PersistentPlan {
 };
 
 // The cut with the least estimated time; false if there is none.
-bool PlanPersistent(const PersistentProblem&, const PersistentDevice&, bool cluster,
-                    PersistentPlan*);
+bool PlanPersistent(const PersistentProblem&, const PersistentDevice&, const CostTable&,
+                    bool cluster, PersistentPlan*);
 
 }  // namespace haste
 

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/plan/cost_table.h"
+
 namespace haste {
 
 constexpr int kStepThreads = 256;
@@ -56,7 +58,7 @@ struct TilingDevice {
 };
 
 // The tiling with the least estimated time a step.
-Tiling PlanTiling(const TilingProblem& problem, const TilingDevice& device);
+Tiling PlanTiling(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&);
 
 }  // namespace haste
 

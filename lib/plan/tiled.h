@@ -108,7 +108,7 @@ struct TiledPlan {
 };
 
 // The cut with the least estimated time; false if there is none.
-bool PlanTiled(const TiledProblem&, const PersistentDevice&, TiledPlan*);
+bool PlanTiled(const TiledProblem&, const PersistentDevice&, const TiledCosts&, TiledPlan*);
 
 }  // namespace haste
 
