@@ -38,14 +38,13 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t, const BlockCosts&
 
 }  // namespace
 
-bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCosts& costs,
-                BlockPlan* best) {
-  best->clocks = 0;
+void VisitBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCosts& costs,
+                 const std::function<void(const BlockPlan&)>& visit) {
   const BlockCell& cell = p.cell;
-  if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return false;
-  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) return false;
+  if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return;
+  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) return;
   const bool cluster = p.hidden > cell.max_hidden(false);
-  if (p.hidden > cell.max_hidden(cluster)) return false;
+  if (p.hidden > cell.max_hidden(cluster)) return;
   BlockTiling t = {};
   t.blocks = cluster ? static_cast<int>(CeilDiv(p.hidden, kClusterUnits)) : 1;
   const int sharing = cell.depth_warps(p.backward);
@@ -53,7 +52,7 @@ bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCos
                     : static_cast<int>(CeilDiv(p.hidden, kBlockUnits * sharing)) * sharing;
   t.chunks = cell.chunks(p.backward, cluster ? t.blocks * kClusterUnits : p.hidden);
   const int at_once = cluster ? device.clusters[t.blocks] : device.multiprocessors;
-  if (at_once == 0) return false;
+  if (at_once == 0) return;
   for (const int rows : {8, 4}) {
     t.rows = rows;
     const BlockLayout layout(t, cell, p.backward, p.hidden);
@@ -65,9 +64,8 @@ bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCos
     if (plan.blocks > INT32_MAX) continue;
     plan.shared_bytes = layout.bytes;
     plan.clocks = static_cast<double>(CeilDiv(groups, at_once)) * StepClocks(p, t, costs);
-    if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+    visit(plan);
   }
-  return best->clocks > 0;
 }
 
 }  // namespace haste

@@ -148,10 +148,10 @@ bool CanBeWarpSpecialized(const PersistentProblem& problem, const PersistentTili
 
 }  // namespace
 
-bool PlanPersistent(const PersistentProblem& p, const PersistentDevice& device,
-                    const CostTable& costs, bool cluster, PersistentPlan* best) {
-  best->clocks = 0;
-  if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return false;
+void VisitPersistent(const PersistentProblem& p, const PersistentDevice& device,
+                     const CostTable& costs, bool cluster,
+                     const std::function<void(const PersistentPlan&)>& visit) {
+  if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return;
   for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
     for (const int sharers : {1, kClusterPeers}) {
       if (sharers > 1 && (cluster || !p.backward)) continue;
@@ -173,14 +173,12 @@ bool PlanPersistent(const PersistentProblem& p, const PersistentDevice& device,
           for (const int element_warps : {0, kElementWarps}) {
             if (element_warps > 0 && (cluster || !CanBeWarpSpecialized(p, t))) continue;
             t.element_warps = element_warps;
-            if (!Fill(p, device, costs, cluster, &plan)) continue;
-            if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+            if (Fill(p, device, costs, cluster, &plan)) visit(plan);
           }
         }
       }
     }
   }
-  return best->clocks > 0;
 }
 
 }  // namespace haste

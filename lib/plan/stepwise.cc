@@ -65,10 +65,8 @@ double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& 
 
 }  // namespace
 
-Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device,
-                  const StepwiseCutCosts& costs) {
-  Tiling best{};
-  double best_clocks = 0;
+void VisitTilings(const TilingProblem& p, const TilingDevice& device, const StepwiseCutCosts& costs,
+                  const std::function<void(const Tiling&, double clocks)>& visit) {
   const int64_t all_groups =
       std::min<int64_t>(kStepThreads, CeilDiv(p.hidden * p.columns_per_unit, p.columns));
   // A block has whole units: with several column groups a unit, only multiples of that.
@@ -78,13 +76,20 @@ Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device,
     for (int groups = step; groups <= all_groups; groups += step) {
       Tiling tiling;
       if (!Fill(p, device, groups, row_groups, &tiling)) continue;
-      const double clocks = Clocks(p, device, tiling, costs);
-      if (best.rows == 0 || clocks < best_clocks) {
-        best = tiling;
-        best_clocks = clocks;
-      }
+      visit(tiling, Clocks(p, device, tiling, costs));
     }
   }
+}
+
+Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device,
+                  const StepwiseCutCosts& costs) {
+  Tiling best{};
+  double least = 0;
+  VisitTilings(p, device, costs, [&](const Tiling& tiling, double clocks) {
+    if (best.rows > 0 && clocks >= least) return;
+    best = tiling;
+    least = clocks;
+  });
   return best;
 }
 

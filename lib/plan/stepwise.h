@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <functional>
+
 #include "lib/plan/cost_table.h"
 
 namespace haste {
@@ -57,7 +59,10 @@ struct TilingDevice {
   size_t shared_bytes;  // that a block may use
 };
 
-// The tiling with the least estimated time a step.
+// Calls visit for each tiling that fits, with the estimated clocks of a step.
+void VisitTilings(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&,
+                  const std::function<void(const Tiling&, double clocks)>& visit);
+// The one that takes the least.
 Tiling PlanTiling(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&);
 
 }  // namespace haste

@@ -93,10 +93,9 @@ bool Fill(const TiledProblem& p, const PersistentDevice& device, const TiledCost
 
 }  // namespace
 
-bool PlanTiled(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
-               TiledPlan* best) {
-  best->clocks = 0;
-  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return false;
+void VisitTiled(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
+                const std::function<void(const TiledPlan&)>& visit) {
+  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {
@@ -108,12 +107,10 @@ bool PlanTiled(const TiledProblem& p, const PersistentDevice& device, const Tile
         plan.tiling.rows = rows;
         plan.tiling.splits = splits;
         plan.tiling.persistent = persistent;
-        if (!Fill(p, device, costs, &plan)) continue;
-        if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+        if (Fill(p, device, costs, &plan)) visit(plan);
       }
     }
   }
-  return best->clocks > 0;
 }
 
 }  // namespace haste
