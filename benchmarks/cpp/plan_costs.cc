@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "benchmarks/cpp/plan_rows.h"
+#include "lib/plan/cuts.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -63,7 +64,8 @@ class Rows {
     std::vector<double> all;
     for (const auto& [problem, rows] : rows_) {
       all.clear();
-      VisitRows(problem, cuda_, costs, [&](const Cut& cut) { all.push_back(cut.clocks); });
+      haste::VisitCuts(problem.Config(), problem.Cell(), cuda_, problem.backward, costs,
+                       [&](const haste::Plan&, double clocks) { all.push_back(clocks); });
       for (const Row& row : rows) {
         clocks[row.number] = row.stepwise.empty()
                                  ? all[row.place]

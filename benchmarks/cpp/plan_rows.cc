@@ -134,18 +134,21 @@ void VisitStepwiseCuts(const Problem& p, const haste::CudaProperties& cuda,
 double StepwiseCutClocks(const Problem& p, const haste::CudaProperties& cuda,
                          const haste::CostTable& costs, const std::string& name) {
   double sum = 0;
-  size_t at = 0;
+  const char* at = name.c_str();
   for (int i = 0; i < haste::PhasesOf(p.Cell()); ++i) {
+    int row_groups = 0, column_groups = 0, end = 0;
+    if (std::sscanf(at, "g%d c%d%n", &row_groups, &column_groups, &end) != 2) return 0;
     double clocks = 0;
-    const size_t end = name.find(" g", at);
-    const std::string wanted = name.substr(at, end - at);
-    haste::VisitTilings(StepProduct(p, i), StepDevice(cuda), costs.stepwise_cut,
-                        [&](const haste::Tiling& tiling, double estimate) {
-                          if (NameOf(tiling) == wanted) clocks = estimate;
-                        });
+    haste::VisitTilings(
+        StepProduct(p, i), StepDevice(cuda), costs.stepwise_cut,
+        [&](const haste::Tiling& tiling, double estimate) {
+          if (tiling.row_groups == row_groups && tiling.column_groups == column_groups) {
+            clocks = estimate;
+          }
+        });
     if (clocks == 0) return 0;
     sum += clocks;
-    at = end + 1;
+    at += end + (at[end] == ' ');
   }
   return sum;
 }
