@@ -133,7 +133,7 @@ void VisitStepwiseCuts(const Problem& p, const haste::CudaProperties& cuda,
 
 double StepwiseCutClocks(const Problem& p, const haste::CudaProperties& cuda,
                          const haste::CostTable& costs, const std::string& name) {
-  double sum = 0;
+  double sum = p.Cell().normalizes ? costs.stepwise.norm_clocks : 0;
   const char* at = name.c_str();
   for (int i = 0; i < haste::PhasesOf(p.Cell()); ++i) {
     int row_groups = 0, column_groups = 0, end = 0;

@@ -15,7 +15,8 @@ constexpr int64_t kMaxCount = 1 << 30;  // cuBLAS counts in 31 bits
 // Multiply-adds of a multiprocessor and clock.
 double ProductsPerClock(const BlasProblem& p, const BlasDevice& device, const BlasCosts& costs) {
   if (p.storage_bytes == 8) return costs.products_per_clock[0];
-  if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8)) return costs.products_per_clock[1];
+  if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8))
+    return p.backward ? costs.backward_float_products_per_clock : costs.products_per_clock[1];
   const double of_hopper = costs.products_per_clock[p.storage_bytes == 4 ? 2 : 3];
   // Those of 12.x are the tensor cores of 8.x (a guess from data sheets).
   return device.sm_major == 9 || device.sm_major == 10 ? of_hopper
@@ -48,14 +49,16 @@ double BlasClocks(const BlasProblem& p, const BlasDevice& device, const BlasCost
   const bool in_l2 = bytes <= costs.l2_share * static_cast<double>(device.l2_bytes);
   const double load =
       p.operand_terms * bytes / (in_l2 ? costs.l2_bytes_per_clock : costs.memory_bytes_per_clock);
+  const bool exact = p.storage_bytes == 4 && p.exact && !p.backward;
+  const double least_rows = exact ? costs.least_float_rows : costs.least_rows;
   // A depth that must not be split leaves multiprocessors idle.
   const double idle = p.whole_depth && p.backward ? 2 : 1;
   const double multiply = idle * p.operand_terms * weights *
-                          std::max(static_cast<double>(p.batch), costs.least_rows) /
+                          std::max(static_cast<double>(p.batch), least_rows) /
                           ProductsPerClock(p, device, costs);
   const double elements = static_cast<double>(p.batch) * p.lanes * p.hidden;
   return costs.phase_clocks + (p.storage_bytes > 2 ? costs.float_clocks : 0) +
-         (p.operand_terms - 1) * costs.second_clocks +
+         (p.operand_terms - 1) * costs.second_clocks + (p.whole_depth ? costs.norm_clocks : 0) +
          std::hypot(load, multiply) / device.multiprocessors +
          elements * (costs.element_clocks + costs.element_byte_clocks * p.gates * p.storage_bytes);
 }

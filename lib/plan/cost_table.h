@@ -31,12 +31,13 @@ struct BlockCosts {
 struct PersistentCosts {
   // Of a pass: barriers, sums, the cell, what it reads and writes.
   double forward_clocks, backward_clocks;
+  double gate_clocks;     // more, for each gate
   double product_clocks;  // of a tensor core, for 16 × 8 × 16
   double latency_clocks;  // from one product to the next that adds to it
   double shared_bytes_per_clock;
   double split_clocks;  // of a warp's chunk of floats into parts
-  // Forward, of a warp's chunk of floats whose R is in shared memory, of one part, two and three.
-  double over_float_clocks[3];
+  // Forward, of a warp's chunk whose R is in shared memory, of one part, two and three.
+  double over_clocks[3];
   // A second tile gives all warps elements, where one gives them to half of the warps.
   double second_row_tile_clocks;
   double alone_clocks;  // a block that waits for itself alone
@@ -68,6 +69,7 @@ struct GridCosts {
 // `grid`, backward, gates' gradients shared by clusters.
 struct SharedGradientCosts {
   double pass_clocks;                        // both exchanges, sums, the cell
+  double gate_clocks;                        // more, for each gate
   double float_clocks;                       // of a pass, more
   double row_tile_clocks, unit_tile_clocks;  // a second one
   double product_clocks;                     // of a warp, for 16 × 8 × 16
@@ -96,6 +98,7 @@ struct TiledCosts {
   double l2_share;                  // of the L2 cache, that R may fill
   double unhidden;                  // of the lesser of loading and multiplying
   double prefetch_clocks;           // of a cluster that adds up its sums
+  double split_clocks;              // more, for each of its blocks
   double prefetch_bytes_per_clock;  // that a block sends the others
   double element_clocks;            // of one element of each thread of a multiprocessor,
   double gate_clocks;               // and of each of its gates
@@ -106,21 +109,25 @@ struct BlasCosts {
   double phase_clocks;   // two launches that wait for each other
   double float_clocks;   // more, in 32 and 64 bits
   double second_clocks;  // of the operand's second part
+  double norm_clocks;    // of the kernel of whole rows
   // R, of a multiprocessor.
   double l2_bytes_per_clock, memory_bytes_per_clock;
   double l2_share;             // of the L2 cache, that R may fill
   double element_clocks;       // of the GPU: an element
   double element_byte_clocks;  // and a byte of its gates
-  double least_rows;           // that a product takes the time of
+  // That a product takes the time of; and in float32, forward.
+  double least_rows, least_float_rows;
   // Multiply-adds of a multiprocessor, in float64, in float32, as TensorFloat-32 and in 16 bits;
   // and of the latter two what tensor cores that are not Hopper's do.
   double products_per_clock[4];
+  double backward_float_products_per_clock;  // in float32, backward
   double older_tensor_share;
 };
 
 // `stepwise`, as it is compared with other engines.
 struct StepwiseCosts {
   double phase_clocks;
+  double norm_clocks;                          // of the kernel of whole rows
   double bytes_per_clock, products_per_clock;  // of the GPU
 };
 
@@ -176,7 +183,7 @@ struct CostTable {
   OverlapCosts overlap;
 };
 
-// Of GPUs of a compute capability: the H200's, where none of these was timed.
+// Of GPUs of a compute capability.
 const CostTable& CostsOf(int sm_major, int sm_minor = 0);
 
 }  // namespace haste

@@ -191,8 +191,8 @@ double StepwiseClocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
       static_cast<double>(config.lanes) * config.hidden * config.hidden * cell.gates;
   const double bytes = weights * static_cast<double>(DtypeSize(config.dtype));
   const double products = weights * config.batch * (config.dtype == HASTE_FLOAT64 ? 2 : 1);
-  return phases * costs.phase_clocks + bytes / (costs.bytes_per_clock * share) +
-         products / (costs.products_per_clock * share);
+  return phases * costs.phase_clocks + (cell.normalizes ? costs.norm_clocks : 0) +
+         bytes / (costs.bytes_per_clock * share) + products / (costs.products_per_clock * share);
 }
 
 }  // namespace

@@ -38,11 +38,11 @@ double WorkClocks(const PersistentProblem& p, const PersistentTiling& t,
                        kPersistentWarps * chunks * t.row_tiles * 512.0 * p.cell.operand_bytes / 2;
   clocks = std::max(clocks, loads / costs.shared_bytes_per_clock);
   if (terms == 3 && !p.backward) clocks += chunks * t.row_tiles * costs.split_clocks * 4;
-  if (p.cell.storage_bytes == 4 && !p.backward) {
-    clocks += std::max(0, chunks - held) * t.row_tiles * costs.over_float_clocks[terms - 1];
+  if (!p.backward) {
+    clocks += std::max(0, chunks - held) * t.row_tiles * costs.over_clocks[terms - 1];
   }
   return clocks + (p.backward ? costs.backward_clocks : costs.forward_clocks) +
-         (t.row_tiles - 1) * costs.second_row_tile_clocks;
+         gates * costs.gate_clocks + (t.row_tiles - 1) * costs.second_row_tile_clocks;
 }
 
 double ExchangeClocks(const PersistentProblem& p, const PersistentTiling& t,
@@ -73,7 +73,8 @@ double ExchangeClocks(const PersistentProblem& p, const PersistentTiling& t,
 // Both, where gates' gradients are shared.
 double SharedClocks(const PersistentProblem& p, const PersistentTiling& t,
                     const SharedGradientCosts& costs) {
-  return costs.pass_clocks + (p.cell.terms == 3 ? costs.float_clocks : 0) +
+  return costs.pass_clocks + p.cell.gates * costs.gate_clocks +
+         (p.cell.terms == 3 ? costs.float_clocks : 0) +
          (p.cell.scales_rows(t) ? (t.row_tiles - 1) * costs.scaled_row_tile_clocks[p.cell.terms - 1]
                                 : 0) +
          (t.row_tiles - 1) * costs.row_tile_clocks + (t.unit_tiles - 1) * costs.unit_tile_clocks +

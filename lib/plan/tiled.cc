@@ -40,10 +40,12 @@ double Clocks(const TiledProblem& p, const PersistentDevice& device, const Tiled
   const double multiply = t.chunks * ChunkClocks(p, t, costs);
   const double product = std::max(load, multiply) + costs.unhidden * std::min(load, multiply);
   const double others = (t.splits - 1.0) / t.splits;
-  const double meet = t.splits == 1 ? 0
-                                    : costs.prefetch_clocks + shape.part_bytes(t.rows) * others /
-                                                                  costs.prefetch_bytes_per_clock;
-  const double rounds = static_cast<double>(CeilDiv(t.own_rows() * t.units, shape.threads()));
+  const double meet = t.splits == 1
+                          ? 0
+                          : costs.prefetch_clocks + costs.split_clocks * t.splits +
+                                shape.part_bytes(t.rows) * others / costs.prefetch_bytes_per_clock;
+  const int64_t live = std::min<int64_t>(t.own_rows(), p.batch);
+  const double rounds = static_cast<double>(CeilDiv(live * t.units, shape.threads()));
   const double elements = rounds * shape.threads() / kFullThreads *
                           (costs.element_clocks + costs.gate_clocks * p.gates);
   const double clocks = waves * (costs.step_clocks + product + meet + elements);

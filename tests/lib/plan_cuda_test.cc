@@ -21,7 +21,7 @@ void OnChip() {
     int blocks, unit_tiles, row_tiles, passes;
   } cases[] = {
       {8, 1, 250, HASTE_BFLOAT16, false, EngineKind::kCluster, 16, 1, 1, 1},
-      {8, 1, 250, HASTE_BFLOAT16, true, EngineKind::kCluster, 16, 1, 1, 1},
+      {8, 1, 250, HASTE_BFLOAT16, true, EngineKind::kGrid, 16, 1, 1, 1},
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 512, HASTE_BFLOAT16, false, EngineKind::kGrid, 32, 1, 1, 1},
