@@ -15,6 +15,9 @@ CPU_TARGETS ?= native
 GPU_PYTHON ?=
 ARGS ?=
 
+# A GPU to time, and code for it.
+MEASURES := $(and $(filter-out none,$(LOCAL_ARCHS)),$(filter-out none,$(CUDA_ARCHS)))
+
 # With a GPU, TensorFlow for CUDA.
 REQUIREMENTS := requirements-dev$(if $(filter-out none,$(LOCAL_ARCHS)),-cuda).txt
 
@@ -33,7 +36,7 @@ export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
-        test-tf-matrix demo lint format bench bench-cpp clean
+        test-tf-matrix demo lint format bench bench-cpp fit-plan clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -87,7 +90,7 @@ test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run un
 	tools/test_aarch64.sh
 
 test-python: build  ## Python tests
-	$(BAZEL_RUN) build //examples/...
+	$(BAZEL_RUN) build //examples/... //benchmarks/cpp:libplan_costs.so
 	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel $(ARGS)
 
 test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
@@ -113,6 +116,10 @@ bench: build $(BENCH_VENV_STAMP)  ## benchmarks against Keras, PyTorch and ONNX 
 
 bench-cpp: deps  ## benchmarks of the CPU engine through the C++ API
 	$(BAZEL_RUN) run //benchmarks/cpp:cpu -- $(ARGS)
+
+fit-plan: deps $(VENV_STAMP)  ## fit the GPU planner's costs, to timings of this machine's GPU if it has one
+	$(BAZEL_RUN) build //benchmarks/cpp/... $(if $(MEASURES),//lib/cuda:libhaste_cuda.so)
+	$(PY) -m benchmarks.fit_plan $(if $(MEASURES),--measure) $(ARGS)
 
 # Untracked files too: what is about to be committed is checked before it is.
 CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.c' '*.cc' '*.h' '*.cuh' '*.cu'

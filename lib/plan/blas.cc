@@ -12,25 +12,15 @@ constexpr int64_t kLeastDepth = 512;  // of a split
 constexpr int kMaxSplits = 4;
 constexpr int64_t kMaxCount = 1 << 30;  // cuBLAS counts in 31 bits
 
-// Clock cycles of an H200, fitted to 220 timings of all cells (docs/design/gpu.md): 13 % off (root
-// mean square), 16-bit types 7 %. Where it says so, of a multiprocessor.
-constexpr double kPhaseClocks = 10100;   // two launches that wait for each other
-constexpr double kFloatClocks = 4000;    // more, in 32 and 64 bits
-constexpr double kSecondClocks = 6200;   // of the operand's second part
-constexpr double kL2BytesPerClock = 38;  // R, of a multiprocessor
-constexpr double kMemoryBytesPerClock = 16.4;
-constexpr double kL2Share = 0.85;             // of the L2 cache, that R may fill
-constexpr double kElementClocks = 0.014;      // of the GPU: an element
-constexpr double kElementByteClocks = 0.002;  // and a byte of its gates
-constexpr double kLeastRows = 64;             // that a product takes the time of
-
 // Multiply-adds of a multiprocessor and clock.
-double ProductsPerClock(const BlasProblem& p, const BlasDevice& device) {
-  if (p.storage_bytes == 8) return 127;
-  if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8)) return 79;
-  const double of_hopper = p.storage_bytes == 4 ? 714 : 1190;
+double ProductsPerClock(const BlasProblem& p, const BlasDevice& device, const BlasCosts& costs) {
+  if (p.storage_bytes == 8) return costs.products_per_clock[0];
+  if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8))
+    return p.backward ? costs.backward_float_products_per_clock : costs.products_per_clock[1];
+  const double of_hopper = costs.products_per_clock[p.storage_bytes == 4 ? 2 : 3];
   // Those of 12.x are the tensor cores of 8.x (a guess from data sheets).
-  return device.sm_major == 9 || device.sm_major == 10 ? of_hopper : of_hopper / 2;
+  return device.sm_major == 9 || device.sm_major == 10 ? of_hopper
+                                                       : of_hopper * costs.older_tensor_share;
 }
 
 }  // namespace
@@ -53,21 +43,24 @@ bool PlanBlas(const BlasProblem& p, const BlasDevice& device, BlasTiling* tiling
          (!p.whole_depth || p.lanes <= kMaxCount / (2 * tiling->columns));
 }
 
-double BlasClocks(const BlasProblem& p, const BlasDevice& device) {
+double BlasClocks(const BlasProblem& p, const BlasDevice& device, const BlasCosts& costs) {
   const double weights = static_cast<double>(p.lanes) * p.hidden * p.hidden * p.gates;
   const double bytes = weights * p.storage_bytes;
-  const bool in_l2 = bytes <= kL2Share * static_cast<double>(device.l2_bytes);
-  const double load = p.operand_terms * bytes / (in_l2 ? kL2BytesPerClock : kMemoryBytesPerClock);
+  const bool in_l2 = bytes <= costs.l2_share * static_cast<double>(device.l2_bytes);
+  const double load =
+      p.operand_terms * bytes / (in_l2 ? costs.l2_bytes_per_clock : costs.memory_bytes_per_clock);
+  const bool exact = p.storage_bytes == 4 && p.exact && !p.backward;
+  const double least_rows = exact ? costs.least_float_rows : costs.least_rows;
   // A depth that must not be split leaves multiprocessors idle.
   const double idle = p.whole_depth && p.backward ? 2 : 1;
   const double multiply = idle * p.operand_terms * weights *
-                          std::max(static_cast<double>(p.batch), kLeastRows) /
-                          ProductsPerClock(p, device);
+                          std::max(static_cast<double>(p.batch), least_rows) /
+                          ProductsPerClock(p, device, costs);
   const double elements = static_cast<double>(p.batch) * p.lanes * p.hidden;
-  return kPhaseClocks + (p.storage_bytes > 2 ? kFloatClocks : 0) +
-         (p.operand_terms - 1) * kSecondClocks +
+  return costs.phase_clocks + (p.storage_bytes > 2 ? costs.float_clocks : 0) +
+         (p.operand_terms - 1) * costs.second_clocks + (p.whole_depth ? costs.norm_clocks : 0) +
          std::hypot(load, multiply) / device.multiprocessors +
-         elements * (kElementClocks + kElementByteClocks * p.gates * p.storage_bytes);
+         elements * (costs.element_clocks + costs.element_byte_clocks * p.gates * p.storage_bytes);
 }
 
 }  // namespace haste

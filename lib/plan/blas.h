@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/int_math.h"
+#include "lib/plan/cost_table.h"
 
 namespace haste {
 
@@ -40,7 +41,7 @@ struct BlasTiling {
 bool PlanBlas(const BlasProblem&, const BlasDevice&, BlasTiling*);
 
 // Estimated clocks of a product and the cell after it.
-double BlasClocks(const BlasProblem&, const BlasDevice&);
+double BlasClocks(const BlasProblem&, const BlasDevice&, const BlasCosts&);
 
 }  // namespace haste
 

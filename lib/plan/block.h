@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+#include <functional>
+
+#include "lib/plan/cost_table.h"
 #include "lib/plan/step_rows.h"
 
 namespace haste {
@@ -137,8 +140,9 @@ struct BlockPlan {
   double clocks;  // estimated, of a step, of all rows
 };
 
-// False where neither a block nor a cluster can hold R.
-bool PlanBlocks(const BlockProblem&, const BlockDevice&, BlockPlan*);
+// Calls visit for each cut that fits: none where neither a block nor a cluster can hold R.
+void VisitBlocks(const BlockProblem&, const BlockDevice&, const BlockCosts&,
+                 const std::function<void(const BlockPlan&)>& visit);
 
 }  // namespace haste
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/plan/cost_table.h"
+
 namespace haste {
 namespace {
 
@@ -14,22 +16,17 @@ constexpr int kTriedCounts = 8;
 
 constexpr int kLeastShare = 8;  // K-blocks that are worth a share
 
-// Microseconds of an H200.
-constexpr double kFloatProducts = 22e6;  // of float32 units in a microsecond
-constexpr double kFloatCall = 4;
-constexpr double kWorthPlanning = 20;  // what float32 units take at least
-constexpr double kMargin = 1.15;       // more than these figures are off by
-constexpr double kChunkCalls = 10;
-constexpr double kPackMicroseconds = 3.5e-6 / 12;       // of a byte read or written
-constexpr double kKBlockMicroseconds[] = {0.48, 0.52};  // of a tile, of one part and two
-constexpr double kTileMicroseconds[] = {0.3, 2.9};      // of a tile's sums
+constexpr double kWorthPlanning = 20;  // microseconds that float32 units take at least
 // What a byte is worth in time, where memory is counted in a few MiB.
 constexpr double kByteMicroseconds = 2e-6;
-constexpr double kSlotMicroseconds = 0.1;  // of adding up what waits
+
+// Only 9.0 has the kernels.
+const GemmCosts& Costs() { return CostsOf(9).gemm; }
 
 double FloatMicroseconds(const HasteGemm& g) {
-  return kFloatCall + static_cast<double>(g.m) * static_cast<double>(g.n) *
-                          static_cast<double>(g.k) / kFloatProducts;
+  return Costs().float_call_microseconds + static_cast<double>(g.m) * static_cast<double>(g.n) *
+                                               static_cast<double>(g.k) /
+                                               Costs().float_products_per_microsecond;
 }
 
 int64_t RoomFor(const HasteGemm& g) {
@@ -62,7 +59,7 @@ int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
 // Of an element. Floats are read twice, as their scale is found first.
 double PackMicroseconds(const HasteGemm& g, int terms) {
   const int read = g.dtype == HASTE_FLOAT32 ? 2 * sizeof(float) : sizeof(uint16_t);
-  return kPackMicroseconds * (read + terms * static_cast<int>(sizeof(uint16_t)));
+  return Costs().pack_byte_microseconds * (read + terms * static_cast<int>(sizeof(uint16_t)));
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
@@ -87,8 +84,8 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
     plan.columns = plan.a_stays ? passed : kept;
     const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
     const double time =
-        pack +
-        chunks * (kChunkCalls + Microseconds(plan.Work(plan.rows, plan.columns), plan.terms));
+        pack + chunks * (Costs().chunk_call_microseconds +
+                         Microseconds(plan.Work(plan.rows, plan.columns), plan.terms));
     if (least == 0 || time < least) {
       least = time;
       *best = plan;
@@ -100,13 +97,14 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
 }  // namespace
 
 double Microseconds(const ProductWork& work, int terms) {
-  const double of_k_block = kKBlockMicroseconds[terms - 1], of_tile = kTileMicroseconds[terms - 1];
+  const double of_k_block = Costs().k_block_microseconds[terms - 1],
+               of_tile = Costs().tile_microseconds[terms - 1];
   const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
   const double sums = static_cast<double>(CeilDiv(work.k_blocks * KBlockDepth(terms), kSumDepth));
   const double whole = rounds * (work.k_blocks * of_k_block + sums * of_tile);
   if (work.shared() == 0) return whole;
   const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * of_k_block + 2 * of_tile + work.slots() * kSlotMicroseconds;
+  return whole + share * of_k_block + 2 * of_tile + work.slots() * Costs().slot_microseconds;
 }
 
 ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
@@ -157,7 +155,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
       }
     }
   }
-  best.ours = most > 0 || kMargin * best.microseconds < FloatMicroseconds(g);
+  best.ours = most > 0 || Costs().float_margin * best.microseconds < FloatMicroseconds(g);
   return best;
 }
 

@@ -18,14 +18,6 @@ constexpr int64_t kPartRows = 2048;
 constexpr int64_t kLeastChunks = 3;
 // Of forward's x·W packed.
 constexpr int64_t kInputRoom = 96 << 20;
-constexpr double kClocksPerMicrosecond = 1750;  // of an H200
-// So much longer than by as many multiprocessors products take beside a walk, which has a share of
-// the L2 cache's bandwidth: of floats, and of TensorFloat-32 and 16 bits, which by all of the GPU
-// are no match for cuBLAS; and x·W, for which the walk waits.
-constexpr double kOverlapFactor = 1.05, kOverlapFactorTf32 = 0.72, kOverlapFactor16 = 0.75;
-constexpr double kOverlappedInputFactor = 1.45;
-// Of cuBLAS, by all of the GPU: multiply-adds in a microsecond, of 16 bits and TensorFloat-32.
-constexpr double kCublas16 = 300e6, kCublasTf32 = 150e6;
 // What comes before the walk is better done by the best product there is.
 constexpr double kMostBefore = 0.5;
 
@@ -106,6 +98,7 @@ bool InputOrder(const HasteRnnConfig& config, const HasteGemm& input, TileOrder*
 OverlappedInput PlanOverlappedInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                     int64_t features, const Plan& plan,
                                     const CudaProperties& cuda) {
+  const OverlapCosts& costs = CostsOf(cuda.sm_major, cuda.sm_minor).overlap;
   if (!IsOnChip(plan) || config.batch > kProductRows) return {};
   // Rows of wx that begin elsewhere may be read, in part, before they are there.
   if (config.hidden * static_cast<int64_t>(DtypeSize(config.dtype)) % kPieceBytes != 0) return {};
@@ -120,9 +113,9 @@ OverlappedInput PlanOverlappedInput(const HasteRnnConfig& config, const HasteCel
   overlap.all_pairs = product.pairs;
   product.pairs = std::min(product.pairs, pairs);
   const double walk =
-      static_cast<double>(config.time) * plan.persistent.clocks / kClocksPerMicrosecond;
+      static_cast<double>(config.time) * plan.persistent.clocks / costs.clocks_per_microsecond;
   const double input =
-      kOverlappedInputFactor * Microseconds(product.Work(gemm.m, gemm.n), product.terms);
+      costs.input_factor * Microseconds(product.Work(gemm.m, gemm.n), product.terms);
   const double share = std::max(1 - walk / input, 0.0);
   overlap.rows_before = static_cast<int>(std::ceil(share * overlap.order.rows));
   product.ours = share <= kMostBefore && overlap.rows_before < overlap.order.rows;
@@ -154,6 +147,7 @@ bool WeightsAreOne(const HasteCellInfo& cell, int64_t lanes) {
 OverlappedGradients PlanOverlappedGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                             int64_t features, const Plan& plan,
                                             const CudaProperties& cuda) {
+  const OverlapCosts& costs = CostsOf(cuda.sm_major, cuda.sm_minor).overlap;
   OverlappedGradients overlap;
   // Others could, but where products are cuBLAS's: that was never measured.
   if (!IsOnChip(plan) || cuda.sm_major != 9 || features < 2 || features > INT32_MAX) return overlap;
@@ -173,7 +167,9 @@ OverlappedGradients PlanOverlappedGradients(const HasteRnnConfig& config, const 
   // Where lanes walk both ways cuBLAS's comes late in the walk; taken for evenly spread.
   const HasteGemm input = InputGradientProduct(chunk, cell, features);
   if (overlap.cublas) {
-    microseconds += MultiplyAdds(input) / (config.dtype == HASTE_FLOAT32 ? kCublasTf32 : kCublas16);
+    microseconds += MultiplyAdds(input) / (config.dtype == HASTE_FLOAT32
+                                               ? costs.cublas_tf32_products_per_microsecond
+                                               : costs.cublas_half_products_per_microsecond);
   }
   const bool possible =
       (overlap.cublas ? cuda.has_cublas : IsOurs(input, false, cuda, &microseconds)) &&
@@ -182,10 +178,10 @@ OverlappedGradients PlanOverlappedGradients(const HasteRnnConfig& config, const 
   if (!possible || all < (overlap.cublas ? kWorthwhileOfCublas : kWorthwhile)) return overlap;
   // What does not get done beside the walk is done best as one part, by the whole GPU.
   const double walk =
-      static_cast<double>(overlap.steps) * plan.persistent.clocks / kClocksPerMicrosecond;
-  const double factor = exact                           ? kOverlapFactor
-                        : config.dtype == HASTE_FLOAT32 ? kOverlapFactorTf32
-                                                        : kOverlapFactor16;
+      static_cast<double>(overlap.steps) * plan.persistent.clocks / costs.clocks_per_microsecond;
+  const double factor = exact                           ? costs.float_factor
+                        : config.dtype == HASTE_FLOAT32 ? costs.tf32_factor
+                                                        : costs.half_factor;
   const double product = factor * microseconds * cuda.clusters[2] / pairs;
   const double done = static_cast<double>(chunks - 1) * walk / product;
   overlap.chunks = 1 + std::clamp(std::llround(done), 1LL, static_cast<long long>(chunks - 1));

@@ -7,58 +7,12 @@
 namespace haste {
 namespace {
 
-// Clock cycles, fitted to some sixty cuts on an H200 (docs/design/gpu.md).
-constexpr double kForwardClocks =
-    1100;  // of a pass: barriers, sums, the cell, what it reads and writes
-constexpr double kBackwardClocks = 1400;
-constexpr double kProductClocks = 6.5;  // of a tensor core, for 16 × 8 × 16
-constexpr double kLatencyClocks = 33;   // from one product to the next that adds to it
-constexpr double kSharedBytesPerClock = 128;
-constexpr double kSplitClocks = 6;  // of a warp's chunk of floats into parts
-// Forward, of a warp's chunk of floats whose R is in shared memory, of one part, two and three.
-constexpr double kOverFloatClocks[] = {300, 900, 550};
-constexpr double kAloneClocks = 150;    // a block that waits for itself alone
-constexpr double kClusterClocks = 600;  // from one block of a cluster to another
-constexpr double kClusterBlockClocks = 16;
-constexpr double kClusterByteClocks = 0.05;  // of a byte that arrives
-constexpr double kGridClocks = 660;          // from one block of the GPU to another
-// More, where warps cannot give registers to others: a guess, there was no such GPU.
-constexpr double kCrowdedClocks = 1200;
-constexpr double kGridSumsClocks = 1800;
-constexpr double kPollClocks = 0.25e-3;  // of a byte that one block waits for
-constexpr double kSumClocks = 1.0e-3;    // of a byte of all sums on their way
-// Of floats: of a byte of a group's row tile, as groups hardly slow down others.
-constexpr double kFloatSumClocks = 2.0e-3;
-// Backward over the GPU, gates' gradients shared by clusters: fitted to 140 timings of its own, 7 %
-// rms. Since sums are asked for at once a step takes 5 to 15 % less than this.
-constexpr double kSharedClocks = 3400;  // of a pass: both exchanges, sums, the cell
-constexpr double kSharedFloatClocks = 295;
-constexpr double kSharedRowTileClocks = 455, kSharedUnitTileClocks = 275;  // a second one
-constexpr double kSharedProductClocks = 8.6;  // of a warp, for 16 × 8 × 16
-constexpr double kSharedOverClocks = 152;     // of four tiles of R from shared memory
-constexpr double kSharedOverFloatClocks = 450;
-constexpr double kSharedByteClocks = 0.063;  // of the gradients
-// Of a second row tile of scaled ones, of one part and of two: registers are few.
-constexpr double kScaledRowTileClocks[] = {1130, 2000};
-// Forward, elements apart (74 timings), of a cell with several gates and with one: of a pass; of a
-// step whose passes are few. Of a chunk of R from shared memory, and of a second look at h.
-constexpr double kSpecializedClocks = 1190, kSpecializedClocksOfOneGate = 890;
-constexpr double kSpecializedStepClocks = 2600, kSpecializedStepClocksOfOneGate = 2200;
-constexpr double kSpecializedOverClocks = 450, kSpecializedAskedClocks = 500;
-// Forward, rows that are copied element by element.
-constexpr double kOddGridClocks = 800, kOddClusterClocks = 300;
-// Where these outgrow the L2 cache.
-constexpr double kL2Share = 0.6, kL2Penalty = 1.5;
-// A second tile gives all warps elements, where one gives them to half of the warps.
-constexpr double kSecondRowTileClocks = 1000;
-constexpr double kSecondUnitTileClusterClocks = 275;
-constexpr double kSecondUnitTileGridClocks = 750, kSecondUnitTileGridSumsClocks = 1400;
-
 // Products of tiles that one product of numbers is.
 int Products(const PersistentProblem& p) { return p.cell.terms * (p.cell.terms + 1) / 2; }
 
 // What a block computes of a pass.
-double WorkClocks(const PersistentProblem& p, const PersistentTiling& t) {
+double WorkClocks(const PersistentProblem& p, const PersistentTiling& t,
+                  const PersistentCosts& costs) {
   const int gates = p.cell.gates, terms = p.cell.terms;
   // Of a warp: tiles of R, and how many products add to the same sums one after the other.
   double tiles, chain;
@@ -77,67 +31,75 @@ double WorkClocks(const PersistentProblem& p, const PersistentTiling& t) {
   const double per_core = kPersistentWarps / 4;  // warps of a tensor core
   const double products = tiles * Products(p) * t.row_tiles;
   const double small = terms == 3 ? Products(p) - 1 : Products(p);  // those that are one chain
-  double clocks = std::max(products * per_core * kProductClocks, chain * small * kLatencyClocks);
+  double clocks =
+      std::max(products * per_core * costs.product_clocks, chain * small * costs.latency_clocks);
   const double over = std::max(0, chunks - held) * (tiles / chunks) * terms;
   const double loads = over * kPersistentWarps * kTileBytes +
                        kPersistentWarps * chunks * t.row_tiles * 512.0 * p.cell.operand_bytes / 2;
-  clocks = std::max(clocks, loads / kSharedBytesPerClock);
-  if (terms == 3 && !p.backward) clocks += chunks * t.row_tiles * kSplitClocks * 4;
-  if (p.cell.storage_bytes == 4 && !p.backward) {
-    clocks += std::max(0, chunks - held) * t.row_tiles * kOverFloatClocks[terms - 1];
+  clocks = std::max(clocks, loads / costs.shared_bytes_per_clock);
+  if (terms == 3 && !p.backward) clocks += chunks * t.row_tiles * costs.split_clocks * 4;
+  if (!p.backward) {
+    clocks += std::max(0, chunks - held) * t.row_tiles * costs.over_clocks[terms - 1];
   }
-  return clocks + (p.backward ? kBackwardClocks : kForwardClocks) +
-         (t.row_tiles - 1) * kSecondRowTileClocks;
+  return clocks + (p.backward ? costs.backward_clocks : costs.forward_clocks) +
+         gates * costs.gate_clocks + (t.row_tiles - 1) * costs.second_row_tile_clocks;
 }
 
 double ExchangeClocks(const PersistentProblem& p, const PersistentTiling& t,
-                      const PersistentDevice& device, bool cluster) {
-  if (t.blocks == 1) return kAloneClocks;
+                      const PersistentDevice& device, const CostTable& costs, bool cluster) {
+  if (t.blocks == 1) return costs.persistent.alone_clocks;
   const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.operand_bytes);
   const double second = t.unit_tiles - 1;
   const bool odd = !p.backward && p.hidden * p.cell.storage_bytes % kPieceBytes != 0;
   if (cluster) {
-    return (odd ? kOddClusterClocks : 0) + kClusterClocks + kClusterBlockClocks * t.blocks +
-           kClusterByteClocks * received + second * kSecondUnitTileClusterClocks;
+    return (odd ? costs.cluster.odd_clocks : 0) + costs.cluster.exchange_clocks +
+           costs.cluster.block_clocks * t.blocks + costs.cluster.byte_clocks * received +
+           second * costs.cluster.second_unit_tile_clocks;
   }
   if (!p.backward) {
     const bool crowded = !p.gives_registers;
-    return kGridClocks + received * t.blocks * kPollClocks + second * kSecondUnitTileGridClocks +
-           (crowded ? kCrowdedClocks : 0) + (odd ? kOddGridClocks : 0);
+    return costs.grid.exchange_clocks + received * t.blocks * costs.grid.poll_byte_clocks +
+           second * costs.grid.second_unit_tile_clocks + (crowded ? costs.grid.crowded_clocks : 0) +
+           (odd ? costs.grid.odd_clocks : 0);
   }
   const double of_group = received * t.blocks, sums = of_group * t.row_groups * p.lanes;
-  const bool outgrows = 2 * t.passes * sums > kL2Share * device.l2_bytes;
-  return second * kSecondUnitTileGridSumsClocks + kGridSumsClocks +
-         (p.cell.terms > 1 ? of_group / t.row_tiles * kFloatSumClocks : sums * kSumClocks) *
-             (outgrows ? kL2Penalty : 1);
+  const bool outgrows = 2 * t.passes * sums > costs.grid.l2_share * device.l2_bytes;
+  return second * costs.grid.second_unit_tile_sums_clocks + costs.grid.sums_clocks +
+         (p.cell.terms > 1 ? of_group / t.row_tiles * costs.grid.float_sum_byte_clocks
+                           : sums * costs.grid.sum_byte_clocks) *
+             (outgrows ? costs.grid.l2_penalty : 1);
 }
 
 // Both, where gates' gradients are shared.
-double SharedClocks(const PersistentProblem& p, const PersistentTiling& t) {
-  return kSharedClocks + (p.cell.terms == 3 ? kSharedFloatClocks : 0) +
-         (p.cell.scales_rows(t) ? (t.row_tiles - 1) * kScaledRowTileClocks[p.cell.terms - 1] : 0) +
-         (t.row_tiles - 1) * kSharedRowTileClocks + (t.unit_tiles - 1) * kSharedUnitTileClocks +
-         kSharedProductClocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
-         (p.cell.terms == 1 ? kSharedOverClocks
-                            : kSharedOverFloatClocks * t.product_tiles / (2.0 * t.pair_warps)) *
+double SharedClocks(const PersistentProblem& p, const PersistentTiling& t,
+                    const SharedGradientCosts& costs) {
+  return costs.pass_clocks + p.cell.gates * costs.gate_clocks +
+         (p.cell.terms == 3 ? costs.float_clocks : 0) +
+         (p.cell.scales_rows(t) ? (t.row_tiles - 1) * costs.scaled_row_tile_clocks[p.cell.terms - 1]
+                                : 0) +
+         (t.row_tiles - 1) * costs.row_tile_clocks + (t.unit_tiles - 1) * costs.unit_tile_clocks +
+         costs.product_clocks * t.pair_chunks * 4 * Products(p) * t.row_tiles +
+         (p.cell.terms == 1 ? costs.over_clocks
+                            : costs.over_float_clocks * t.product_tiles / (2.0 * t.pair_warps)) *
              BackwardLayout::SmemResident(t, p.cell) * p.cell.terms +
-         kSharedByteClocks * OperandBytes(t, p.cell);
+         costs.byte_clocks * OperandBytes(t, p.cell);
 }
 
 // A step of all passes, where elements have warps of their own.
-double SpecializedClocks(const PersistentProblem& p, const PersistentTiling& t) {
+double SpecializedClocks(const PersistentProblem& p, const PersistentTiling& t,
+                         const SpecializedCosts& costs) {
   const int held = p.cell.held_chunks(), over = std::max(0, t.chunks - held);
   const int64_t asked = CeilDiv(std::min(t.chunks, held), kChunksAsked);
   const bool one = p.cell.gates == 1;
-  const double pass = (one ? kSpecializedClocksOfOneGate : kSpecializedClocks) +
-                      kSpecializedOverClocks * over +
-                      kSpecializedAskedClocks * static_cast<double>(asked - 1);
-  return std::max(t.passes * pass, one ? kSpecializedStepClocksOfOneGate : kSpecializedStepClocks);
+  const double pass = (one ? costs.one_gate_pass_clocks : costs.pass_clocks) +
+                      costs.over_clocks * over +
+                      costs.asked_clocks * static_cast<double>(asked - 1);
+  return std::max(t.passes * pass, one ? costs.one_gate_step_clocks : costs.step_clocks);
 }
 
 // Fills in what follows from how a step is cut; false if that does not fit.
-bool Fill(const PersistentProblem& problem, const PersistentDevice& device, bool cluster,
-          PersistentPlan* plan) {
+bool Fill(const PersistentProblem& problem, const PersistentDevice& device, const CostTable& costs,
+          bool cluster, PersistentPlan* plan) {
   PersistentTiling& t = plan->tiling;
   PersistentProblem p = problem;
   if (t.sharers > 1) p.cell.terms = p.shared_terms;
@@ -163,10 +125,11 @@ bool Fill(const PersistentProblem& problem, const PersistentDevice& device, bool
   const int64_t waves = CeilDiv(groups, at_once);
   if (!cluster && waves > 1) return false;  // blocks that wait for each other must all be there
   if (t.element_warps > 0) {
-    plan->clocks = SpecializedClocks(p, t);
+    plan->clocks = SpecializedClocks(p, t, costs.specialized);
   } else {
-    const double clocks = t.sharers > 1 ? SharedClocks(p, t)
-                                        : WorkClocks(p, t) + ExchangeClocks(p, t, device, cluster);
+    const double clocks = t.sharers > 1 ? SharedClocks(p, t, costs.shared)
+                                        : WorkClocks(p, t, costs.persistent) +
+                                              ExchangeClocks(p, t, device, costs, cluster);
     plan->clocks = static_cast<double>(waves) * t.passes * clocks;
   }
   return true;
@@ -186,10 +149,10 @@ bool CanBeWarpSpecialized(const PersistentProblem& problem, const PersistentTili
 
 }  // namespace
 
-bool PlanPersistent(const PersistentProblem& p, const PersistentDevice& device, bool cluster,
-                    PersistentPlan* best) {
-  best->clocks = 0;
-  if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return false;
+void VisitPersistent(const PersistentProblem& p, const PersistentDevice& device,
+                     const CostTable& costs, bool cluster,
+                     const std::function<void(const PersistentPlan&)>& visit) {
+  if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return;
   for (int unit_tiles = 1; unit_tiles <= 2; ++unit_tiles) {
     for (const int sharers : {1, kClusterPeers}) {
       if (sharers > 1 && (cluster || !p.backward)) continue;
@@ -211,14 +174,12 @@ bool PlanPersistent(const PersistentProblem& p, const PersistentDevice& device, 
           for (const int element_warps : {0, kElementWarps}) {
             if (element_warps > 0 && (cluster || !CanBeWarpSpecialized(p, t))) continue;
             t.element_warps = element_warps;
-            if (!Fill(p, device, cluster, &plan)) continue;
-            if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+            if (Fill(p, device, costs, cluster, &plan)) visit(plan);
           }
         }
       }
     }
   }
-  return best->clocks > 0;
 }
 
 }  // namespace haste

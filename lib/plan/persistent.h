@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <functional>
+
+#include "lib/plan/cost_table.h"
 #include "lib/plan/step_rows.h"
 
 namespace haste {
@@ -194,9 +197,9 @@ struct PersistentPlan {
   double clocks;  // estimated, of a step, of all rows
 };
 
-// The cut with the least estimated time; false if there is none.
-bool PlanPersistent(const PersistentProblem&, const PersistentDevice&, bool cluster,
-                    PersistentPlan*);
+// Calls visit for each cut that fits.
+void VisitPersistent(const PersistentProblem&, const PersistentDevice&, const CostTable&,
+                     bool cluster, const std::function<void(const PersistentPlan&)>& visit);
 
 }  // namespace haste
 

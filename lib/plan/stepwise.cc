@@ -8,18 +8,6 @@
 namespace haste {
 namespace {
 
-// Clock cycles, fitted on an H200 to the times of 1900 tilings of 55 problems of all sizes and
-// dtypes. In the mean the tiling that they choose takes 2.5 % longer than the best one measured.
-constexpr double kStepClocks = 1300;          // of every step
-constexpr double kLaunchClocks = 1000;        // from one dependent kernel to the next
-constexpr double kPerBlockClocks = 20;        // to launch a block
-constexpr double kIterationClocks = 30;       // of an iteration, beside its multiply-adds
-constexpr double kChunkClocks = 580;          // of a chunk of A: its barrier and what waits for it
-constexpr double kElementClocks = 3000;       // pointwise part: a round of all threads
-constexpr double kSumClocks = 35;             // to add a part of the sums
-constexpr double kIngestBytesPerClock = 180;  // of one multiprocessor
-constexpr double kL2BytesPerClock = 4000;     // of all of them
-
 // Rows of a thread: two for the smallest batches, else what fills 32 accumulators of 4 bytes.
 int ThreadRows(const TilingProblem& p) { return p.batch <= 2 ? 2 : p.compute_bytes == 8 ? 4 : 8; }
 
@@ -56,29 +44,29 @@ bool Fill(const TilingProblem& p, const TilingDevice& device, int column_groups,
   return t->shared_bytes <= device.shared_bytes;
 }
 
-double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& t) {
+double Clocks(const TilingProblem& p, const TilingDevice& device, const Tiling& t,
+              const StepwiseCutCosts& costs) {
   const int64_t blocks = p.lanes * t.unit_tiles * t.row_tiles;
   const double per_multiprocessor = static_cast<double>(CeilDiv(blocks, device.multiprocessors));
   const double waves = std::ceil(per_multiprocessor / 2);  // two blocks share a multiprocessor
   const double ingest = static_cast<double>(p.depth) *
                         (t.block_columns() * p.storage_bytes + t.block_rows() * p.compute_bytes);
   const double fma = t.rows * t.columns * (p.compute_bytes == 8 ? 2.0 : 1.0);
-  const double product = t.iterations * (fma + kIterationClocks) * (kStepThreads / 32) / 4 +
-                         ingest / kIngestBytesPerClock;
+  const double product = t.iterations * (fma + costs.iteration_clocks) * (kStepThreads / 32) / 4 +
+                         ingest / costs.ingest_bytes_per_clock;
   const double latency =
-      CeilDiv(t.iterations, DepthPerChunk(p.storage_bytes)) * kChunkClocks +
-      static_cast<double>(t.k_splits) / t.sum_lanes * kSumClocks +
-      CeilDiv(t.block_rows() * t.units * t.sum_lanes, kStepThreads) * kElementClocks;
-  return std::max(per_multiprocessor * product, blocks * ingest / kL2BytesPerClock) +
-         waves * latency + kStepClocks +
-         (t.owns_lane() ? 0 : kLaunchClocks + blocks * kPerBlockClocks);
+      CeilDiv(t.iterations, DepthPerChunk(p.storage_bytes)) * costs.chunk_clocks +
+      static_cast<double>(t.k_splits) / t.sum_lanes * costs.sum_clocks +
+      CeilDiv(t.block_rows() * t.units * t.sum_lanes, kStepThreads) * costs.element_clocks;
+  return std::max(per_multiprocessor * product, blocks * ingest / costs.l2_bytes_per_clock) +
+         waves * latency + costs.step_clocks +
+         (t.owns_lane() ? 0 : costs.launch_clocks + blocks * costs.block_clocks);
 }
 
 }  // namespace
 
-Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device) {
-  Tiling best{};
-  double best_clocks = 0;
+void VisitTilings(const TilingProblem& p, const TilingDevice& device, const StepwiseCutCosts& costs,
+                  const std::function<void(const Tiling&, double clocks)>& visit) {
   const int64_t all_groups =
       std::min<int64_t>(kStepThreads, CeilDiv(p.hidden * p.columns_per_unit, p.columns));
   // A block has whole units: with several column groups a unit, only multiples of that.
@@ -88,13 +76,20 @@ Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device) {
     for (int groups = step; groups <= all_groups; groups += step) {
       Tiling tiling;
       if (!Fill(p, device, groups, row_groups, &tiling)) continue;
-      const double clocks = Clocks(p, device, tiling);
-      if (best.rows == 0 || clocks < best_clocks) {
-        best = tiling;
-        best_clocks = clocks;
-      }
+      visit(tiling, Clocks(p, device, tiling, costs));
     }
   }
+}
+
+Tiling PlanTiling(const TilingProblem& p, const TilingDevice& device,
+                  const StepwiseCutCosts& costs) {
+  Tiling best{};
+  double least = 0;
+  VisitTilings(p, device, costs, [&](const Tiling& tiling, double clocks) {
+    if (best.rows > 0 && clocks >= least) return;
+    best = tiling;
+    least = clocks;
+  });
   return best;
 }
 

@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <functional>
+
+#include "lib/plan/cost_table.h"
+
 namespace haste {
 
 constexpr int kStepThreads = 256;
@@ -55,8 +59,11 @@ struct TilingDevice {
   size_t shared_bytes;  // that a block may use
 };
 
-// The tiling with the least estimated time a step.
-Tiling PlanTiling(const TilingProblem& problem, const TilingDevice& device);
+// Calls visit for each tiling that fits, with the estimated clocks of a step.
+void VisitTilings(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&,
+                  const std::function<void(const Tiling&, double clocks)>& visit);
+// The one that takes the least.
+Tiling PlanTiling(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&);
 
 }  // namespace haste
 

@@ -7,27 +7,11 @@
 namespace haste {
 namespace {
 
-// Clock cycles of an H200, fitted to 1,444 timings of all cells (docs/design/gpu.md): 8 % off
-// (root mean square), 16 % in the 95th percentile.
-constexpr double kStepClocks = 4200;  // of a step, whatever its size
-constexpr double kBarrierClocks = 1300;
-constexpr double kLaunchShare = 1.05;  // what a launch a step must gain: it keeps the host busy
-constexpr double kChunkClocks = 490;   // of a chunk, beside its products
-constexpr double kBlockBytesPerClock = 177;  // from the L2 cache to one multiprocessor
-constexpr double kL2BytesPerClock = 3900;    // to all of them
-constexpr double kMemoryBytesPerClock = 1860;
-constexpr double kL2Share = 0.55;              // of the L2 cache, that R may fill
-constexpr double kUnhidden = 0.47;             // of the lesser of loading and multiplying
-constexpr double kPrefetchClocks = 2000;       // of a cluster that adds up its sums
-constexpr double kPrefetchBytesPerClock = 12;  // that a block sends the others
-constexpr double kElementClocks = 520;         // of one element of each thread of a multiprocessor,
-constexpr double kGateClocks = 417;            // and of each of its gates
 constexpr double kFullThreads = 512;
-constexpr double kSharedBytesPerClock = 128;
 constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
 
 // Of a product's chunk in shared memory and on the tensor cores.
-double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
+double ChunkClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
   const TiledProductShape& shape = p.shape;
   const int products = shape.terms == 1   ? shape.operand_terms
                        : shape.terms == 2 ? (p.exact ? 3 : 1)
@@ -36,11 +20,11 @@ double ChunkClocks(const TiledProblem& p, const TiledTiling& t) {
   const double multiplies = turns * shape.tiles() * (t.rows / 8);  // of 16 × 8 × 16: one a clock
   // Four warps read 64 sums of R, and their rows of the operand.
   const double bytes = turns * shape.tiles() / 4 * (shape.row_groups() * 64 + t.rows) * 32;
-  return kChunkClocks + std::max(multiplies, bytes / kSharedBytesPerClock);
+  return costs.chunk_clocks + std::max(multiplies, bytes / costs.shared_bytes_per_clock);
 }
 
 double Clocks(const TiledProblem& p, const PersistentDevice& device, const TiledTiling& t,
-              int64_t at_once) {
+              int64_t at_once, const TiledCosts& costs) {
   const TiledProductShape& shape = p.shape;
   const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
   const double blocks = static_cast<double>(std::min(t.blocks(p.lanes), at_once));
@@ -48,22 +32,24 @@ double Clocks(const TiledProblem& p, const PersistentDevice& device, const Tiled
   const double read = shape.terms > 1 && !p.exact ? (shape.terms - 1.0) / shape.terms : 1;
   const double streamed = (t.chunks - t.kept) * shape.kernel_bytes() * read;
   const double loaded = streamed + t.chunks * shape.operand_bytes(t.rows) * read;
-  double load = loaded / std::min(kBlockBytesPerClock, kL2BytesPerClock / blocks);
+  double load = loaded / std::min(costs.block_bytes_per_clock, costs.l2_bytes_per_clock / blocks);
   const double all_streamed = streamed * t.group_blocks() * p.lanes;
-  if (all_streamed > kL2Share * device.l2_bytes) {
-    load = std::max(load, all_streamed / kMemoryBytesPerClock / waves);
+  if (all_streamed > costs.l2_share * device.l2_bytes) {
+    load = std::max(load, all_streamed / costs.memory_bytes_per_clock / waves);
   }
-  const double multiply = t.chunks * ChunkClocks(p, t);
-  const double product = std::max(load, multiply) + kUnhidden * std::min(load, multiply);
+  const double multiply = t.chunks * ChunkClocks(p, t, costs);
+  const double product = std::max(load, multiply) + costs.unhidden * std::min(load, multiply);
   const double others = (t.splits - 1.0) / t.splits;
-  const double meet =
-      t.splits == 1 ? 0
-                    : kPrefetchClocks + shape.part_bytes(t.rows) * others / kPrefetchBytesPerClock;
-  const double rounds = static_cast<double>(CeilDiv(t.own_rows() * t.units, shape.threads()));
-  const double elements =
-      rounds * shape.threads() / kFullThreads * (kElementClocks + kGateClocks * p.gates);
-  const double clocks = waves * (kStepClocks + product + meet + elements);
-  return t.persistent ? clocks + kBarrierClocks : clocks * kLaunchShare;
+  const double meet = t.splits == 1
+                          ? 0
+                          : costs.prefetch_clocks + costs.split_clocks * t.splits +
+                                shape.part_bytes(t.rows) * others / costs.prefetch_bytes_per_clock;
+  const int64_t live = std::min<int64_t>(t.own_rows(), p.batch);
+  const double rounds = static_cast<double>(CeilDiv(live * t.units, shape.threads()));
+  const double elements = rounds * shape.threads() / kFullThreads *
+                          (costs.element_clocks + costs.gate_clocks * p.gates);
+  const double clocks = waves * (costs.step_clocks + product + meet + elements);
+  return t.persistent ? clocks + costs.barrier_clocks : clocks * costs.launch_share;
 }
 
 // How much of R is kept, and how many chunks may be on their way.
@@ -88,7 +74,8 @@ bool FillShared(const TiledProductShape& shape, int room, TiledPlan* plan) {
 }
 
 // Fills in what follows from rows, splits and persistent; false if that does not fit.
-bool Fill(const TiledProblem& p, const PersistentDevice& device, TiledPlan* plan) {
+bool Fill(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
+          TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   const TiledProductShape& shape = p.shape;
   t.units = shape.units();
@@ -102,15 +89,15 @@ bool Fill(const TiledProblem& p, const PersistentDevice& device, TiledPlan* plan
   if (at_once == 0 || blocks > INT32_MAX) return false;
   if (t.persistent && blocks > at_once) return false;
   if (!FillShared(shape, device.shared_bytes, plan)) return false;
-  plan->clocks = Clocks(p, device, t, at_once);
+  plan->clocks = Clocks(p, device, t, at_once, costs);
   return true;
 }
 
 }  // namespace
 
-bool PlanTiled(const TiledProblem& p, const PersistentDevice& device, TiledPlan* best) {
-  best->clocks = 0;
-  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return false;
+void VisitTiled(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
+                const std::function<void(const TiledPlan&)>& visit) {
+  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {
@@ -122,12 +109,10 @@ bool PlanTiled(const TiledProblem& p, const PersistentDevice& device, TiledPlan*
         plan.tiling.rows = rows;
         plan.tiling.splits = splits;
         plan.tiling.persistent = persistent;
-        if (!Fill(p, device, &plan)) continue;
-        if (best->clocks == 0 || plan.clocks < best->clocks) *best = plan;
+        if (Fill(p, device, costs, &plan)) visit(plan);
       }
     }
   }
-  return best->clocks > 0;
 }
 
 }  // namespace haste

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <functional>
+
 #include "lib/plan/persistent.h"
 
 namespace haste {
@@ -107,8 +109,9 @@ struct TiledPlan {
   double clocks;  // estimated, of a step
 };
 
-// The cut with the least estimated time; false if there is none.
-bool PlanTiled(const TiledProblem&, const PersistentDevice&, TiledPlan*);
+// Calls visit for each cut that fits.
+void VisitTiled(const TiledProblem&, const PersistentDevice&, const TiledCosts&,
+                const std::function<void(const TiledPlan&)>& visit);
 
 }  // namespace haste
 

@@ -27,7 +27,8 @@ Tiling TilingOf(const HasteRnnConfig& config, const CudaProperties& device) {
   // shared memory. The driver keeps 1 KB a block.
   const int64_t shared = device.sm_major >= 9 ? (device.shared_bytes_per_block - 1024) / 2
                                               : device.shared_bytes_per_block;
-  return PlanTiling(problem, {device.multiprocessors, static_cast<size_t>(shared)});
+  return PlanTiling(problem, {device.multiprocessors, static_cast<size_t>(shared)},
+                    CostsOf(device.sm_major, device.sm_minor).stepwise_cut);
 }
 
 // Rows of a thread if it has more than two.
