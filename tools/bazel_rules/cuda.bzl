@@ -84,7 +84,9 @@ def _arch_flags(archs, assembled):
         flags.append(("90", "-gencode=arch=compute_90,code=compute_90"))
     return flags, ptx
 
-_BUILD = """package(default_visibility = ["//visibility:public"])
+_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
@@ -108,7 +110,9 @@ cc_library(
 )
 """
 
-_NO_CUDA_BUILD = """package(default_visibility = ["//visibility:public"])
+_NO_CUDA_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 cc_library(name = "headers")
 

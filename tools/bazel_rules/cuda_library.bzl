@@ -1,7 +1,8 @@
 """cuda_library: CUDA C++ compiled by nvcc, linked like any cc_library."""
 
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_cuda//:defs.bzl", _ARCHITECTURES = "ARCHITECTURES", _HAVE_CUDA = "HAVE_CUDA", "ARCH_FLAGS", "ASSEMBLED", "NEWER", "NVCC", "NVCC_FLAGS")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain")
 
 HAVE_CUDA = _HAVE_CUDA
 
@@ -40,7 +41,7 @@ def _is_for_newer(capability):
     return bool(ASSEMBLED) and (not capability or capability.isdigit())
 
 def _cuda_library_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
         cc_toolchain = toolchain,
@@ -116,9 +117,9 @@ _cuda_library = rule(
             default = "//tools/cuda:nvcc.py",
             allow_single_file = True,
             executable = True,
-            cfg = "host",
+            cfg = "exec",
         ),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_cc_toolchain": attr.label(default = "@rules_cc//cc:current_cc_toolchain"),
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
@@ -139,4 +140,4 @@ def cuda_library(name, srcs, deps = [], copts = [], capability = "", **kwargs):
             **kwargs
         )
     else:
-        native.cc_library(name = name, **kwargs)
+        cc_library(name = name, **kwargs)

@@ -2,6 +2,7 @@
 cell and some dtypes."""
 
 load("@local_floor//:defs.bzl", "FLOOR_DEPS", "FLOOR_INPUTS", "FLOOR_LINKOPTS")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
 # No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
@@ -12,7 +13,7 @@ COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
     """A library that exports the C ABI (lib/api/exports.lds) and nothing else."""
-    native.cc_binary(
+    cc_binary(
         name = name,
         additional_linker_inputs = ["//lib/api:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
         linkopts = [
@@ -38,7 +39,7 @@ def cpu_engine(name, src, cells, deps = []):
         for dtype, type in _DTYPES
     ]
     for instance, flags in instances:
-        native.cc_library(
+        cc_library(
             name = instance,
             srcs = [src],
             # foreach_target.h includes the source itself again, once a SIMD target.
@@ -47,7 +48,7 @@ def cpu_engine(name, src, cells, deps = []):
             alwayslink = True,
             deps = deps,
         )
-    native.cc_library(name = name, deps = [":" + i for i, _ in instances])
+    cc_library(name = name, deps = [":" + i for i, _ in instances])
 
 def cuda_engine(name, src, cells, units, deps = [], capability = ""):
     """Compiles `src` with nvcc once for each cell and unit; empty without a CUDA toolkit.
@@ -64,4 +65,4 @@ def cuda_engine(name, src, cells, units, deps = [], capability = ""):
             capability = capability,
             deps = deps,
         )
-    native.cc_library(name = name, deps = [":" + instance for _, _, instance in instances])
+    cc_library(name = name, deps = [":" + instance for _, _, instance in instances])

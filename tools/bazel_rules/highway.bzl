@@ -28,7 +28,9 @@ def _impl(ctx):
     if version < _OLDEST:
         fail("Google Highway %d.%d.%d in %s is too old; %s" % (version + (found[0], mend)))
     ctx.symlink(found[0] + "/hwy", "hwy")
-    ctx.file("BUILD", """cc_library(
+    ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
     name = "highway",
     hdrs = glob(["hwy/*.h", "hwy/ops/*.h"]),
     includes = ["."],

@@ -16,7 +16,7 @@ def _python(ctx):
     named = ctx.os.environ.get("HASTE_PYTHON", "")
     if named:
         return named
-    own = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
+    own = ctx.path(Label("//:BUILD")).dirname.get_child(".venv").get_child("bin").get_child("python")
     return own if own.exists else ctx.which("python3")
 
 def _impl(ctx):
@@ -31,7 +31,9 @@ def _impl(ctx):
     ctx.symlink(root + "/include", "include")
     for library in ["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:
         ctx.symlink(root + "/" + library, library)
-    ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
+    ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 # The C API alone, and what its headers include.
 cc_library(
