@@ -38,7 +38,7 @@ class BackwardWalk : public Walk<Cell, T> {
     if (Cell::kRecurrentBias) dbias_ = workspace->Take<C>(K * N * kGates * Hp);
   }
 
-  // One more than the walk has: it has a product, and leaves the initial states' gradients.
+  // One step more than the walk: the last one multiplies, and writes the initial states' gradients.
   int64_t steps() const { return T_ * kPhases + 1; }
 
   void Pack(int phase, int64_t k, int64_t panel) {
@@ -67,7 +67,7 @@ class BackwardWalk : public Walk<Cell, T> {
   // Whether Pack is to be called.
   bool packs() const { return true; }
 
-  // Step 0 is the last of the walk. The phases of a step come one after the other.
+  // Step 0 is the last step of the walk. The phases of a step have consecutive numbers.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       if (kPhases > 1 && phase % kPhases == 1) {
@@ -80,8 +80,8 @@ class BackwardWalk : public Walk<Cell, T> {
 
   void End(int64_t, Range) {}
 
-  // The bias's gradient, for the units of a panel. Always in this order: time within a row, then
-  // rows.
+  // The bias's gradient, for the units of a panel. The order of the sum is fixed: time within a
+  // row, then rows.
   void Finish(int64_t k, int64_t panel) {
     T* to = static_cast<T*>(args_.dextra[0]) + k * kGates * H;
     const int64_t first = panel * kUnits * W;
@@ -100,7 +100,8 @@ class BackwardWalk : public Walk<Cell, T> {
     return dq_[step & 1] + (k * N + n) * kGates * H;
   }
 
-  // What a phase of a step reads and writes of a panel's units in the tensors of the call.
+  // Prefetches the elements of the call's tensors that a phase reads and writes for a panel's
+  // units.
   struct Prefetch {
     template <int kRows>
     using TileLines = Lines<T, kUnits, 3 * kGates + SavedTensors<Cell>() + 1, kRows>;
@@ -122,7 +123,7 @@ class BackwardWalk : public Walk<Cell, T> {
     }
   };
 
-  // Phase 0 multiplies what the step before has left; phase 1 what phase 0 has.
+  // Phase 0 multiplies the previous step's result, phase 1 that of phase 0.
   template <int kPhase>
   HWY_INLINE void Phase(int64_t step, int64_t k, int64_t panel, Range rows) {
     const int64_t first = panel * kUnits * W;
@@ -167,7 +168,7 @@ class BackwardWalk : public Walk<Cell, T> {
     for (int s = 0; s < kStates; ++s) Store(ds[s], dstate_[s] + at);
     C* operand = Operand(step, k, n) + j;
     for (int g = 0; g < kGates; ++g) StorePart(dq[g], operand + g * H, count);
-    if constexpr (kPhases == 1) {  // with two, the gates are read once more
+    if constexpr (kPhases == 1) {  // with two phases, the second reads the gates again
       StoreGates(args_.dwx, step_row, j, dx);
       if constexpr (Cell::kSplitsGradient) StoreGates(args_.dq, step_row, j, dq);
     }
@@ -179,7 +180,7 @@ class BackwardWalk : public Walk<Cell, T> {
     }
   }
 
-  // Of the second phase of two: what depends on the gradient of the second product's operand.
+  // Second phase of two: computes what depends on the gradient of the second product's operand.
   HWY_INLINE void Reset(int64_t step, int64_t k, int64_t n, int64_t j, V d_operand) {
     const int64_t at = Row(k, n) + j;
     const int64_t t = this->Time(k, T_ - 1 - step);
@@ -198,7 +199,7 @@ class BackwardWalk : public Walk<Cell, T> {
     StoreGates(args_.dwx, step_row, j, dx);
   }
 
-  // ds: gradients of the states, leaving the step on entry and entering it on return.
+  // ds: gradients of the states that leave the step; on return, of the states that enter it.
   HWY_INLINE void LiveElement(int64_t t, int64_t n, int64_t k, int64_t j, int64_t step_row, V* ds,
                               V* dx, V* dq) {
     V kept[kKept], prev[kStates], past[kStates], before[kStates];

@@ -21,7 +21,7 @@ namespace {  // one of each target and each compilation of this file
 using Forward = ForwardWalk<HASTE_CELL, HASTE_T>;
 using Backward = BackwardWalk<HASTE_CELL, HASTE_T>;
 
-// Rows of R's panels that a slice of `slices` walks: whole panels, through all lanes.
+// Runs slice `slice` of `slices` of a step: whole panels, counted through all lanes.
 template <class W>
 void RunSlice(W& walk, int64_t step, int slice, int slices, const HasteRnnConfig& config) {
   const int64_t panels = walk.panels(step % W::kPhases), total = config.lanes * panels;

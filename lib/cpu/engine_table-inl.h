@@ -1,5 +1,5 @@
-// What every CPU engine that multiplies has in common: a call of the table, for the best SIMD
-// target, as a walk. Included at the end of an engine's file, which has defined in this namespace
+// The functions of the engine table, for the best SIMD target. Included at the end of the file of
+// an engine that multiplies. That file defines in this namespace
 //
 //   Forward           a walk, made of (config, args, workspace, layer); layer: x, W and b in place
 //                     of args.wx, or nullptr, as it is unless Forward::kProjects
@@ -25,7 +25,7 @@ namespace {  // one of each target and each compilation of an engine
 size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
                       const HasteLayerForwardArgs* layer) {
   Workspace count(nullptr);
-  // A mask and a seed may come: make room for what they need.
+  // The call may have a mask and a seed: reserve memory for both.
   const uint8_t some_mask = 0;
   if (backward) {
     HasteRnnBackwardArgs args = {};

@@ -26,7 +26,7 @@ class ForwardWalk : public Walk<Cell, T> {
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
   // Whether Finish is called, for each lane and panel, after all steps.
   static constexpr bool kFinishes = false;
-  // Whether it can form x·W + b itself.
+  // Whether the walk can compute x·W + b itself.
   static constexpr bool kProjects = Projection<T, 1, 0, 1, 1>::kPossible;
 
   // layer: x, W and b in place of args.wx, or nullptr.
@@ -87,7 +87,7 @@ class ForwardWalk : public Walk<Cell, T> {
     }
   }
 
-  // The phases of a step come one after the other.
+  // The phases of a step have consecutive numbers.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
     if constexpr (kProjects) {
       if (input_.Forms()) return StepWith<true>(phase, k, panels, rows);
@@ -123,8 +123,8 @@ class ForwardWalk : public Walk<Cell, T> {
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
-  // A single row is multiplied with R where it lies: packing costs as much as two such
-  // products or more, and saves nothing unless R is large and walked often.
+  // A single row is multiplied with R in place: packing costs as much as two such products or more,
+  // and pays off only if R is large and the walk is long.
   bool MultipliesInPlace() const {
     const bool whole_vectors = H % W == 0;
     const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
@@ -135,7 +135,8 @@ class ForwardWalk : public Walk<Cell, T> {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
   }
 
-  // kForms: x·W + b is formed here; apart from wx, since a branch in Element costs up to a tenth.
+  // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
+  // 10 %.
   template <bool kForms>
   void StepWith(int64_t phase, int64_t k, Range panels, Range rows) {
     if constexpr (kPhases > 1) {
@@ -200,7 +201,7 @@ class ForwardWalk : public Walk<Cell, T> {
     if constexpr (kUnits > 1) InPlace<kPhase, kUnits / 2>(a, k, {j, units.end}, cell);
   }
 
-  // The first phase of two: gates 0 … kResetGates - 1, and what the second multiplies.
+  // First phase of two: gates 0 … kResetGates - 1, and the operand of the second product.
   template <bool kForms>
   HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                         const C* formed) {
@@ -232,7 +233,7 @@ class ForwardWalk : public Walk<Cell, T> {
     const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
     if (!kForms) Base::template Ahead<T>(args_.wx, wx_ahead, kGates - kFirst, H);
     Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
-    // The states that the step before left, and as the cell sees them: h with dropout.
+    // The previous states, and the same as the cell reads them: h with dropout.
     V prev[kStates], entering[kStates], next[kStates], kept[kKept];
     prev[0] = Load(h_[step & 1] + at);
     for (int s = 1; s < kStates; ++s) prev[s] = entering[s] = Load(state_[s] + at);

@@ -1,4 +1,4 @@
-// What x adds to the gates of a walk: read from wx, or formed for a few steps at a time.
+// The input's part of the gates: read from wx, or computed for a few steps at a time.
 // Per-target header.
 #if defined(HASTE_LIB_CPU_INPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
@@ -12,7 +12,7 @@
 
 HASTE_TARGET_BEGIN
 
-// Of one phase of the walk, whose panels are those of R.
+// The input of one phase of the walk. Its panels are those of R.
 template <class Cell, class T, int kFirst, int kCount, int kUnits>
 class Input {
   using C = Compute<T>;
@@ -32,12 +32,12 @@ class Input {
     if (projection_) ahead_ = workspace->Take<C>(config.lanes * projection_.panels() * Chunk());
   }
 
-  // Whether it is formed here: Form is to be called, and before it Pack if packs().
+  // Whether x·W + b is computed here. Then call Form, and before it Pack if packs().
   bool Forms() const { return static_cast<bool>(projection_); }
   bool packs() const { return projection_.packs(); }
   void Pack(int64_t k, int64_t panel) { projection_.Pack(k, panel); }
 
-  // Before a step of the walk, for the panels and rows that it will take; for Read.
+  // Call before a step, for its panels and rows. Read takes the result.
   HWY_NOINLINE const C* Form(int64_t step, int64_t k, Range panels, Range rows) const {
     const int64_t at = step % steps_;
     if (at == 0) {
@@ -52,15 +52,14 @@ class Input {
     return At(k, 0, at, 0);
   }
 
-  // Into the places of the gates in x, from what Form said or from wx, in which the step is a row
-  // `step_row` of [N, T, K].
+  // Fills the gates of x, either from Form's result or from row step_row of wx as [N, T, K].
   template <bool kForms>
   HWY_INLINE void Read(const C* of_step, int64_t n, int64_t step_row, int64_t j, V* x) const {
     if constexpr (kForms) {
       const int64_t unit = static_cast<uint64_t>(j) / Width<C>();
       const C* from =
           of_step + unit / kUnits * Chunk() + n * Columns() + unit % kUnits * kCount * Width<C>();
-      for (int g = 0; g < kCount; ++g) {  // the next step's
+      for (int g = 0; g < kCount; ++g) {  // of the next row
         __builtin_prefetch(from + N * Columns() + g * Width<C>());
       }
       for (int g = 0; g < kCount; ++g) x[kFirst + g] = Load(from + g * Width<C>());

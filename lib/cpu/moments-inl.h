@@ -1,6 +1,6 @@
-// Sums over one row, which layer normalisation is made of. Per-target header.
+// Sums over one row, for layer normalisation. Per-target header.
 //
-// Every sum is formed in one order, whoever forms it: threads do not change a bit of the result.
+// Every sum has one fixed order: the number of threads does not change a bit of the result.
 #if defined(HASTE_LIB_CPU_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_MOMENTS_INL_H_
@@ -14,7 +14,7 @@
 
 HASTE_TARGET_BEGIN
 
-// The first `count` lanes; the others are 0, whatever they were.
+// The first `count` lanes of a vector; the others are set to 0, even if they hold NaN.
 template <class C>
 HWY_INLINE Vec<C> KeepFirst(Vec<C> v, int64_t count) {
   const hn::ScalableTag<C> d;
@@ -27,8 +27,8 @@ HWY_INLINE C SumOfLanes(Vec<C> v) {
   return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<C>(), v.v));
 }
 
-// Sum of at(j), a vector, over j = 0, W, 2W … < features, without the lanes from `features` on.
-// Four sums run side by side, because one would wait for each addition to end.
+// Sum of the vectors at(j) over j = 0, W, 2W … < features, without the lanes from `features` on.
+// Four partial sums hide the latency of an addition.
 template <class C, class At>
 HWY_INLINE Vec<C> SumRow(int64_t features, const At& at) {
   const int64_t width = Width<C>();
@@ -55,9 +55,9 @@ struct Moments {
   }
 };
 
-// Of a row that lies in `parts` pieces of `features` each: at(part, j). The variance is the mean
-// square of what is left after the mean is gone, since mean(v²) - mean(v)² loses all its digits
-// where the mean is large.
+// The moments of a row of `parts` pieces of `features` elements each: at(part, j). The variance is
+// the mean square of v - mean(v), because mean(v²) - mean(v)² loses all digits if the mean is
+// large.
 template <class C, class At>
 HWY_INLINE Moments<C> RowMoments(int parts, int64_t features, C epsilon, const At& at) {
   const C share = C(1) / (static_cast<C>(features) * static_cast<C>(parts));

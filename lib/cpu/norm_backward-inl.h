@@ -1,7 +1,7 @@
 // Backward through time of a cell that normalises h·R; lib/cpu/norm_walk-inl.h. Per-target header.
 //
-// What normalisation needs of a row (mean, deviation) is computed again from h·R and from the
-// gates: reading it back would cost as much.
+// The moments of a row are computed again from h·R and from the gates: storing and reading them
+// would cost as much.
 #if defined(HASTE_LIB_CPU_NORM_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_NORM_BACKWARD_INL_H_
@@ -23,7 +23,8 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
   using typename Base::C;
   using typename Base::V;
   // Rows [Hp] of scratch while a row of the batch is walked: gradients of the gates, then of the
-  // normalised h·R; the normalised state, then its gradient; what went past the cell.
+  // normalised h·R; the normalised state, then its gradient; gradients that bypass the cell
+  // (Zoneout).
   static constexpr int kFresh = kGates;
   static constexpr int kPast = kFresh + (kNormed > 0 ? 1 : 0);
   static constexpr int kScratch = kPast + kStates;
@@ -103,8 +104,8 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     }
   }
 
-  // The gradient of one row of a lane's parameters. Always in this order: time within a row of the
-  // batch, then these.
+  // The gradient of one row of a lane's parameters. The order of the sum is fixed: time within a
+  // row of the batch, then rows.
   void Finish(int64_t k, int row) {
     T* to = this->Row(args_.dextra, k, row);
     for (int64_t j = 0; j < H; j += W) {
@@ -170,7 +171,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
                     V(SumOfLanes(sum_products) * share), SumOfLanes(felt) != 0, scratch);
   }
 
-  // Makes the state that is normalised again, if there is one.
+  // Computes the state that is normalised again, if there is one, and its moments.
   HWY_INLINE Moments<C> StateMoments(int64_t step_row, C* fresh) const {
     if constexpr (kNormed > 0) {
       for (int64_t j = 0; j < H; j += W) {
@@ -184,8 +185,8 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     }
   }
 
-  // From the gradient of h to that of the normalised state, and of the gates of Output. Leaves in
-  // dstate_ what belongs to the cell, in scratch what went past it.
+  // From the gradient of h to that of the normalised state and of the gates of Output. dstate_ gets
+  // the cell's part of the states' gradients, scratch the part that bypasses the cell (Zoneout).
   HWY_INLINE void OutputBackward(int64_t t, int64_t k, int64_t n, const Moments<C>& moments,
                                  C* scratch, V* mean_d, V* mean_products) {
     const int64_t step_row = StepRow(t, k, n);
@@ -214,9 +215,10 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     *mean_products = V(SumOfLanes(sum_products) / static_cast<C>(H));
   }
 
-  // From the gradient of the normalised h·R, in scratch, to that of h·R. What is stored of it is
-  // for dR = Σ h ⊗ dq alone. A row with h = 0 adds nothing to that, but has variance 0, and the
-  // slope 1 / sqrt(ε) may take it out of the range of 16 bits: felt says that h is not 0.
+  // From the gradient of the normalised h·R, in scratch, to that of h·R. Only dR = Σ h ⊗ dq reads
+  // the stored dq. A row with h = 0 adds nothing to dR, but its variance is 0, and the slope
+  // 1 / sqrt(ε) may put dq out of the range of 16 bits. So dq is stored as 0 unless `felt`: h is
+  // not 0.
   HWY_INLINE void ProductGradient(int64_t step_row, int64_t k, int64_t n, const Moments<C>& moments,
                                   V mean_d, V mean_products, bool felt, const C* scratch) {
     T* dq = static_cast<T*>(args_.dq) + step_row * kGates * H;
@@ -230,7 +232,8 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     }
   }
 
-  // Gradients of the states as they leave the step: what belongs to the cell, and the rest.
+  // Gradients of the states that leave the step: the cell's part (ds) and the part that bypasses
+  // the cell (past).
   HWY_INLINE void Enter(int64_t t, int64_t k, int64_t n, int64_t j, V* ds, V* past) const {
     for (int s = 0; s < kStates; ++s) ds[s] = Load(dstate_[s] + At(k, n) + j);
     if (args_.dy != nullptr) {

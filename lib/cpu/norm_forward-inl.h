@@ -18,8 +18,8 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
-  // Rows [Hp] of scratch for each row of the batch: h·R, then what is kept; with a state to be
-  // normalised, the states but h as the cell made them.
+  // Rows [Hp] of scratch for each row of the batch: h·R, then the kept tensors. A cell that
+  // normalises a state also has its new states there, except h.
   static constexpr int kFresh = kKept;
   static constexpr int kScratch = kNormed > 0 ? kFresh + kStates - 1 : kGates;
 
@@ -32,12 +32,12 @@ class NormForwardWalk : public NormWalk<Cell, T> {
                   Workspace* workspace, const HasteLayerForwardArgs*)
       : Base(config, args.extra, args.mask, args.seed, Columns(config), workspace), args_(args) {
     for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
-    // Where h enters the product: h itself unless dropout makes a difference.
+    // Where h enters the product: h itself unless there is dropout.
     operand_ = this->dropout_ ? workspace->Take<C>(K * N * Hp) : state_[0];
     scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
   }
 
-  // A panel's vectors come from wherever they lie in a row [G, Hp] of h·R.
+  // A panel's vectors are gathered from a row [G, Hp] of h·R.
   void Pack(int64_t k, int64_t panel) {
     const T* r = static_cast<const T*>(args_.R) + k * H * kGates * H;
     C* to = this->Panel(k, panel, H);
@@ -132,7 +132,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
     if constexpr (kNormed > 0) Output(t, k, n);
   }
 
-  // h, from the state that is normalised first.
+  // Normalises the state, and computes h from it.
   void Output(int64_t t, int64_t k, int64_t n) {
     const C* scratch = Scratch(k, n);
     const Moments<C> moments =
@@ -148,7 +148,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
     }
   }
 
-  // The states that the cell made leave the step.
+  // Writes the states that leave the step.
   HWY_INLINE void Leave(int64_t t, int64_t k, int64_t n, int64_t j, V* next) {
     const int64_t at = At(k, n) + j;
     if (this->zoneout_) {

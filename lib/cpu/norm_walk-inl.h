@@ -1,8 +1,8 @@
 // The walk through time of a cell that normalises h·R. Per-target header.
 //
-// A row has to be whole before it can be normalised, so that a step has two phases: the product of
-// all rows with all panels of R, then the rows, one after the other, while each is in the
-// first-level cache. No phase reads what another of its kind writes: nothing is double-buffered.
+// A row must be complete before it can be normalised. So a step has two phases: the product of all
+// rows with all panels of R, then the rows, one after the other, each in the first-level cache. A
+// phase reads nothing that it writes itself, so nothing is double-buffered.
 #if defined(HASTE_LIB_CPU_NORM_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_NORM_WALK_INL_H_
@@ -27,9 +27,9 @@ class NormWalk : public Walk<Cell, T> {
   using typename Base::C;
   using typename Base::V;
 
-  static constexpr int kPanel = 4;  // vectors side by side, of what a product leaves
+  static constexpr int kPanel = 4;  // vectors of a product's result side by side
   static constexpr int kNormed = Cell::kNormalizesState;
-  // Rows [Hp] of the parameters of a lane, as the extras come.
+  // Rows [Hp] of the parameters of a lane, in the order of the extras.
   static constexpr int kGamma = 0;
   static constexpr int kStateGamma = kGates;
   static constexpr int kStateBeta = kGates + 1;
@@ -47,7 +47,7 @@ class NormWalk : public Walk<Cell, T> {
  public:
   static constexpr int kParamRows = kParams;
 
-  // Panels of a lane: what a product leaves has columns_ vectors.
+  // Panels of a lane. A product's result has columns_ vectors.
   int64_t panels() const { return (columns_ + kPanel - 1) / kPanel; }
 
   // Before anything else.
@@ -63,7 +63,7 @@ class NormWalk : public Walk<Cell, T> {
   }
 
  protected:
-  // Where row `row` of lane k lies in the extras, or in their gradients.
+  // Row `row` of lane k in the extras, or in their gradients.
   template <class Pointer>
   auto Row(Pointer* extra, int64_t k, int row) const {
     using E = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const T, T>;
@@ -84,7 +84,7 @@ class NormWalk : public Walk<Cell, T> {
   int64_t PanelVectors(int64_t panel) const {
     return std::min<int64_t>(kPanel, columns_ - panel * kPanel);
   }
-  // use(row, column, product) for each vector of what a [rows, depth] leaves with a panel.
+  // Calls use(row, column, product) for each vector of the product of a [rows, depth] with a panel.
   template <class Use>
   HWY_INLINE void Multiply(const C* a, int64_t depth, int64_t stride, int64_t rows, int64_t k,
                            int64_t panel, const Use& use) const {
@@ -94,13 +94,13 @@ class NormWalk : public Walk<Cell, T> {
                                       });
   }
 
-  // Of row [parts, H] in a tensor of T.
+  // Moments of a row [parts, H] in a tensor of T.
   HWY_INLINE Moments<C> RowMomentsOf(const T* row) const {
     return RowMoments<C>(kGates, H, config_.epsilon, [&](int g, int64_t j) HWY_ATTR {
       return LoadPart(row + g * H + j, H - j);
     });
   }
-  // Of rows [parts, Hp] in scratch.
+  // Moments of rows [parts, Hp] in scratch.
   template <int kParts>
   HWY_INLINE Moments<C> ScratchMoments(const C* row) const {
     return RowMoments<C>(kParts, H, config_.epsilon,

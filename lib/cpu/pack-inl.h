@@ -12,7 +12,7 @@
 
 HASTE_TARGET_BEGIN
 
-// to[i][u] = from[u][i] for a square of 16 bytes; rows lie `from_row` and `to_row` apart.
+// to[i][u] = from[u][i] for a square of 16 bytes; rows are from_row and to_row elements apart.
 template <class C>
 HWY_INLINE void TransposeSquare(const C* from, int64_t from_row, C* to, int64_t to_row) {
 #if HWY_TARGET == HWY_SCALAR
@@ -39,8 +39,8 @@ HWY_INLINE void TransposeSquare(const C* from, int64_t from_row, C* to, int64_t 
 #endif
 }
 
-// A row of a panel of forward: `gates` gates, H apart, of the hidden units [first, end), vector by
-// vector; 0 behind the last unit. Returns where the next row begins.
+// Packs a row of a forward panel: `gates` gates, H elements apart, of the hidden units [first,
+// end), vector by vector, padded with 0. Returns the start of the next row.
 template <class T>
 HWY_INLINE Compute<T>* PackGates(const T* from, int64_t H, int gates, int64_t first, int64_t end,
                                  Compute<T>* to) {
@@ -52,9 +52,9 @@ HWY_INLINE Compute<T>* PackGates(const T* from, int64_t H, int gates, int64_t fi
   return to;
 }
 
-// to[i][u] = from[first + u][i] for i < depth, u < columns, a multiple of a vector; rows of `from`
-// lie `stride` apart and there are `rows` of them, 0 behind the last. By blocks that stay in the
-// first-level cache.
+// to[i][u] = from[first + u][i] for i < depth, u < columns, where columns is a multiple of a
+// vector. `from` has `rows` rows, `stride` elements apart; rows after the last count as 0. It works
+// in blocks that fit the first-level cache.
 template <class T>
 void PackTransposed(const T* from, int64_t rows, int64_t stride, int64_t first, int64_t depth,
                     int64_t columns, Compute<T>* to) {

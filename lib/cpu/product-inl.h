@@ -2,7 +2,7 @@
 // with all accumulators in registers. Per-target header.
 //
 // A panel holds `depth` rows of kVecs vectors, so that one step of the contraction is kVecs
-// loads and rows × kVecs multiply-adds. One row more may stand in front: what the sums start from.
+// loads and rows × kVecs multiply-adds. A first row may come before them: the sums start from it.
 #if defined(HASTE_LIB_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_PRODUCT_INL_H_
@@ -25,10 +25,10 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kTileRows = 3;
 #endif
 
-// Cache lines of E that the results of a tile will meet, in runs of kRun vectors, at most kRowRuns
-// a row. The product asks for them one by one as it goes, while the memory is idle; asked for at
-// once they would wait for each other. Rows of one step lie too far apart for the hardware to
-// foresee them. The few of a single row are asked for at once.
+// Cache lines of E that the code after a tile's product reads or writes, in runs of kRun vectors,
+// at most kRowRuns a row. The product prefetches them one by one while the memory is idle; all
+// together they would wait for each other. Rows of one step are too far apart for the hardware's
+// prefetcher. The few lines of a single row are prefetched immediately.
 template <class E, int kRun, int kRowRuns, int kRows>
 class Lines {
  public:
@@ -70,8 +70,8 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY
   }
 }
 
-// acc[r][v] += sum over i of a[r][i] · panel[i][v], in the order of i whatever kRows is: how rows
-// are grouped, and so the number of threads, does not change a bit of the result.
+// acc[r][v] += Σ_i a[r][i] · panel[i][v], in the order of i for every kRows. So the grouping of
+// rows, and with it the number of threads, does not change a bit of the result.
 template <int kRows, int kVecs, class C, class AnyLines>
 HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
                             int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kTileRows][kVecs]) {
@@ -86,8 +86,8 @@ HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* 
   for (; i < depth; ++i) TileStep<kRows>(a, a_stride, panel, i, acc);
 }
 
-// Rows of the next tile. Eight are two tiles of four, not six and two: with two rows a tile spends
-// its time on loading the panel.
+// Rows of the next tile. Eight rows are two tiles of four, not six and two: a tile of two rows
+// spends most of its time loading the panel.
 HWY_INLINE int64_t NextTile(int64_t rows) {
   if (kTileRows == 6 && rows == 8) return 4;
   return std::min<int64_t>(rows, kTileRows);
@@ -100,7 +100,7 @@ struct NoPrefetch {
 };
 
 // Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
-// Before a tile's product meet(row, lines) adds what use(row, …) will read and write.
+// Before a tile's product, meet(row, lines) adds the lines that use(row, …) reads and writes.
 template <int kVecs, bool kHasStart = false, class C, class Use, class Prefetch = NoPrefetch>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
                              int64_t depth, const Use& use, const Prefetch& meet = {}) {

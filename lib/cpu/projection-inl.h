@@ -1,9 +1,9 @@
-// x·W + b, formed by the walk itself for the few steps that come next: they find it in the cache,
-// and no tensor [N, T, K, G, H] is written and read again. Per-target header.
+// x·W + b, computed by the walk for the next few steps. They find it in the cache, and no tensor
+// [N, T, K, G, H] is written and read again. Per-target header.
 //
-// W is packed once a call into panels that hold some gates of the same hidden units side by side,
-// as R's do, behind a row of b, from which the sums start. They are formed in one order whatever is
-// multiplied together, so that the bits do not depend on the number of threads.
+// W is packed once a call into panels like those of R: some gates of the same hidden units side by
+// side, after a row of b, from which the sums start. The order of a sum does not depend on what is
+// multiplied together, so the bits do not depend on the number of threads.
 #if defined(HASTE_LIB_CPU_PROJECTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_PROJECTION_INL_H_
@@ -22,8 +22,8 @@
 
 HASTE_TARGET_BEGIN
 
-// What a product asks for as it goes: the x of the next row of the batch, which lies too far away
-// for the hardware to foresee it.
+// Prefetches the x of the next row of the batch, which is too far away for the hardware's
+// prefetcher.
 struct NextRow {
   template <int kRows>
   struct TileLines {
@@ -50,11 +50,11 @@ class Projection {
   using V = Vec<C>;
 
  public:
-  // x is multiplied where it lies.
+  // x is multiplied in place.
   static constexpr bool kPossible = std::is_same_v<T, C>;
   static constexpr int kVectors = kCount * kUnits;  // of a row of a panel
 
-  // layer: nullptr if wx is given, and nothing is to be done here.
+  // layer: nullptr if wx is given; then this object is unused.
   Projection(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer, Workspace* workspace)
       : config_(config), layer_(layer) {
     if (!*this) return;
@@ -112,19 +112,19 @@ class Projection {
     }
   }
 
-  // Steps to form at once, in scratch of `rows` rows: enough for a panel of W to be read seldom.
+  // Steps to compute together, in scratch of `rows` rows: enough to read a panel of W rarely.
   static int64_t Steps(int64_t rows, int64_t time) {
     constexpr int64_t kRows = 96, kTile = 6;
     return std::min(std::max(kRows / rows / kTile, int64_t{1}) * kTile, time);
   }
 
  private:
-  // Steps of a single row up to which W is read where it lies: packing costs as much as two.
+  // Up to this many steps of a single row W is read in place: packing costs as much as two steps.
   static constexpr int64_t kStepsInPlace = 4;
 
   const T* Weights() const { return static_cast<const T*>(layer_->W); }
   int64_t RowOfW() const { return config_.lanes * kGates * config_.hidden; }
-  // Of gate g of these, in a row of W and in b.
+  // Offset of gate kFirst + g in a row of W and in b.
   int64_t Column(int64_t k, int g) const { return (k * kGates + kFirst + g) * config_.hidden; }
   int64_t PanelSize() const { return (layer_->features + 1) * kVectors * Width<C>(); }
   C* Panel(int64_t k, int64_t panel) const { return packed_ + (k * panels_ + panel) * PanelSize(); }

@@ -1,4 +1,4 @@
-// One row times a matrix where it lies. Per-target header.
+// One row times a matrix that is not packed. Per-target header.
 #if defined(HASTE_LIB_CPU_ROW_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_ROW_PRODUCT_INL_H_
@@ -10,8 +10,8 @@
 
 HASTE_TARGET_BEGIN
 
-// sums[v][r] += sum over i of a[i] · b[i·row + r·run + v·W …], in the order of i, as a packed
-// panel's product has it (lib/cpu/product-inl.h): the same bits. Reads whole vectors.
+// sums[v][r] += Σ_i a[i] · b[i·row + r·run + v·W …], in the order of i. So the bits are those of
+// the product with a packed panel (lib/cpu/product-inl.h). Reads whole vectors.
 template <int kVectors, int kRuns, class T, class C = Compute<T>>
 HWY_INLINE void RowProduct(const C* HWY_RESTRICT a, int64_t depth, const T* HWY_RESTRICT b,
                            int64_t row, int64_t run, Vec<C> (&sums)[kVectors][kRuns]) {

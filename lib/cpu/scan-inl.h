@@ -1,9 +1,9 @@
 // The walk through time of a cell without a matrix product, on the CPU. Per-target header.
 //
-// Elements never meet, so a task takes a strip (some units of one lane of one row of the batch)
-// and walks all of its steps alone. What it carries from step to step lies in arrays that stay in
-// the first-level cache; of the tensors it reads and writes each element once, in stretches as long
-// as the strip is wide. So it is memory that bounds it.
+// Elements are independent. So a task takes a strip (some units of one lane of one row of the
+// batch) and walks all of its steps alone. The states that it carries from step to step are in
+// arrays that stay in the first-level cache. It reads and writes each element of the tensors once,
+// in runs as long as the strip is wide, and is bound by memory.
 #if defined(HASTE_LIB_CPU_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_SCAN_INL_H_
@@ -16,7 +16,7 @@
 #include "lib/cells/cells.h"
 #include "lib/cpu/zoneout-inl.h"
 
-// A lambda that is compiled into the loop that calls it.
+// For a lambda: inlines it into the loop that calls it.
 #define HASTE_INLINED HWY_ATTR __attribute__((always_inline))
 
 HASTE_TARGET_BEGIN
@@ -31,7 +31,7 @@ struct Strip {
 template <class Cell, class T>
 class Scan {
   static_assert(Cell::kKept == Cell::kGates && !Cell::kRecurrentBias && !Cell::kNormalizes,
-                "a cell that is scanned keeps its gates only and has no parameters beside R");
+                "a cell that is scanned keeps its gates only and has no parameters except R");
 
  public:
   using C = Compute<T>;
@@ -40,7 +40,7 @@ class Scan {
   static constexpr int kStates = Cell::kStates;
   static constexpr int kSaved = SavedStates<Cell>();
   static constexpr bool kDiagonal = Cell::kRecurrence == HASTE_DIAGONAL;
-  // The widest strip; narrower ones are read less well, since memory is far from row to row.
+  // The widest strip. Narrower strips make shorter runs in memory, which is slower.
   static constexpr int64_t kMaxUnits = 16384 / sizeof(C);
 
  protected:
@@ -63,8 +63,8 @@ class Scan {
   bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k] != 0; }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
 
-  // Calls step(act) with activations that the compiler knows where they are Keras's defaults, or
-  // where the cell has none: nothing branches then.
+  // Calls step(act). If the activations are Keras's defaults, or the cell has none, they are
+  // compile-time constants, and nothing branches.
   template <class Step>
   HWY_INLINE void WithActivations(const Step& step) const {
     if (Cell::kSeparateGates || (act_.candidate == HASTE_TANH && act_.recurrent == HASTE_SIGMOID)) {
@@ -74,9 +74,9 @@ class Scan {
     }
   }
 
-  // Calls element(j, count) for each vector of a strip: its units from j on, of which there are
-  // `count`, and a constant says so of whole vectors. `down`: from the last to the first, so that a
-  // walk from the end of time runs through memory without a jump, as one from its start does.
+  // Calls element(j, count) for each vector of a strip: `count` units from j on. count is a
+  // constant for whole vectors. down: from the last vector to the first, so that a walk from the
+  // end of time also goes through memory without jumps.
   template <class Element>
   HWY_INLINE void EachVector(const Strip& strip, bool down, const Element& element) const {
     const int64_t width = Width<C>(), whole = strip.units / width * width;
@@ -105,7 +105,7 @@ class Scan {
     for (int i = 0; i < kSaved; ++i) state[i] = static_cast<P*>(saved[i]) + At(strip, t);
   }
 
-  // Where each gate of a strip begins at time t, in a tensor of its own or beside the others.
+  // The start of each gate of a strip at time t, in one tensor for all gates or one for each.
   template <class P, class Q>
   HWY_INLINE void GatesAt(const Strip& strip, int64_t t, Q* together, Q* const* apart,
                           P** gate) const {
@@ -117,22 +117,22 @@ class Scan {
     }
   }
 
-  // From time t to that of a step soon after it in the walk, in elements of [N, T, K, H]; 0 beyond
-  // the end, and where steps follow one another in memory, which the hardware sees by itself.
+  // Distance from time t to the step to prefetch, in elements of [N, T, K, H]. 0 after the end, and
+  // if steps are adjacent in memory, where the hardware's prefetcher is enough.
   int64_t Ahead(const Strip& strip, int64_t t, bool down) const {
     constexpr int64_t kSteps = 2;
     if (strip.units == K * H) return 0;
     const int64_t then = down ? t - kSteps : t + kSteps;
     return then >= 0 && then < T_ ? (then - t) * K * H : 0;
   }
-  // Asks for what a later step reads; `from`: what this one reads.
+  // Prefetches what a later step reads. from: what this step reads.
   template <int kCount>
   static HWY_INLINE void Prefetch(const T* const* from, int64_t ahead, int64_t j) {
     if (ahead == 0) return;
     for (int i = 0; i < kCount; ++i) __builtin_prefetch(from[i] + ahead + j);
   }
 
-  // R of a strip, gate by gate, and what h is multiplied by where it meets it.
+  // R of a strip, gate by gate, and the dropout factor of h.
   void LoadDiagonal(const Strip& strip, const void* r, Lanes* u, Lanes& scale) const {
     EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
       for (int g = 0; g < kGates; ++g) {
@@ -147,12 +147,12 @@ class Scan {
     });
   }
 
-  // Zoneout of one vector of a strip, of cells that leave it to the engine.
+  // Zoneout of one vector of a strip, for cells that leave Zoneout to the engine.
   HWY_INLINE Zoneout<Cell, C> ZoneoutAt(const Strip& strip, int64_t t, int64_t j) const {
     return Zoneout<Cell, C>(config_, key_, t, strip.n, strip.k * H + strip.unit + j);
   }
-  // The same as share[s], how much of state s it takes from the state before, 0 or 1 where that is
-  // drawn, for cells that apply it themselves.
+  // The same for cells that apply Zoneout themselves: share[s] is the share of the previous state
+  // in state s, 0 or 1 where it is drawn.
   HWY_INLINE void Shares(const Strip& strip, int64_t t, int64_t j, V* share) const {
     if (!config_.training) {
       for (int s = 0; s < kStates; ++s) share[s] = V(static_cast<double>(config_.zoneout[s]));

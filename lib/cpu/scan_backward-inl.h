@@ -55,8 +55,8 @@ class ScanBackward : public Scan<Cell, T> {
     }
   }
 
-  static constexpr bool kProjects = false;  // forward's affair
-  // The rows' gradients of R are left to sum.
+  static constexpr bool kProjects = false;  // only forward does
+  // Whether SumRows must add up the rows' gradients of R.
   static constexpr bool kSumsRows = kDiagonal;
   // Columns of them, counted through lanes and gates.
   int64_t columns() const { return K * kGates * H; }
@@ -74,7 +74,7 @@ class ScanBackward : public Scan<Cell, T> {
  private:
   struct Carried {
     HWY_ALIGN Lanes ds[kStates];
-    HWY_ALIGN Lanes dy;  // of masked steps, for the live step before them, whose output they repeat
+    HWY_ALIGN Lanes dy;  // of masked steps, which repeat the output of the live step before them
     HWY_ALIGN Lanes scale;
     HWY_ALIGN Lanes u[kDiagonal ? kGates : 1];
     HWY_ALIGN Lanes du[kDiagonal ? kGates : 1];
@@ -145,8 +145,9 @@ class ScanBackward : public Scan<Cell, T> {
     });
   }
 
-  // States went by unchanged. The gradient of an output that repeats the one before waits for it;
-  // no live step comes for those at the start of the walk, which were 0.
+  // The states did not change. If the output repeats the one before, its gradient is carried to the
+  // live step that made it. Masked steps at the start of the walk have no such step: their output
+  // was 0.
   void MaskedStep(const Strip& strip, int64_t t, Carried* carried) const {
     T* to[kGates];
     this->GatesAt(strip, t, args_.dwx, args_.dx, to);

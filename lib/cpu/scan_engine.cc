@@ -24,14 +24,14 @@ using Backward = ScanBackward<HASTE_CELL, HASTE_T>;
 // Strips begin where a cache line does, if the lane does.
 constexpr int64_t kLineUnits = 64 / sizeof(HASTE_T);
 
-// Units of a strip: a lane in equal parts, so few that a strip's arrays stay small and so many that
-// all threads end at about the same time.
+// Units of a strip. Lanes are divided into equal parts. Strips are narrow enough for the cache, and
+// there are enough of them that all threads end at about the same time.
 int64_t StripUnits(const HasteRnnConfig& config, int threads) {
   const int64_t rows = config.batch * config.lanes;
   const int64_t lines = (config.hidden + kLineUnits - 1) / kLineUnits;
   const int64_t least = (config.hidden + Forward::kMaxUnits - 1) / Forward::kMaxUnits;
   int64_t parts = least;
-  const auto idle = [&] {  // of all that the threads could do, the share that they wait
+  const auto idle = [&] {  // the share of the threads' time that is spent waiting
     const int64_t rounds = (rows * parts + threads - 1) / threads;
     return 1 - static_cast<double>(rows * parts) / (rounds * threads);
   };

@@ -26,7 +26,7 @@ class ScanForward : public Scan<Cell, T> {
 
  public:
   static constexpr bool kSumsRows = false;
-  // Whether it can form x·W + b itself.
+  // Whether the walk can compute x·W + b itself.
   static constexpr bool kProjects = Input::kPossible && !Cell::kSeparateGates;
 
   // layer: x, W and b in place of args.wx, or nullptr.
@@ -49,13 +49,13 @@ class ScanForward : public Scan<Cell, T> {
   }
 
  private:
-  // kForms: x·W + b is formed here.
+  // kForms: x·W + b is computed here.
   template <bool kForms>
   void WalkWith(const Strip& strip) const {
     Carried carried;
     Begin(strip, &carried);
     const bool reverse = this->Reverse(strip.k);
-    bool begun = false;  // has a live step been walked?
+    bool begun = false;  // whether there was a live step
     const std::unique_ptr<Line[]> ahead(kForms ? new Line[steps_ * RowAhead(strip) / kLine + 1]
                                                : nullptr);
     const C* formed = nullptr;
@@ -82,7 +82,7 @@ class ScanForward : public Scan<Cell, T> {
 
   struct Carried {
     HWY_ALIGN Lanes state[kStates];
-    HWY_ALIGN Lanes y;  // the output before, where it is not state 0
+    HWY_ALIGN Lanes y;  // the previous output, if it is not state 0
     HWY_ALIGN Lanes scale;
     HWY_ALIGN Lanes u[kDiagonal ? kGates : 1];
   };
@@ -98,18 +98,18 @@ class ScanForward : public Scan<Cell, T> {
     if constexpr (kDiagonal) this->LoadDiagonal(strip, args_.R, carried->u, carried->scale);
   }
 
-  // Where what x adds is formed; vectors do not straddle lines.
+  // Memory for the input's part of the gates. Vectors do not cross cache lines.
   static constexpr int64_t kLine = 64 / sizeof(C);
   struct alignas(64) Line {
     C lanes[kLine];
   };
-  // Elements of it a step.
+  // Elements of that memory a step.
   static int64_t RowAhead(const Strip& strip) {
     return (strip.units + Width<C>() - 1) / Width<C>() * kGates * Width<C>();
   }
 
-  // What x adds to the gates of a strip at a step, in `ahead`: [unit vector, steps_, gate, W], from
-  // the step on. Formed at every steps_-th step.
+  // The input's part of the gates of a strip, in `ahead` as [unit vector, steps_, gate, W]; returns
+  // that of `step`. Every steps_-th step computes it for steps_ steps.
   const C* FormInput(const Strip& strip, int64_t step, C* ahead) const {
     const int64_t row = kGates * Width<C>(), at = step % steps_;
     if (at == 0) {
@@ -128,7 +128,7 @@ class ScanForward : public Scan<Cell, T> {
     return kDiagonal && s == 0 && dropout ? v * Load(carried.scale + j) : v;
   }
 
-  // Where a strip's reserve lies at time t.
+  // A strip's reserve at time t.
   struct Reserve {
     T* gate[kGates];
     T* saved[HASTE_MAX_STATES];

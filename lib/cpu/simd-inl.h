@@ -91,7 +91,7 @@ struct Storage<Bfloat16> {
     const auto bits = hn::PromoteTo(DU32(), hn::LoadU(DU16(), &from->bits));
     return Vec<C>(hn::BitCast(D32(), hn::ShiftLeft<16>(bits)));
   }
-  // Rounds to nearest even; a NaN keeps its upper bits, made quiet.
+  // Rounds to nearest even. A NaN keeps its upper bits and becomes quiet.
   static HWY_INLINE void Store(Vec<C> v, Bfloat16* to) {
     const DU32 du;
     const auto bits = hn::BitCast(du, v.v);
@@ -109,7 +109,8 @@ struct Storage<Bfloat16> {
 };
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-// Without an instruction for it, Highway converts neither NaN nor infinity, and truncates.
+// Where there is no instruction, Highway's conversion truncates and does not handle NaN and
+// infinity.
 inline float HalfToFloat(uint16_t half) {
   constexpr uint32_t kExponent = 0x7C00u << 13;
   uint32_t bits = static_cast<uint32_t>(half & 0x7FFF) << 13;
@@ -117,7 +118,7 @@ inline float HalfToFloat(uint16_t half) {
   bits += (127u - 15u) << 23;
   float value;
   if (exponent == kExponent) bits += (255u - 31u - 127u + 15u) << 23;  // infinity, NaN
-  if (exponent == 0) bits += 1u << 23;  // subnormal: an implicit one too many, taken off below
+  if (exponent == 0) bits += 1u << 23;  // subnormal: adds an implicit one, subtracted below
   memcpy(&value, &bits, sizeof value);
   if (exponent == 0) value -= 6.103515625e-05f;
   return half & 0x8000 ? -value : value;

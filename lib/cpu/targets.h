@@ -14,15 +14,15 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// AVX-512, AVX2 + FMA + F16C, and a baseline that runs anywhere; nothing that a newer Highway adds,
-// since nothing below would choose it.
+// AVX-512, AVX2 + FMA + F16C, and a baseline that runs everywhere. Targets that a newer Highway
+// adds are left out, because the code below would not choose them.
 #ifdef HASTE_NATIVE_TARGET  // one of them and the baseline: a build for this machine alone
 #define HWY_DISABLED_TARGETS (~(HASTE_NATIVE_TARGET | HWY_EMU128 | HWY_SCALAR))
 #else
 #define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_EMU128 | HWY_SCALAR))
 #endif
 #else
-// What the compiler's flags say, NEON on Arm: nothing else can be chosen.
+// The target of the compiler's flags, NEON on Arm. There is no choice at run time.
 #define HWY_COMPILE_ONLY_STATIC
 #endif
 #define HASTE_SIMD 1
@@ -32,7 +32,7 @@ namespace haste {
 enum class SimdTarget { kBaseline, kAvx2, kAvx3 };  // each includes those before it
 
 #if defined(__x86_64__)
-// Conversions of halves. By its bit: not every Clang has a name for it.
+// Conversions of halves. Reads the bit of cpuid, because not every Clang has a name for it.
 inline bool HasF16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -64,14 +64,14 @@ inline SimdTarget AllowedTarget() {
   return SimdTarget::kAvx3;
 }
 
-// The best that the machine has; HASTE_SIMD_TARGET holds it back, to compare targets or to see on
-// one machine what another computes.
+// The best target of the machine. HASTE_SIMD_TARGET limits it, to compare targets or to get on one
+// machine the results of another.
 inline SimdTarget BestTarget() {
   static const SimdTarget target = std::min(MachineTarget(), AllowedTarget());
   return target;
 }
 
-// A target that was not compiled is nullptr: its flags are part of the baseline then.
+// A target that was not compiled is nullptr, because the baseline's flags include it.
 template <class Fn>
 Fn* ChooseTarget(Fn* avx3, Fn* avx2, Fn* baseline) {
   const SimdTarget best = BestTarget();

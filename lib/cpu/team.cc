@@ -12,7 +12,7 @@
 namespace haste {
 namespace {
 
-// Waiting is short when all threads run, so spin; yield when one of them evidently does not.
+// Waits are short while all threads run, so spin first, and yield if a thread seems not to run.
 class Spinner {
  public:
   void Wait() {
@@ -52,7 +52,7 @@ struct ForState {
   std::atomic<int64_t> next{0};
   std::atomic<int64_t> done{0};
 
-  // `task` is the caller's and dead once `done` equals `count`: taken only with a claim in hand.
+  // `task` belongs to the caller and dies once `done` equals `count`: used only after a claim.
   void Work(const std::function<void(int64_t)>* task) {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       (*task)(i);
@@ -81,7 +81,7 @@ struct StepState {
 
 int TeamThreads(const HasteExecutor& executor) {
   if (executor.threads > 0) return executor.threads;
-  // Asked once: it is a system call, and each call of the library comes by.
+  // Cached, because it is a system call and every call of the library needs it.
   static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return cores;
 }

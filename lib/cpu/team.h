@@ -1,8 +1,8 @@
 // Threads for the CPU engine: those that the executor lends (TensorFlow's intra-op pool), or
 // haste's own.
 //
-// No function here needs a helper to show up. A pool may be busy with anything, this very
-// caller included, so whatever no helper has taken the caller does itself: no deadlock.
+// No function depends on a helper. A pool may be busy, even with the caller itself. So the caller
+// does all work that no helper has taken, and a busy pool cannot deadlock.
 #ifndef HASTE_LIB_CPU_TEAM_H_
 #define HASTE_LIB_CPU_TEAM_H_
 

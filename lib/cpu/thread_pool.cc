@@ -11,11 +11,11 @@ namespace haste {
 namespace {
 
 std::atomic<ThreadPool*> shared{nullptr};
-// Guards the making of `shared`, and is free in a forked child.
+// Guards the creation of `shared`. It is unlocked in a forked child.
 std::mutex making;
 
 void ForgetThreadsOfTheParent() {
-  // Never freed: a thread of the parent, which is not here, may hold its mutex.
+  // Never freed: its mutex may be held by a thread of the parent, which the child does not have.
   shared.store(nullptr, std::memory_order_relaxed);
   making.unlock();
 }
@@ -26,7 +26,7 @@ ThreadPool& ThreadPool::Shared() {
   if (ThreadPool* pool = shared.load(std::memory_order_acquire)) return *pool;
   static const int registered =
       pthread_atfork([] { making.lock(); }, [] { making.unlock(); }, ForgetThreadsOfTheParent);
-  (void)registered;  // fails without memory only: then a child runs on the calling thread alone
+  (void)registered;  // fails only without memory; then a child runs on the calling thread alone
   std::lock_guard<std::mutex> lock(making);
   ThreadPool* pool = shared.load(std::memory_order_relaxed);
   if (pool == nullptr) {
@@ -40,7 +40,7 @@ ThreadPool::ThreadPool(int threads) {
   for (int i = 0; i < threads; ++i) {
     try {
       threads_.emplace_back([this] { Run(); });
-    } catch (const std::system_error&) {  // a limit of the system's: what runs already is enough
+    } catch (const std::system_error&) {  // a limit of the system: go on with the threads so far
       if (threads_.empty()) throw;
       break;
     }

@@ -1,5 +1,5 @@
-// The threads of programs that bring none: started at first use, kept until the process ends. A
-// forked child, which inherits no threads, starts its own.
+// Threads for programs that give none: started at first use, kept until the process ends. A forked
+// child inherits no threads and starts its own.
 #ifndef HASTE_LIB_CPU_THREAD_POOL_H_
 #define HASTE_LIB_CPU_THREAD_POOL_H_
 
@@ -13,7 +13,8 @@ namespace haste {
 
 class ThreadPool {
  public:
-  // One helper a core, less the caller's own; never destroyed, so that exit order does not matter.
+  // One helper for each core except the caller's. Never destroyed, so the exit order does not
+  // matter.
   static ThreadPool& Shared();
 
   void Schedule(void (*fn)(void*), void* arg);

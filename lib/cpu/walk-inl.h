@@ -2,13 +2,13 @@
 //
 // R is packed once a call into panels (lib/cpu/product-inl.h): forward's hold all gates of the
 // same hidden units side by side, so that the cell runs on the accumulators while they are in
-// registers; backward's hold the units of h, to be multiplied by the gradients of all gates. A
-// single row goes forward without: it reads R where it lies (lib/cpu/row_product-inl.h).
+// registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
+// Forward of a single row does not pack: it reads R in place (lib/cpu/row_product-inl.h).
 //
-// h is double-buffered: every panel of a step reads all of the h that the step before has left.
+// h is double-buffered: every panel of a step reads all of the previous step's h.
 //
 // A cell with two products a step (kResetGates) walks it in two phases, each with panels of its own
-// gates; the second reads what the whole lane did in the first.
+// gates. The second reads the whole lane's results of the first.
 #if defined(HASTE_LIB_CPU_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_WALK_INL_H_
@@ -92,7 +92,7 @@ class Walk {
   int64_t panels(int64_t phase) const { return panels_[phase]; }
 
  protected:
-  // Where the reserve keeps state s as it enters a step, and kept[i] of i >= kGates.
+  // The reserve's tensors of state s as it enters a step, and of kept[i] with i >= kGates.
   static constexpr int SavedState(int s) {
     int before = 0;
     for (int i = 0; i < s; ++i) before += Cell::kReadsState[i];
@@ -104,13 +104,13 @@ class Walk {
   int64_t Time(int64_t k, int64_t step) const {
     return config_.reverse != nullptr && config_.reverse[k] ? T_ - 1 - step : step;
   }
-  // Row of [N, T, K] that follows (n, t, k) in the walk; beyond its end, any row there is.
+  // Row of [N, T, K] that follows (n, t, k) in the walk; after the last step, any valid row.
   int64_t RowAhead(int64_t k, int64_t n, int64_t t, bool backward = false) const {
     const bool reverse = (config_.reverse != nullptr && config_.reverse[k]) != backward;
     return (n * T_ + std::min(std::max<int64_t>(t + (reverse ? -1 : 1), 0), T_ - 1)) * K + k;
   }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
-  // At a masked step: does y repeat the output before (and not 0)?
+  // Whether y repeats the previous output at a masked step (otherwise it is 0).
   bool Repeats(int64_t k, int64_t n, int64_t step) const {
     const bool reverse = config_.reverse != nullptr && config_.reverse[k];
     return !config_.zero_output_for_mask && step >= first_live_[(reverse ? N : 0) + n];
@@ -124,8 +124,8 @@ class Walk {
     return {config_, key_, t, n, k * H + j};
   }
 
-  // Asks for what the next step of the walk will read and write at the same place. Rows of one step
-  // lie far apart, which the hardware's own prefetching does not follow.
+  // Prefetches what the next step reads and writes at the same place. Rows of one step are too far
+  // apart for the hardware's prefetcher.
   template <class E>
   static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count, int64_t stride) {
     const E* from = static_cast<const E*>(tensor) + at;

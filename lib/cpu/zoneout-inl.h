@@ -1,6 +1,6 @@
 // Zoneout (Krueger et al., arXiv 1606.01305) of the states of one vector of hidden units: each
-// keeps what it was with a probability of its own, drawn in training, expected otherwise.
-// Per-target header.
+// state keeps its previous value with its own probability, drawn in training, as an expectation
+// otherwise. Per-target header.
 #if defined(HASTE_LIB_CPU_ZONEOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_ZONEOUT_INL_H_
@@ -31,7 +31,7 @@ class Zoneout {
     }
   }
 
-  // next: the states as the cell made them, then as they leave the step.
+  // next: in, the states that the cell computed; out, those that leave the step.
   HWY_INLINE void Forward(const V* prev, V* next) const {
     for (int s = 0; s < kStates; ++s) {
       const double rate = ZoneoutRate<Cell>(config_, s);
@@ -41,7 +41,7 @@ class Zoneout {
     }
   }
 
-  // What went past the cell comes back past it: ds becomes the cell's part, past the rest.
+  // Splits the gradients: ds keeps the cell's part, `past` gets the part that bypasses the cell.
   HWY_INLINE void Backward(V* ds, V* past) const {
     for (int s = 0; s < kStates; ++s) {
       const double rate = ZoneoutRate<Cell>(config_, s);
@@ -53,7 +53,7 @@ class Zoneout {
 
  private:
   const HasteRnnConfig& config_;
-  V keep_[kStates];  // 1: keeps what it was
+  V keep_[kStates];  // 1: keeps the previous value
 };
 
 HASTE_TARGET_END
