@@ -36,13 +36,13 @@ import tensorflow as tf
 from benchmarks import cases, measure, peers, shapes
 
 MATMUL_SIZE = 1024
-# Of a table, beside the comparison with Keras.
+# Columns of a table in addition to the comparison with Keras.
 COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("reach", "torch", "vs")}
 REST, BURST = 0.02, 0.05  # seconds; see measure.interleaved_medians
 
 
 def make_matmul():
-    """One large product: what the machine's multiply-adds can do at best, to compare with."""
+    """One large product: the machine's best rate of multiply-adds, to compare with."""
     a = tf.random.normal((MATMUL_SIZE, MATMUL_SIZE))
     return tf.function(lambda: tf.matmul(a, a))
 
@@ -108,7 +108,7 @@ def memory_of(name, shape):
         "step = cases.make_case(sys.argv[1], *json.loads(sys.argv[2]))[0][1]; step(); step();"
         "print(measure.peak_bytes(step))"
     )
-    # oneDNN's allocator and malloc's free lists keep what they have: both out of the way.
+    # oneDNN's allocator and malloc's free lists keep freed memory, so both are turned off.
     environment = dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0", MALLOC_MMAP_THRESHOLD_="262144")
     command = [sys.executable, "-c", code, name, json.dumps(shape)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

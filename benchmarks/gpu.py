@@ -1,4 +1,4 @@
-"""libhaste's CUDA recurrences beside cuDNN (torch.nn.LSTM, GRU, RNN), on one GPU: needs torch.
+"""libhaste's CUDA recurrences against cuDNN (torch.nn.LSTM, GRU, RNN), on one GPU: needs torch.
 
     python -m benchmarks.gpu                             the cases that goals were stated for
     python -m benchmarks.gpu --setting shapes --cell lstm gru --dtype float32
@@ -65,7 +65,7 @@ def measure_case(library, case, engine, clock, alone):
     Raises:
       gpu_check.WrongResultError, or RuntimeError of libhaste or torch.
     """
-    torch.manual_seed(zlib.crc32(str(case).encode()))  # the same inputs, whatever ran before
+    torch.manual_seed(zlib.crc32(str(case).encode()))  # inputs do not depend on earlier cases
     dtype, device = gpu_cases.DTYPES[case.dtype], library.device
     tf32 = case.dtype == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -126,7 +126,7 @@ def run(library, cases, options):
         except (gpu_check.WrongResultError, RuntimeError) as error:
             row = {"note": f"{type(error).__name__}: {error}".splitlines()[0]}
             if library.device == "cuda":
-                torch.cuda.synchronize()  # raises what nothing after it would survive
+                torch.cuda.synchronize()  # raises if the context is lost
         rows.append(table.add(case, options.engine, row))
     return rows
 
@@ -152,7 +152,7 @@ def parse(arguments=None):
     add("--engine", default="auto", help="of libhaste: auto, cluster, grid or stepwise")
     add("--only", nargs="+", type=_only, default=[], metavar="N=1,16", help="cases of these sizes")
     add("--every", type=int, default=1, metavar="n", help="each n-th case")
-    add("--time-limit", type=float, metavar="s", help="start no case after so many seconds")
+    add("--time-limit", type=float, metavar="s", help="start no case after this many seconds")
     add("--budget", type=float, default=60.0, metavar="ms", help="to time one function")
     add("--csv", type=pathlib.Path, help="append each row to this file as it is measured")
     add("--resume", action="store_true", help="leave out cases that --csv has")

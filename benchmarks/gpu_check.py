@@ -8,7 +8,7 @@ import torch
 
 from tests.gpu import cell_reference
 
-# Of T dependent steps, each rounded to the dtype; both sides err where cuDNN is the other.
+# For T dependent steps, each rounded to the dtype. Against cuDNN both sides have errors.
 TOLERANCE = {
     "float32": 1e-4,
     "tf32": 2e-2,
@@ -88,7 +88,7 @@ def _error_of_lanes(haste, dy, rounded):
 
 
 def check(haste, cudnn, dy):
-    """Returns (error, what it was held against); raises WrongResultError."""
+    """Returns (error, name of the reference); raises WrongResultError."""
     tolerance = TOLERANCE[haste.case.dtype]
     note = ""
     if cudnn is not None:

@@ -1,4 +1,4 @@
-"""haste_keras.LSTM beside keras.layers.LSTM under TensorFlow on one GPU.
+"""haste_keras.LSTM against keras.layers.LSTM under TensorFlow on one GPU.
 
     python -m benchmarks.gpu_layers [--seconds 3] [--plot FILE]
 
@@ -72,7 +72,7 @@ def columns(times):
 
 
 def plot(ratios, path):
-    """Bars of keras / ours for what makes Keras leave cuDNN."""
+    """Bars of keras / ours for the options with which Keras does not use cuDNN."""
     import matplotlib
 
     matplotlib.use("Agg")

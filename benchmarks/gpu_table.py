@@ -97,7 +97,7 @@ def _written(value):
 
 
 def summarize(rows):
-    """Prints geometric means of the ratios to cuDNN, the worst points, and what features cost."""
+    """Prints geometric means of the ratios to cuDNN, the worst points, and the cost of features."""
     groups = {}
     for row in rows:
         groups.setdefault((row["case"].cell, row["case"].dtype), []).append(row)

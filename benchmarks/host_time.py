@@ -1,4 +1,4 @@
-"""Host time of a call of the C ABI: what its thread spends there before it returns. Needs torch.
+"""Host time of a call of the C ABI: the time until the call returns. Needs torch.
 
     python -m benchmarks.host_time                  on the GPU, if there is one, else on the CPU
     HASTE_LIBRARY=/elsewhere/libhaste.so python -m benchmarks.host_time --device cpu
@@ -71,7 +71,7 @@ class Calls:
         }  # fmt: skip
 
     def _prepared(self, call, *args, **kwargs):
-        """What `call` passes to the C ABI, with nothing of Python's before it."""
+        """The arguments that `call` passes to the C ABI, prepared beforehand."""
         passed = []
 
         class Recorder(lib_ctypes.Library):

@@ -1,4 +1,4 @@
-"""Timing and memory, for every benchmark alike."""
+"""Timing and memory, for all benchmarks."""
 
 import resource
 import statistics

@@ -68,7 +68,7 @@ class _Environment:
         self.log = ""
 
     def run(self, *arguments):
-        """(exit code, seconds, what was printed) of python with these arguments."""
+        """(exit code, seconds, output) of python with these arguments."""
         start = time.monotonic()
         done = subprocess.run(
             [self._python, *arguments],
@@ -91,7 +91,7 @@ class _Environment:
         return f"{seconds:.0f} s"
 
     def check(self):
-        """What a cell of the table says of haste_keras.check."""
+        """The text of a cell of the table: the result of haste_keras.check."""
         code, seconds = self.run("-m", "haste_keras.check")
         if code != 0:
             print(self.log, file=sys.stderr)

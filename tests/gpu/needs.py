@@ -1,4 +1,4 @@
-"""What the tests of this folder need of a machine.
+"""The requirements of this folder's tests on a machine.
 
 Where it is missing a module is skipped; with HASTE_REQUIRE_GPU=1, as `make test-gpu` sets it,
 that is an error: no run without a GPU may look like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
@@ -14,7 +14,7 @@ DEVICE = os.environ.get("HASTE_TEST_DEVICE", "GPU:0")
 
 
 def need(condition, what):
-    """Leaves the calling module out, for want of `what`, unless `condition`."""
+    """Skips the calling module because `what` is missing, unless `condition`."""
     if condition:
         return
     if os.environ.get("HASTE_REQUIRE_GPU") == "1":

@@ -1,4 +1,4 @@
-"""Device memory of a training step at its peak, and what it should need, in bytes.
+"""Peak device memory of a training step, and its budget, in bytes.
 
 python peak_memory.py LAYER DEVICE
 
@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import haste_keras
 
-# Tensors [N, T, H] between forward and backward: gates, states, what else is kept; the gradient of
-# GRU's h·R.
+# Tensors [N, T, H] between forward and backward: gates, states, other saved tensors, and the
+# gradient of GRU's h·R.
 RESERVE = {"LSTM": 4 + 2, "GRU": 3 + 2 + 3, "Elman": 1 + 1, "SLSTM": 4 + 4}
 
 

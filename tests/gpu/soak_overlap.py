@@ -60,7 +60,7 @@ class Layer:
         return [self.y, *self.gradients.values()]
 
     def run(self):
-        """Queues both passes, and a look at their bits."""
+        """Queues both passes, and a check of their bits."""
         with torch.cuda.stream(self.stream):
             self.lib.layer_forward(
                 self.config, self.x, self.kernel, self.bias, self.recurrent, wx=self.gates,
@@ -83,7 +83,7 @@ class Layer:
 
 
 def watch(moved, end):
-    """Ends the process where nothing has moved for too long."""
+    """Ends the process if there is no progress for too long."""
     while time.monotonic() < end + PATIENCE:
         time.sleep(1)
         for name, at in list(moved.items()):
@@ -123,7 +123,7 @@ def soak(shapes, options):
     for thread in threads:
         thread.join()
     if failures:
-        os._exit(1)  # a context that failed does not end well
+        os._exit(1)  # a failed context may hang in destructors
 
 
 def main():

@@ -29,10 +29,10 @@ def exactly_zero(tensor):
 @pytest.mark.parametrize("cell", ["lstm", "elman"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_rows_without_gradient(cell, size, precision):
-    """Rows that the loss does not look at, and steps that it does not look past."""
+    """Rows that the loss does not read, and a last step that it reads."""
     problem = make(cell, "grid", precision, size)
     blind, seen = slice(0, None, 2), slice(1, None, 2)
-    last = 3  # step that the loss looks at
+    last = 3  # the last step that the loss reads
     problem.dy[blind] = 0
     problem.dy[:, last + 1 :] = 0
     for gradient in problem.ds:
@@ -73,7 +73,7 @@ def test_units_that_nothing_reads(size, precision):
     problem.dy[..., unread] = 0
     for gradient in problem.ds:
         gradient[..., unread] = 0
-    problem.wx[..., 3] = -1e4  # off, whatever h·R is
+    problem.wx[..., 3] = -1e4  # the unit is off for every h·R
     call = run(problem)
     dwx = call.gradients["dwx"]
     assert exactly_zero(dwx[..., unread])

@@ -1,5 +1,5 @@
-// The table of lib/base/math.h as data: the largest error that each function may have. And the
-// errors measured.
+// The table of lib/base/math.h as data: the largest error that each function may have, and the
+// errors that a test measures.
 #ifndef HASTE_TESTS_LIB_MATH_BOUNDS_H_
 #define HASTE_TESTS_LIB_MATH_BOUNDS_H_
 

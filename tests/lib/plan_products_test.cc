@@ -62,7 +62,7 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
   const CudaProperties hopper = Hopper();
   const int terms = config.dtype == HASTE_FLOAT32 ? 3 : 1;
   const int chunk = TiledDepth(terms, cell.exponential ? std::max(2, terms) : terms);
-  // Where gates share a scale a chunk has those of one.
+  // If gates have scales, a chunk of the depth belongs to one gate.
   const bool scales = backward && terms > 1 && ScalesTiledGradients(cell);
   const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
   for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {

@@ -6,10 +6,10 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain")
 
 HAVE_CUDA = _HAVE_CUDA
 
-# What the CUDA half is compiled for, in words.
+# The architectures that the CUDA half is compiled for, as text.
 ARCHITECTURES = _ARCHITECTURES
 
-# What programs ask to know whether they link the CUDA half.
+# Defined for programs that link the CUDA half.
 CUDA_DEFINES = ["HASTE_HAVE_CUDA=1"] if HAVE_CUDA else []
 
 _FLAGS = [
@@ -23,12 +23,12 @@ _FLAGS = [
     "--extended-lambda",
     "-cudart=static",
     "-Xcompiler=-fPIC,-fvisibility=hidden,-O3",
-    # LZ4, which every driver that runs this reads, and which is unpacked when a kernel is first used.
+    # LZ4, which every driver that runs this can read. It is unpacked when a kernel is first used.
     "-Xfatbin=-compress-all",
 ]
 
 def _arch_flags(capability):
-    """Flags of the GPUs that code is for; of all where it is for none of them, so that it links."""
+    """Flags for the GPUs that run the code. If none does, for all GPUs, so that programs link."""
     flags = [
         flag
         for arch, flag in ARCH_FLAGS
@@ -37,7 +37,7 @@ def _arch_flags(capability):
     return flags or [flag for _, flag in ARCH_FLAGS]
 
 def _is_for_newer(capability):
-    """Whether code is for the GPUs that the newer assembler makes it for."""
+    """Whether the code is also for the GPUs that only the newer assembler knows."""
     return bool(ASSEMBLED) and (not capability or capability.isdigit())
 
 def _cuda_library_impl(ctx):
@@ -53,7 +53,7 @@ def _cuda_library_impl(ctx):
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
-        # What a unit does not include leaves it as it is when it changes.
+        # A header that a unit does not include does not cause a rebuild.
         unused = ctx.actions.declare_file("_nvcc/%s/%s.unused" % (ctx.label.name, source.basename))
         headers = ctx.actions.args()
         headers.add_all(context.headers)

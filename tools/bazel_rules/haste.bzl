@@ -5,10 +5,9 @@ load("@local_floor//:defs.bzl", "FLOOR_DEPS", "FLOOR_INPUTS", "FLOOR_LINKOPTS")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
-# No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
-# what they say.
-# No contraction: which a * b + c becomes one instruction would differ between copies of a template,
-# and with it the last bit between numbers of threads. MulAdd says where it is meant.
+# No -march: lib/cpu chooses its SIMD target at run time. No -ffast-math: NaN and infinity are kept.
+# No contraction of a * b + c into one instruction: it would differ between copies of a template, and
+# the last bit would depend on the number of threads. MulAdd is used where it is wanted.
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):

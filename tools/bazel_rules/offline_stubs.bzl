@@ -22,7 +22,7 @@ _CC_RULES = [
 
 _CC_SYMBOLS = ["CcInfo", "CcToolchainConfigInfo", "cc_common"]
 
-# Other files of @rules_cc: where Bazel has them, and names there and in @rules_cc.
+# Other files of @rules_cc: {file: (Bazel's own file, {name there: name in @rules_cc})}.
 _CC_FILES = {
     "action_names": ("@bazel_tools//tools/build_defs/cc:action_names.bzl", {"ACTION_NAMES": "ACTION_NAMES"}),
     "cc_toolchain_config_lib": (
@@ -52,7 +52,7 @@ def _forwards(rules):
     return "\n".join(["def %s(**kwargs):\n    native.%s(**kwargs)\n" % (r, r) for r in rules])
 
 def _reexport(ctx, file, source, names, more = ""):
-    """Writes cc/`file`.bzl, which gives names of `source` as the others that `names` maps to."""
+    """Writes cc/`file`.bzl, which loads `source` and renames its symbols by `names`."""
     loads = ", ".join(["_%s = %r" % (new, old) for old, new in names.items()])
     text = "load(%r, %s)\n" % (source, loads)
     ctx.file("cc/%s.bzl" % file, text + "".join(["%s = _%s\n" % (n, n) for n in names.values()]) + more)
@@ -64,7 +64,7 @@ alias(name = "toolchain_type", actual = "@bazel_tools//tools/cpp:toolchain_type"
 alias(name = "current_cc_toolchain", actual = "@bazel_tools//tools/cpp:current_cc_toolchain")
 """)
 
-    # A file of its own: no file may bind a name that it also reads from Bazel.
+    # A file of its own, because no file can bind a name that it also reads from Bazel.
     ctx.file("cc/native.bzl", "\n".join(["native_%s = %s" % (s, s) for s in _CC_SYMBOLS]))
     _reexport(ctx, "defs", "//cc:native.bzl", {"native_" + s: s for s in _CC_SYMBOLS}, _forwards(_CC_RULES))
     for file, (source, names) in _CC_FILES.items():

@@ -26,11 +26,11 @@ FLOOR_INPUTS = []
 FLOOR_DEPS = []
 """
 
-# The parts of libc that were libraries of their own are named whether ld sees a use of them or
-# not: what is used of them is in the stub of libc.
+# The former parts of libc are named even if ld sees no use of them, because their symbols are in the
+# stub of libc.
 _DEFS = """_COMMON = [
     "-Wl,-z,defs",
-    # Of libstdc++.a what is used, and so what it asks of glibc.
+    # Drops unused parts of libstdc++.a, and with them their use of glibc.
     "-Wl,--gc-sections",
     "-Wl,--push-state,--no-as-needed",
     "-lpthread",

@@ -21,12 +21,12 @@ def _python(ctx):
 
 def _impl(ctx):
     python = _python(ctx)
-    mend = "run 'make venv', or set HASTE_PYTHON to a Python that has TensorFlow 2.16 or newer."
+    advice = "run 'make venv', or set HASTE_PYTHON to a Python that has TensorFlow 2.16 or newer."
     if not python:
-        fail("TensorFlow: no python3 found; " + mend)
+        fail("TensorFlow: no python3 found; " + advice)
     probe = ctx.execute([python, "-c", _PROBE])
     if probe.return_code != 0:
-        fail("TensorFlow: %s%s\n%s" % (probe.stdout, probe.stderr, mend))
+        fail("TensorFlow: %s%s\n%s" % (probe.stdout, probe.stderr, advice))
     root = probe.stdout.strip()
     ctx.symlink(root + "/include", "include")
     for library in ["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:

@@ -1,4 +1,4 @@
-"""Lists the device code in a library: for which GPUs, how it is compressed, and what it weighs.
+"""Lists the device code in a library: for which GPUs, how it is compressed, and its size.
 
 Usage: fatbins.py LIBRARY...
        fatbins.py --only-ptx COPY LIBRARY

@@ -70,7 +70,7 @@ def embedded(ptx, scratch):
 
 
 def add_cubins(target, ptx, newer, architectures, scratch):
-    """Adds `ptx`, in its own's place, and a cubin for each of `architectures` to `target`."""
+    """Replaces the PTX of `target` by `ptx`, and adds a cubin for each of `architectures`."""
     images = [f"--image3=kind=ptx,sm=90,file={embedded(ptx, scratch)}"]
     for architecture in architectures:
         cubin = scratch / f"sm_{architecture}.cubin"
@@ -86,7 +86,7 @@ def add_cubins(target, ptx, newer, architectures, scratch):
 
 
 def read_by(rule):
-    """The files that `rule`, of a Makefile, names as what its target is made of."""
+    """The prerequisites in `rule`, a rule of a Makefile."""
     named = rule.replace("\\\n", " ").partition(":")[2].split()
     return {os.path.normpath(path) for path in named}
 
