@@ -37,7 +37,7 @@ def fitted(engine, cell, precision, size):
 
 
 def most_block_units(cell, precision):
-    """The largest H. Backward's shared memory limits it in clusters, the warps in a single block."""
+    """The largest H: in clusters backward's shared memory limits it, in one block its warps."""
     if not HOPPER:  # the warps' registers: fewer units with floats of two or three terms
         return 64 if precision == "float32" or (precision, cell) == ("tf32", "elman") else 96
     if cell == "elman" or precision != "float32":
