@@ -1,5 +1,5 @@
 // Exp, Tanh, Sigmoid and its logarithm for every scalar that a cell is instantiated with: float and
-// double here, vectors of them in lib/cpu/simd-inl.h. One formula serves all of them, on CPU and
+// double here, vectors of them in lib/cpu/simd/simd-inl.h. One formula serves all of them, on CPU and
 // GPU.
 //
 // Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
@@ -30,7 +30,7 @@
 
 HASTE_TARGET_BEGIN
 
-// The operations that the formulas below use; lib/cpu/simd-inl.h defines them for vectors.
+// The operations that the formulas below use; lib/cpu/simd/simd-inl.h defines them for vectors.
 HASTE_FN float MulAdd(float a, float b, float c) { return fmaf(a, b, c); }
 HASTE_FN double MulAdd(double a, double b, double c) { return fma(a, b, c); }
 HASTE_FN float Abs(float x) { return fabsf(x); }

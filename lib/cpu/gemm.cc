@@ -1,6 +1,6 @@
 // c = a·b + bias on the CPU, for callers of the C++ API that link no BLAS. It uses the recurrence's
 // micro-kernel and packs one block at a time.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/gemm.cc"
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/product-inl.h"
-#include "lib/cpu/row_product-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/product/product-inl.h"
+#include "lib/cpu/product/row_product-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 

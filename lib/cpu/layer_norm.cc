@@ -1,5 +1,5 @@
 // Layer normalisation of rows, and its gradient: y = γ ∘ (x - mean) / sqrt(variance + ε) + β.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/layer_norm.cc"
@@ -11,8 +11,8 @@
 
 #include "lib/base/workspace.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/moments-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/simd/moments-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 

@@ -1,5 +1,5 @@
 // haste_windows on the CPU.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/windows.cc"
@@ -13,8 +13,8 @@
 #include "lib/base/causal_windows.h"
 #include "lib/base/dtypes.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/simd-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/simd/simd-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 

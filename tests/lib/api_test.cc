@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "haste/rnn.h"
-#include "lib/cpu/thread_pool.h"
+#include "lib/cpu/threads/thread_pool.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
 

@@ -1,6 +1,6 @@
 // Checks lib/base/math.h against the errors in its table, with long double as the reference, for
 // the scalar code and for every SIMD target that this machine can run.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/lib/math_test.cc"
@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "lib/cpu/simd-inl.h"
+#include "lib/cpu/simd/simd-inl.h"
 #include "tests/lib/check.h"
 #include "tests/lib/math_bounds.h"
 

@@ -1,6 +1,6 @@
 // Loads and stores of 16-bit types, on every SIMD target that this machine can run: every half and
 // bfloat16, and rounding to nearest even at and around midpoints.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/lib/storage_test.cc"
@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "lib/cpu/simd-inl.h"
+#include "lib/cpu/simd/simd-inl.h"
 #include "tests/lib/check.h"
 
 HASTE_TARGET_BEGIN
