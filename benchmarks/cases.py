@@ -161,7 +161,7 @@ def multiply_adds(name, n, t, c, h, of_x=True):
 def make_surroundings(name, n, t, c, h):
     """A training step without its recurrence: the products and sums over all steps together.
 
-    None for a layer whose recurrence is not one product of h.
+    None for a layer whose recurrence is not a single product with h.
     """
     if name not in ("LSTM", "GRU", "Elman", "SLSTM"):
         return None

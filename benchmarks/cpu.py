@@ -3,20 +3,20 @@
     python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
                              [--plot FILE]
 
-float32, return_sequences, the same weights, ours and Keras's inside tf.function. Where Keras has
-no such layer the peer is its own loop over our step-wise cell; some layers are timed beside another
-one too (`vs`: its time over ours). PyTorch and ONNX Runtime (inference only) are timed if they are
-installed, see requirements-bench.txt: the columns are their times over ours. A training step is
-forward and the gradients of all weights and of the input. Each case first compares outputs and
-gradients with the peers', and is not timed if they differ.
+float32, return_sequences, the same weights, ours and Keras's inside tf.function. If Keras does not
+have the layer, the peer is Keras's loop over our step-wise cell; some layers are also compared with
+another layer (`vs`: its time over ours). PyTorch and ONNX Runtime (inference only) are timed if
+they are installed, see requirements-bench.txt: the columns are their times over ours. A training
+step is forward and the gradients of all weights and of the input. Each case first compares outputs
+and gradients with the peers', and is not timed if they differ.
 
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
-tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
-multiply-adds, so a ratio far above it is out of reach in float32. `reach` is what a training step
-would show if its recurrence ran like that and TensorFlow did the rest: the call, x·W + b, dx, dW,
-dR and the bias's gradient, timed in turn too. The last columns state the memory
-of our training step at its peak, beside what it should need: the reserve (gates and states),
-inputs, outputs and gradients, and one recurrent kernel.
+tf.matmul, timed in turn with the peers, and everything else were free. Both sides do the same
+multiply-adds, so a ratio far above it is out of reach in float32. `reach` is the ratio of a
+training step whose recurrence runs at that speed and whose other parts are TensorFlow's: the call,
+x·W + b, dx, dW, dR and the bias's gradient, timed in turn too. The last columns are the peak memory
+of our training step and its budget: the reserve (gates and states), inputs, outputs and gradients,
+and one recurrent kernel.
 """
 
 import argparse

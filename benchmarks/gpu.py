@@ -5,12 +5,12 @@
     python -m benchmarks.gpu --setting grid --dtype bfloat16 --csv grid.csv --time-limit 300
     python -m benchmarks.gpu --only N=1,16 H=768 --engine stepwise
 
-A layer is haste_layer_forward, and backward, which TensorFlow's layers call: x·W + b and the
-recurrence; its gradients are dx, dW, db and dR. Of a recurrence alone (C=0) they are those of wx,
-and by torch of R and the biases. Each case is checked (`gpu_check`) and not timed if it is wrong.
-`infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and backward;
-medians by CUDA events in milliseconds, each sample as many calls as make a millisecond. "tf32" is
-float32 on both sides with TF32 allowed.
+A layer is haste_layer_forward and _backward, as TensorFlow's layers call them: x·W + b and the
+recurrence, with the gradients dx, dW, db and dR. A recurrence alone (C=0) has the gradient of wx,
+and torch computes those of R and the biases. Each case is checked (`gpu_check`) and not timed if it
+is wrong. `infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and
+backward. Times are medians by CUDA events in milliseconds; a sample has as many calls as take a
+millisecond. "tf32" is float32 on both sides with TF32 allowed.
 """
 
 import argparse

@@ -4,8 +4,9 @@
 
 The same weights, return_sequences, inside tf.function, no TF32; outputs and gradients are
 compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
-with the device memory of a training step at its peak. The second is what makes Keras leave cuDNN.
-The third is large layers as they are trained: TF32 allowed, as TensorFlow does, and mixed_float16.
+with the peak device memory of a training step. The second has options with which Keras does not use
+cuDNN. The third has large layers as they are trained: TF32 allowed, which is TensorFlow's default,
+and mixed_float16.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `benchmarks.gpu` compares: a layer around libhaste's recurrence, and cuDNN's by torch.
+"""The sides of `benchmarks.gpu`: a layer around libhaste's recurrence, and cuDNN's by torch.
 
 Shapes are those of lib/include/haste/c_api.h; weights of both are in our order of gates and lanes:
 kernel [C, K·G·H], recurrent kernel [K, H, G, H], bias [K·G·H], and of h·R [K, G, H] where a cell
@@ -78,9 +78,9 @@ class Cudnn:
 
 
 class Haste:
-    """A layer, by haste_layer_* as TensorFlow's layers are; without an input the recurrence alone.
+    """A layer by haste_layer_*, as TensorFlow's layers do; without an input the recurrence alone.
 
-    Of that dR and the bias's gradient are torch's.
+    For a recurrence alone, torch computes dR and the bias's gradient.
     """
 
     def __init__(self, library, case, x, weights, engine="auto"):

@@ -1,6 +1,6 @@
 """The table of `benchmarks.gpu`: printed, appended to a CSV file as it grows, and summed up.
 
-python -m benchmarks.gpu_table grid.csv …      what the files say, as Markdown: cuDNN's time
+python -m benchmarks.gpu_table grid.csv …      the files' results as Markdown: cuDNN's time
                                                over ours, forward and backward, by N and H
 """
 

@@ -59,7 +59,7 @@ def inputs_of(wx, lane):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What a recurrence of this cell needs to know.
+    """The parameters of a recurrence of this cell.
 
     step(x, times, s, activation, recurrent) returns the new states of one lane: x [G, n, H];
     times(v, first, last) is v [n, H] through R of gates first … last - 1, with their recurrent

@@ -1,4 +1,4 @@
-"""Exports a model with its results, and compares the loaded model with them elsewhere.
+"""Exports a model with its results, and compares the loaded model's results on another device.
 
 python exported.py save|check FOLDER
 """

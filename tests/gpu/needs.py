@@ -1,7 +1,7 @@
 """The requirements of this folder's tests on a machine.
 
-Where it is missing a module is skipped; with HASTE_REQUIRE_GPU=1, as `make test-gpu` sets it,
-that is an error: no run without a GPU may look like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
+A module is skipped if one is missing. With HASTE_REQUIRE_GPU=1, which `make test-gpu` sets, that is
+an error, so that no run without a GPU looks like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
 the tests of the ops and layers on the CPU, to try the tests themselves.
 """
 

@@ -2,9 +2,9 @@
 
 python peak_memory.py LAYER DEVICE
 
-A process of its own for each layer: TensorFlow's allocator hands out a free piece of up to twice
-the size whole, and counts all of it, so that tensors of before would decide on what it says.
-On the CPU that allocator wants TF_CPU_ALLOCATOR_USE_BFC=1.
+Each layer runs in a process of its own: TensorFlow's allocator gives away a free piece of up to
+twice the size as a whole, and counts all of it. So earlier tensors would change the result. On the
+CPU that allocator needs TF_CPU_ALLOCATOR_USE_BFC=1.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Scans for the tests of the C ABI: random inputs, run by libhaste and by the reference.
 
-As kernel_problem.py, whose helpers it shares: what is not written yet is NaN.
+It shares the helpers of kernel_problem.py. Memory that is not written yet is NaN.
 """
 
 import scan_reference

@@ -1,12 +1,11 @@
-"""Two layers that fill a GPU of 132 multiprocessors together, again and again, with their products
-beside the walk: in two threads of a process, and in two processes.
+"""Runs two layers that together fill a GPU of 132 multiprocessors repeatedly, with products that
+overlap the walks: in two threads of a process, and in two processes.
 
     python tests/gpu/soak_overlap.py MINUTES [--how threads] [--dtype float32] [--time 2048]
 
-LSTMs of N=16 H=768 and N=8 H=576 walk on 96 and 36 blocks. Were both walks to start before their
-own products, they would wait for ever (docs/design/gpu_products.md). Fails, with status 1, where a
-call fails or bits differ from those of the first run, and with status 3 where nothing has moved for
-90 s.
+LSTMs of N=16 H=768 and N=8 H=576 walk on 96 and 36 blocks. If both walks started before their own
+products, they would wait for ever (docs/design/gpu_products.md). Exits with 1 if a call fails or
+bits differ from those of the first run, and with 3 if there is no progress for 90 s.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Walks that are recorded as CUDA graphs, and cases that only the `blas` engine runs.
 
-test_engines.py and test_engines_repeated.py run it beside the others.
+test_engines.py and test_engines_repeated.py run `blas` with the other engines.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""Streams of a green context, which has some of the GPU's multiprocessors: what runs there is
-planned for those, whether or not the context is the current one."""
+"""Streams of a green context, which has some of the GPU's multiprocessors: plans use only those,
+whether or not the context is the current one."""
 
 import contextlib
 import ctypes

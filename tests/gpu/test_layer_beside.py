@@ -1,5 +1,5 @@
-"""Products that a GPU makes beside the walk (lib/plan/overlap.h): haste_layer_* of sizes that are
-worth it, against the recurrence alone and products in float64."""
+"""Products that overlap the walk on a GPU (lib/plan/overlap.h): haste_layer_* at large
+sizes, against the recurrence alone and products in float64."""
 
 import threading
 
@@ -61,9 +61,9 @@ class Layer:
             self.given["seed"] = torch.tensor([3, 4], dtype=torch.int64, device=ON)
 
     def assert_beside(self, forward=True, backward=True):
-        """That products are to run beside the walk, or are not: then no call asks for both's room.
+        """Checks that products overlap the walk, or do not: then the workspace is not for both.
 
-        None: they may, or their room alone may be more.
+        None: both are allowed, or the products alone may need more.
         """
         n, t, _, _ = self.dy.shape
         flat = torch.empty(n * t, self.bias.numel(), dtype=self.dy.dtype, device="meta")

@@ -1,5 +1,5 @@
-"""Floats go as scaled float16: forward where h has a bound, in one scale; backward in one of each
-row and step. Numbers of any size, and what has no bound.
+"""Floats as scaled float16: forward with one scale if h has a bound, backward with a scale for each
+row and step. Numbers of any size, and cells without a bound.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """The cells without a matrix product on the CUDA engine `scan`, against a float64 reference.
 
-Through the C ABI, as test_kernels.py. The sizes reach what lib/plan/scan.h chooses between:
+Through the C ABI, like test_kernels.py. The sizes cover the choices of lib/plan/scan.h:
 tensors that allow wide accesses or not, one warp a block or several, time whole or in chunks.
 """
 

@@ -1,4 +1,4 @@
-"""Every engine once with everything that a walk can have, and once with nothing: small enough for
+"""Every engine once with all options of a walk, and once with none: small enough for
 compute-sanitizer (`make sanitize`)."""
 
 import pytest

@@ -80,8 +80,8 @@ def test_large_exact_products(transpose):
     "case", [case for case in OPS if case.spec.recurrence == "dense"], **by_name
 )
 def test_by_cublas(case, feature, dtype):
-    """Sizes at which it would not be chosen, three times: where TensorFlow hands out the same
-    memory again the second call is recorded and the third replayed."""
+    """`blas` at sizes at which it would not be chosen, three times. If TensorFlow gives out the
+    same memory again, the second call is recorded and the third replayed."""
     if case.spec.normalizes and dtype == tf.float16:
         pytest.skip("not in float16: docs/design/gpu.md")
     n, t, reverse, h = 9, 8, [False, True], 40

@@ -116,8 +116,8 @@ def test_tensors_begin_anywhere_and_share_memory(cell, size):
 @each_precision
 @each_cell
 def test_many_steps(cell, precision, size):
-    """So that h goes round its slots, and the sets have time to part; with two passes and with
-    eight. The same bits again, and what `stepwise` finds."""
+    """Enough steps to use all slots of h and to let the sets drift apart; with two passes and with
+    eight. The same bits in every run, and the results of `stepwise`."""
     problem = make(cell, precision, size)
     expected = problem.run()
     for _ in range(3):

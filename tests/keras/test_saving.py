@@ -142,7 +142,7 @@ for saved in sorted(folder.glob("*/model.keras")):
 def other_process(request, tmp_path_factory):
     """Exports and saves every model that a test of this run asks for, and runs them elsewhere.
 
-    Returns {(row, name): {"got": [...], "want": [...]}}, or the error that came on the way out.
+    Returns {(row, name): {"got": [...], "want": [...]}}, or the error that exporting raised.
     """
     wanted = [
         (item.callspec.params["row"], item.callspec.params["leaving"])
