@@ -1,9 +1,8 @@
 // The CPU engine through the C++ API: no TensorFlow, no Python.
 //
 //   cpu                           one table of everything
-//   cpu CELL N T C H CALLS        runs a layer CALLS times on one thread: a fixed amount of work,
-//   to
-//                                 count instructions of (valgrind --tool=callgrind)
+//   cpu CELL N T C H CALLS        runs a layer CALLS times on one thread: a fixed amount of
+//                                 work, for valgrind --tool=callgrind
 #include <cstring>
 #include <thread>
 
