@@ -1,6 +1,6 @@
 // Exp, Tanh, Sigmoid and its logarithm for every scalar that a cell is instantiated with: float and
-// double here, vectors of them in lib/cpu/simd/simd-inl.h. One formula serves all of them, on CPU and
-// GPU.
+// double here, vectors of them in lib/cpu/simd/simd-inl.h. One formula serves all of them, on CPU
+// and GPU.
 //
 // Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
 // holds every function to this table.
