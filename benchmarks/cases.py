@@ -1,4 +1,4 @@
-"""What benchmarks compare: our layers beside those of Keras, on the same weights."""
+"""The cases of the benchmarks: our layers against those of Keras, with the same weights."""
 
 import dataclasses
 import functools
@@ -131,8 +131,8 @@ def make_layers(name, n, t, c, h, **arguments):
         return layer
 
     ours, peer = make(case.ours), make(case.peer)
-    # With gamma = 1 layer normalisation makes a random recurrence chaotic: rounding grows with each
-    # step, and after hundreds nothing could be compared.
+    # With gamma = 1 layer normalisation makes a random recurrence chaotic: rounding errors grow at
+    # each step, and after some hundreds no comparison is possible.
     for weight in peer.weights:
         if weight.name == "gamma":
             weight.assign(0.1 * weight)
@@ -148,7 +148,7 @@ def make_case(name, n, t, c, h, mask=None, **arguments):
 
 
 def check(ours, peer, where, tolerance=1e-4):
-    """Refuses to go on if a result differs from the peer's by over `tolerance` of its scale."""
+    """Exits if a result differs from the peer's by more than `tolerance` of its scale."""
     for got, want in zip(tf.nest.flatten(ours()), tf.nest.flatten(peer()), strict=True):
         got, want = (tf.cast(tensor, tf.float32).numpy() for tensor in (got, want))
         error = float(np.abs(got - want).max() / (np.abs(want).max() + 1e-12))
@@ -157,7 +157,7 @@ def check(ours, peer, where, tolerance=1e-4):
 
 
 def blocking(function):
-    """`function`, returning when its results are there."""
+    """`function`, but it returns only when its results are computed."""
 
     def call():
         function()
@@ -178,9 +178,9 @@ def multiply_adds(name, n, t, c, h, of_x=True):
 
 
 def make_surroundings(name, n, t, c, h):
-    """A training step but for its recurrence: the products and sums that see all steps at once.
+    """A training step without its recurrence: the products and sums over all steps together.
 
-    None for a layer whose recurrence is not one product of h.
+    None for a layer whose recurrence is not a single product with h.
     """
     if name not in ("LSTM", "GRU", "Elman", "SLSTM"):
         return None
@@ -190,7 +190,7 @@ def make_surroundings(name, n, t, c, h):
 
     @tf.function
     def step():
-        # What the recurrence would hand back takes the place of what it is given.
+        # The inputs of the recurrence are used as its results.
         d = tf.nn.bias_add(tf.matmul(x, kernel), bias)
         return (
             tf.matmul(d, kernel, transpose_b=True),

@@ -3,20 +3,20 @@
     python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
                              [--plot FILE]
 
-float32, return_sequences, the same weights, ours and Keras's inside tf.function. Where Keras has
-no such layer the peer is its own loop over our step-wise cell; some layers are timed beside another
-one too (`vs`: its time over ours). PyTorch and ONNX Runtime (inference only) are timed if they are
-installed, see requirements-bench.txt: the columns are their times over ours. A training step is
-forward and the gradients of all weights and of the input. Each case first compares outputs and
-gradients with the peers', and is not timed if they differ.
+float32, return_sequences, the same weights, ours and Keras's inside tf.function. If Keras does not
+have the layer, the peer is Keras's loop over our step-wise cell; some layers are also compared with
+another layer (`vs`: its time over ours). PyTorch and ONNX Runtime (inference only) are timed if
+they are installed, see requirements-bench.txt: the columns are their times over ours. A training
+step is forward and the gradients of all weights and of the input. Each case first compares outputs
+and gradients with the peers', and is not timed if they differ.
 
 `bound` is the ratio that the layer would show if its multiply-adds ran at the speed of one large
-tf.matmul, timed in turn with the peers, and everything else were free: both sides do the same
-multiply-adds, so a ratio far above it is out of reach in float32. `reach` is what a training step
-would show if its recurrence ran like that and TensorFlow did the rest: the call, x·W + b, dx, dW,
-dR and the bias's gradient, timed in turn too. The last columns state the memory
-of our training step at its peak, beside what it should need: the reserve (gates and states),
-inputs, outputs and gradients, and one recurrent kernel.
+tf.matmul, timed in turn with the peers, and everything else were free. Both sides do the same
+multiply-adds, so a ratio far above it is out of reach in float32. `reach` is the ratio of a
+training step whose recurrence runs at that speed and whose other parts are TensorFlow's: the call,
+x·W + b, dx, dW, dR and the bias's gradient, timed in turn too. The last columns are the peak memory
+of our training step and its budget: the reserve (gates and states), inputs, outputs and gradients,
+and one recurrent kernel.
 """
 
 import argparse
@@ -36,13 +36,13 @@ import tensorflow as tf
 from benchmarks import cases, measure, peers, shapes
 
 MATMUL_SIZE = 1024
-# Of a table, beside the comparison with Keras.
+# Columns of a table in addition to the comparison with Keras.
 COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("reach", "torch", "vs")}
 REST, BURST = 0.02, 0.05  # seconds; see measure.interleaved_medians
 
 
 def make_matmul():
-    """One large product: what the machine's multiply-adds can do at best, to compare with."""
+    """One large product: the machine's best rate of multiply-adds, to compare with."""
     a = tf.random.normal((MATMUL_SIZE, MATMUL_SIZE))
     return tf.function(lambda: tf.matmul(a, a))
 
@@ -108,7 +108,7 @@ def memory_of(name, shape):
         "step = cases.make_case(sys.argv[1], *json.loads(sys.argv[2]))[0][1]; step(); step();"
         "print(measure.peak_bytes(step))"
     )
-    # oneDNN's allocator and malloc's free lists keep what they have: both out of the way.
+    # oneDNN's allocator and malloc's free lists keep freed memory, so both are turned off.
     environment = dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0", MALLOC_MMAP_THRESHOLD_="262144")
     command = [sys.executable, "-c", code, name, json.dumps(shape)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,16 +1,16 @@
-"""libhaste's CUDA recurrences beside cuDNN (torch.nn.LSTM, GRU, RNN), on one GPU: needs torch.
+"""libhaste's CUDA recurrences against cuDNN (torch.nn.LSTM, GRU, RNN), on one GPU: needs torch.
 
     python -m benchmarks.gpu                             the cases that goals were stated for
     python -m benchmarks.gpu --setting shapes --cell lstm gru --dtype float32
     python -m benchmarks.gpu --setting grid --dtype bfloat16 --csv grid.csv --time-limit 300
     python -m benchmarks.gpu --only N=1,16 H=768 --engine stepwise
 
-A layer is haste_layer_forward, and backward, which TensorFlow's layers call: x·W + b and the
-recurrence; its gradients are dx, dW, db and dR. Of a recurrence alone (C=0) they are those of wx,
-and by torch of R and the biases. Each case is checked (`gpu_check`) and not timed if it is wrong.
-`infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and backward;
-medians by CUDA events in milliseconds, each sample as many calls as make a millisecond. "tf32" is
-float32 on both sides with TF32 allowed.
+A layer is haste_layer_forward and _backward, as TensorFlow's layers call them: x·W + b and the
+recurrence, with the gradients dx, dW, db and dR. A recurrence alone (C=0) has the gradient of wx,
+and torch computes those of R and the biases. Each case is checked (`gpu_check`) and not timed if it
+is wrong. `infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and
+backward. Times are medians by CUDA events in milliseconds; a sample has as many calls as take a
+millisecond. "tf32" is float32 on both sides with TF32 allowed.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def measure_case(library, case, engine, clock, alone):
     Raises:
       gpu_check.WrongResultError, or RuntimeError of libhaste or torch.
     """
-    torch.manual_seed(zlib.crc32(str(case).encode()))  # the same inputs, whatever ran before
+    torch.manual_seed(zlib.crc32(str(case).encode()))  # inputs do not depend on earlier cases
     dtype, device = gpu_cases.DTYPES[case.dtype], library.device
     tf32 = case.dtype == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -126,7 +126,7 @@ def run(library, cases, options):
         except (gpu_check.WrongResultError, RuntimeError) as error:
             row = {"note": f"{type(error).__name__}: {error}".splitlines()[0]}
             if library.device == "cuda":
-                torch.cuda.synchronize()  # raises what nothing after it would survive
+                torch.cuda.synchronize()  # raises if the context is lost
         rows.append(table.add(case, options.engine, row))
     return rows
 
@@ -152,7 +152,7 @@ def parse(arguments=None):
     add("--engine", default="auto", help="of libhaste: auto, cluster, grid or stepwise")
     add("--only", nargs="+", type=_only, default=[], metavar="N=1,16", help="cases of these sizes")
     add("--every", type=int, default=1, metavar="n", help="each n-th case")
-    add("--time-limit", type=float, metavar="s", help="start no case after so many seconds")
+    add("--time-limit", type=float, metavar="s", help="start no case after this many seconds")
     add("--budget", type=float, default=60.0, metavar="ms", help="to time one function")
     add("--csv", type=pathlib.Path, help="append each row to this file as it is measured")
     add("--resume", action="store_true", help="leave out cases that --csv has")

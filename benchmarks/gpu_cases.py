@@ -1,4 +1,4 @@
-"""The cases of `benchmarks.gpu`: what the goals were stated for, the usual shapes, and a grid."""
+"""The cases of `benchmarks.gpu`: those of the goals, the usual shapes, and a grid."""
 
 import dataclasses
 import itertools
@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import shapes
 
-# Names of what is computed in; "tf32" is float32 whose products may be rounded as TF32 is.
+# Precisions; "tf32" is float32 whose products may use TensorFloat-32.
 DTYPES = {
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def flashrnn(self):
-        """What is known of FlashRNN here, or None."""
+        """FlashRNN's times for this case, or None."""
         alone = self.C == 0 and self.feature == "plain" and self.dtype == "bfloat16"
         if alone and (self.N, self.T, self.H * self.K) == (16, 1024, 768):
             return FLASHRNN.get((self.cell, self.K))
@@ -77,7 +77,7 @@ class Case:
 
 
 def headline():
-    """What the goals were stated for, with the plain case beside each feature."""
+    """The cases that the goals were stated for, and with each feature the plain case."""
     long = shapes.GPU_LONG
     n, t, _, h = long
     yield from (Case("lstm", d, *long) for d in ("bfloat16", "float16", "float32", "tf32"))

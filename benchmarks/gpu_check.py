@@ -8,7 +8,7 @@ import torch
 
 from tests.gpu import cell_reference
 
-# Of T dependent steps, each rounded to the dtype; both sides err where cuDNN is the other.
+# For T dependent steps, each rounded to the dtype. Against cuDNN both sides have errors.
 TOLERANCE = {
     "float32": 1e-4,
     "tf32": 2e-2,
@@ -41,11 +41,11 @@ def against_cudnn(haste, cudnn, dy):
 
 
 def against_reference(haste, dy):
-    """Of y, dwx and dR, at `ROWS` of the first and the last lane.
+    """The errors of y, dwx and dR, at `ROWS` of the first and the last lane.
 
-    In 16 bits x·W is rounded where it is stored, and h, by some engines, where it enters the
-    product. Exponents add up what that changes (to 0.1 of the norm in 1024 steps), so an
-    exponential cell is held to the nearer of two references, one of which rounds both.
+    In 16 bits x·W is rounded where it is stored, and some engines round h where it enters the
+    product. Exponents add up these errors (to 0.1 of the norm in 1024 steps), so an exponential
+    cell is compared with the nearer of two references, one of which rounds both.
     """
     haste.step(dy)
     dtype = haste.y.dtype
@@ -88,7 +88,7 @@ def _error_of_lanes(haste, dy, rounded):
 
 
 def check(haste, cudnn, dy):
-    """Returns (error, what it was held against); raises WrongResultError."""
+    """Returns (error, name of the reference); raises WrongResultError."""
     tolerance = TOLERANCE[haste.case.dtype]
     note = ""
     if cudnn is not None:

@@ -1,11 +1,12 @@
-"""haste_keras.LSTM beside keras.layers.LSTM under TensorFlow on one GPU.
+"""haste_keras.LSTM against keras.layers.LSTM under TensorFlow on one GPU.
 
     python -m benchmarks.gpu_layers [--seconds 3] [--plot FILE]
 
 The same weights, return_sequences, inside tf.function, no TF32; outputs and gradients are
 compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
-with the device memory of a training step at its peak. The second is what makes Keras leave cuDNN.
-The third is large layers as they are trained: TF32 allowed, as TensorFlow does, and mixed_float16.
+with the peak device memory of a training step. The second has options with which Keras does not use
+cuDNN. The third has large layers as they are trained: TF32 allowed, which is TensorFlow's default,
+and mixed_float16.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def columns(times):
 
 
 def plot(ratios, path):
-    """Bars of keras / ours for what makes Keras leave cuDNN."""
+    """Bars of keras / ours for the options with which Keras does not use cuDNN."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What `benchmarks.gpu` compares: a layer around libhaste's recurrence, and cuDNN's by torch.
+"""The sides of `benchmarks.gpu`: a layer around libhaste's recurrence, and cuDNN's by torch.
 
 Shapes are those of lib/include/haste/c_api.h; weights of both are in our order of gates and lanes:
 kernel [C, K·G·H], recurrent kernel [K, H, G, H], bias [K·G·H], and of h·R [K, G, H] where a cell
@@ -58,7 +58,7 @@ class Cudnn:
         return [kernel.contiguous(), recurrent.contiguous(), *biases]
 
     def gradients(self, split_bias):
-        """dx, of the kernel, the recurrent kernel, the bias, and of h·R's where it is apart."""
+        """dx and the gradients of kernel, recurrent kernel, bias and, if separate, h·R's bias."""
         kernel, recurrent, of_x, of_h = self._ordered(lambda p: p.grad)
         return [self.x.grad, kernel, recurrent, of_x.flatten(), *([of_h] * split_bias)]
 
@@ -78,9 +78,9 @@ class Cudnn:
 
 
 class Haste:
-    """A layer, by haste_layer_* as TensorFlow's layers are; without an input the recurrence alone.
+    """A layer by haste_layer_*, as TensorFlow's layers do; without an input the recurrence alone.
 
-    Of that dR and the bias's gradient are torch's.
+    For a recurrence alone, torch computes dR and the bias's gradient.
     """
 
     def __init__(self, library, case, x, weights, engine="auto"):
@@ -125,7 +125,7 @@ class Haste:
         return {"mask": mask.to(torch.uint8), "seed": seed}
 
     def plan(self):
-        """What libhaste says of the engine that runs this."""
+        """libhaste's description of the engine that runs this."""
         return self.library.plan(self.config)
 
     def _forward(self, config, recurrence_scratch, layer_scratch, **reserve):
@@ -200,7 +200,7 @@ class Haste:
 
 
 def random_weights(info, case, device, dtype):
-    """As Cudnn.weights, for what cuDNN has not."""
+    """Like Cudnn.weights, for cells that cuDNN does not have."""
     lanes, gates, hidden = case.K, info.gates, case.H
     units = (lanes, gates, hidden)
     kernel = torch.randn(case.C, lanes * gates * hidden, device=device) * hidden**-0.5

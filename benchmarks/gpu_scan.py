@@ -86,7 +86,7 @@ class Scan:
         self.scratch = [library.workspace(self.config, backward) for backward in (False, True)]
 
     def forward(self, keep):
-        # Any `gates` keep the reserve; a cell with gates apart looks at no such tensor.
+        # A `gates` tensor asks for the reserve; a cell with separate gates does not read it.
         kept = {"gates": self.saved if self.apart else self.gates, "saved": [self.saved]}
         self.library.forward(
             self.config,
@@ -116,7 +116,7 @@ class Scan:
         )
 
     def bytes(self):
-        """What forward, forward with its reserve, and backward have to move."""
+        """Bytes that forward, forward with its reserve, and backward must move."""
 
         def size(*tensors):
             return sum(x.numel() * x.element_size() for x in tensors if x is not None)

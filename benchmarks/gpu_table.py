@@ -1,6 +1,6 @@
 """The table of `benchmarks.gpu`: printed, appended to a CSV file as it grows, and summed up.
 
-python -m benchmarks.gpu_table grid.csv …      what the files say, as Markdown: cuDNN's time
+python -m benchmarks.gpu_table grid.csv …      the files' results as Markdown: cuDNN's time
                                                over ours, forward and backward, by N and H
 """
 
@@ -97,7 +97,7 @@ def _written(value):
 
 
 def summarize(rows):
-    """Prints geometric means of the ratios to cuDNN, the worst points, and what features cost."""
+    """Prints geometric means of the ratios to cuDNN, the worst points, and the cost of features."""
     groups = {}
     for row in rows:
         groups.setdefault((row["case"].cell, row["case"].dtype), []).append(row)

@@ -1,11 +1,11 @@
-"""Host time of a call of the C ABI: what its thread spends there before it returns. Needs torch.
+"""Host time of a call of the C ABI: the time until the call returns. Needs torch.
 
     python -m benchmarks.host_time                  on the GPU, if there is one, else on the CPU
     HASTE_LIBRARY=/elsewhere/libhaste.so python -m benchmarks.host_time --device cpu
 
-Microseconds, medians over batches of calls. On a GPU nothing is waited for within a batch, which is
-small enough for its launches to be queued. `bytes` is a query for workspace, as TensorFlow's ops
-make one before each call. ctypes takes about a microsecond of each figure.
+Microseconds, medians over batches of calls. On a GPU there is no wait within a batch, which is
+small enough for the queue of launches. `bytes` is the query for the workspace that TensorFlow's ops
+make before each call. Each figure includes about a microsecond of ctypes.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Calls:
         }  # fmt: skip
 
     def _prepared(self, call, *args, **kwargs):
-        """What `call` passes to the C ABI, with nothing of Python's before it."""
+        """The arguments that `call` passes to the C ABI, prepared beforehand."""
         passed = []
 
         class Recorder(lib_ctypes.Library):

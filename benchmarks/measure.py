@@ -1,4 +1,4 @@
-"""Timing and memory, for every benchmark alike."""
+"""Timing and memory, for all benchmarks."""
 
 import resource
 import statistics
@@ -8,15 +8,15 @@ import time
 def interleaved_medians(functions, seconds=4.0, least=5, rest=0.0, burst=0.0):
     """Medians, in seconds a call, of several functions timed in turns.
 
-    Turns make a slow spell of the machine hit every peer alike. Each call must block until its
-    work is done.
+    Because of the turns, a slow phase of the machine affects every peer. Each call must block until
+    its work is done.
 
     Args:
         functions: dict of name to function of no arguments, warmed up already.
         seconds: time to spend on all of them.
         least: calls of each at least.
         rest: seconds to wait before each turn. Peers with threads of their own need it: a pool
-            spins on for milliseconds after its work, in the way of the next.
+            spins for milliseconds after its work, which slows down the next peer.
         burst: if not 0, a turn is calls for that many seconds (one at least) that are not timed,
             which wake the peer's threads and fill the caches, then as many that are; if 0, one
             call, timed.
@@ -49,7 +49,7 @@ def _calls(function, seconds):
 def peak_bytes(function):
     """Bytes by which a call of `function` raises the resident set at its highest (Linux).
 
-    Meaningful in a process whose allocator gives large blocks back at once
+    Meaningful only if the process's allocator returns large blocks immediately
     (MALLOC_MMAP_THRESHOLD_ set before it starts).
     """
     with open("/proc/self/clear_refs", "w") as file:

@@ -126,7 +126,7 @@ def _make_onnxruntime(name, weights, x, target):
         "R": _by_gate(recurrent_kernel, order),
         "B": np.concatenate(_biases(bias, order)),
     }
-    # What comes after the reset gate in Keras comes before it here.
+    # Keras resets after the product: ONNX calls this linear_before_reset.
     attributes = {"linear_before_reset": 1} if name == "GRU" else {}
     node = onnx.helper.make_node(
         _OPERATORS[name], ["X", *parameters], ["Y"], hidden_size=hidden, **attributes
@@ -149,7 +149,7 @@ def _make_onnxruntime(name, weights, x, target):
     )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count()
-    # Its threads spin for a while after a run, in the way of whoever is timed next.
+    # Its threads spin for a while after a run, which would slow down the next measurement.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

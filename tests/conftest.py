@@ -1,4 +1,4 @@
-"""What tests under TensorFlow share."""
+"""Fixtures of the tests under TensorFlow."""
 
 import pytest
 

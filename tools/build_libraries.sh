@@ -17,5 +17,5 @@ rm -rf "$folder"
 mkdir -p "$folder"
 mapfile -t libraries <bazel-bin/haste_keras/libraries.txt
 install -m 755 "${libraries[@]/#/bazel-bin/haste_keras/}" "$folder"
-# Symbols of functions that nothing outside may call: most of what they weigh.
+# Strips the symbols of internal functions, which are most of the symbol table.
 "${STRIP:-strip}" --strip-unneeded "$folder"/*.so

@@ -10,14 +10,14 @@ python=$(realpath -s "$1")
 export HASTE_WHEEL_PLATFORM=${2:-}
 cd "$(dirname "$0")/.."
 libraries=$(realpath "${LIBRARIES:-haste_keras}")
-# manylinux_2_17_x86_64 promises that nothing newer than glibc 2.17 is asked for.
+# manylinux_2_17_x86_64 promises that nothing newer than glibc 2.17 is needed.
 if [[ $HASTE_WHEEL_PLATFORM =~ ^manylinux_([0-9]+_[0-9]+)_ ]]; then
   "$python" tools/symbol_floor.py check "${BASH_REMATCH[1]}" "$libraries"/*.so
 fi
-# For the entries of wheels: the time of what is packed, not of the packing.
+# The time of the entries of wheels is that of the source, not of the packing.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1577836800)}
 
-# stage NAME: an empty folder with what both wheels have.
+# stage NAME: a new folder with the files that both wheels share.
 stage() {
   local folder=build/wheel/$1
   rm -rf "$folder"

@@ -4,8 +4,8 @@ Usage: check_wheels.py WHEEL... [--tensorflow V...] [--python 3.X...]
 
 Of the wheels, those for this machine are installed: `haste_keras` after tensorflow-cpu, then
 `haste_keras_cuda` where it is among them. `python -m haste_keras.check` must exit with 0 each time.
-CPythons are looked for on the PATH and where pyenv and uv keep theirs; those that are not found
-are said to be "not here". Prints a table, writes it to build/release_table.md, and exits
+CPythons are searched on the PATH and in the folders of pyenv and uv; the table has "not here" for
+those that are not found. Prints a table, writes it to build/release_table.md, and exits
 non-zero if a check failed or none could run.
 """
 
@@ -68,7 +68,7 @@ class _Environment:
         self.log = ""
 
     def run(self, *arguments):
-        """(exit code, seconds, what was printed) of python with these arguments."""
+        """(exit code, seconds, output) of python with these arguments."""
         start = time.monotonic()
         done = subprocess.run(
             [self._python, *arguments],
@@ -91,7 +91,7 @@ class _Environment:
         return f"{seconds:.0f} s"
 
     def check(self):
-        """What a cell of the table says of haste_keras.check."""
+        """The text of a cell of the table: the result of haste_keras.check."""
         code, seconds = self.run("-m", "haste_keras.check")
         if code != 0:
             print(self.log, file=sys.stderr)

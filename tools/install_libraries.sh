@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies what Bazel built for the Python package from bazel-bin into haste_keras/, which makes
-# the source tree importable. Unchanged files keep their time; what was not built goes.
+# the source tree importable. Unchanged files keep their time; libraries that were not built are removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

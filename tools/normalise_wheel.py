@@ -1,4 +1,4 @@
-"""Rewrites wheels so that the same files give the same bytes, whatever made the archive and when.
+"""Rewrites wheels so that the same files give the same bytes with any archiver and at any time.
 
 Usage: normalise_wheel.py WHEEL...
 

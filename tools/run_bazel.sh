@@ -23,8 +23,9 @@ command=$1
 shift
 flags=()
 major=$("$bazel" --version | sed -n 's/^bazel \([0-9]*\)\..*/\1/p')
-if [ "${major:-0}" -ge 7 ]; then flags+=(--noenable_bzlmod); fi
-if [ "${major:-0}" -ge 8 ]; then flags+=(--enable_workspace); fi
+# Bazel 7 and newer read MODULE.bazel. Bazel 7 would read WORKSPACE too.
+if [ "${major:-0}" -ge 7 ]; then flags+=(--lockfile_mode=off); fi
+if [ "${major:-0}" -eq 7 ]; then flags+=(--noenable_workspace); fi
 
 archs=${CUDA_ARCHS:-$(tools/cuda/local_archs.sh)}
 what="the CPU half (there is no NVIDIA GPU, or CUDA_ARCHS=none): a first time takes 4 to 6 minutes on two cores"

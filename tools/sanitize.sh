@@ -32,7 +32,7 @@ capability=$("$python" -c 'import torch; print(torch.cuda.get_device_capability(
 for tool in ${TOOLS:-memcheck synccheck racecheck}; do
   echo "==> $tool"
   left_out=()
-  # Before 9.0 warps of a scan hand over words that say themselves that they have come.
+  # Before 9.0, warps of a scan exchange words whose bits show that they have arrived.
   if [ "$tool" = racecheck ] && [ "$capability" -lt 9 ]; then
     left_out=(--deselect tests/gpu/test_small.py::test_scan)
   fi

@@ -14,7 +14,7 @@ import zipfile
 import wheel_limits
 
 _APACHE = {"license": {"id": "Apache-2.0"}}
-# What is compiled into our libraries and is not ours: in which distributions, and whose it is.
+# Third-party code that is compiled into our libraries: in which distributions, and whose it is.
 INSIDE = {
     "highway": {
         "in": ["haste_keras"],

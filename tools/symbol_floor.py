@@ -138,7 +138,7 @@ def make_stubs(cc, floor, folder):
 
 
 def asks_too_much(library, floor):
-    """What `library` asks of other libraries that is not there as of `floor`."""
+    """The symbols that `library` needs and that other libraries do not have as of `floor`."""
     found = []
     for line in _readelf("--dyn-syms", library):
         match = _UNDEFINED.match(line)

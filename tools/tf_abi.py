@@ -133,7 +133,7 @@ def add(versions: list[str]) -> None:
 
 
 def differences(version: str, include: pathlib.Path) -> list[str]:
-    """What the table says otherwise than the headers in `include`; empty if it is right."""
+    """The differences between the table and the headers in `include`; empty if there are none."""
     row = read().get(version)
     if row is None:
         return [f"TensorFlow {version} has no row; tools/tf_abi.py add adds it"]

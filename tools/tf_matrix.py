@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ["tests/tf", "tests/keras"]
-# What the suites read of the source tree.
+# The parts of the source tree that the suites read.
 COPIED = [
     *("tests", "docs", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py"),
     *(str(header.relative_to(ROOT)) for header in (ROOT / "lib").rglob("c_api.h")),
@@ -88,7 +88,7 @@ def environment(version: str, wheel: pathlib.Path) -> pathlib.Path:
 
 
 def copy_sources(work: pathlib.Path) -> None:
-    """Makes `work` anew with what the suites read."""
+    """Recreates `work` with the files that the suites read."""
     shutil.rmtree(work, ignore_errors=True)
     for name in COPIED:
         source, target = ROOT / name, work / name

@@ -1,9 +1,8 @@
 // The CPU engine through the C++ API: no TensorFlow, no Python.
 //
 //   cpu                           one table of everything
-//   cpu CELL N T C H CALLS        runs a layer CALLS times on one thread: a fixed amount of work,
-//   to
-//                                 count instructions of (valgrind --tool=callgrind)
+//   cpu CELL N T C H CALLS        runs a layer CALLS times on one thread: a fixed amount of
+//                                 work, for valgrind --tool=callgrind
 #include <cstring>
 #include <thread>
 
@@ -28,7 +27,7 @@ void Latency() {
   }
 }
 
-// The recurrence with its activations, as if its product were all that took time.
+// The recurrence's product as a share of the FMA peak. The time includes the activations.
 void ShareOfPeak() {
   std::printf("recurrence, one core, GMAC/s and share of the FMA peak beside it\n");
   volatile float sink = 0;
@@ -48,7 +47,7 @@ void ShareOfPeak() {
   }
 }
 
-// Two threads beside one.
+// Two threads against one.
 void Scaling() {
   std::printf("recurrence, one thread over two, T=50\n");
   if (std::thread::hardware_concurrency() < 2) return std::puts("  one core only"), void();
@@ -67,7 +66,7 @@ void Scaling() {
   }
 }
 
-// What a smaller storage type costs or saves.
+// The time of smaller storage types against float32.
 void StorageTypes() {
   std::printf("layer in bfloat16 over float32, one thread, T=50\n");
   for (const char* cell : kCells) {

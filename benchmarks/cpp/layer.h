@@ -1,4 +1,4 @@
-// A layer of any matrix cell at some size, with its memory, ready to be run again and again.
+// A layer of any matrix cell at one size, with its memory, to be run repeatedly.
 #ifndef HASTE_BENCHMARKS_CPP_LAYER_H_
 #define HASTE_BENCHMARKS_CPP_LAYER_H_
 
@@ -24,7 +24,7 @@ inline void Check(const haste::Status& status) {
   if (!status.ok()) Fail(status.message());
 }
 
-// Random numbers of a storage type, or room for some.
+// A buffer of a storage type, random or uninitialised.
 class Buffer {
  public:
   Buffer(HasteDtype dtype, int64_t count, double scale = 0)
@@ -88,7 +88,7 @@ class Layer {
   }
 
   void Run() { Check(haste::LayerForward(config_, layer_, args_, workspace_.data(), executor_)); }
-  // Without the projection, of what Run has left.
+  // The recurrence without the projection, on the gates that Run wrote.
   void RunRecurrence() { Check(haste::Forward(config_, args_, workspace_.data(), executor_)); }
 
  private:
@@ -102,7 +102,7 @@ class Layer {
     return static_cast<int64_t>(bytes / sizeof(float)) + 1;
   }
 
-  // Runs, and refuses to go on if the first steps of the first row are not what the equations say.
+  // Runs, and exits if the first steps of the first row are not those of the equations.
   void CheckFirstSteps() {
     Run();
     const int64_t H = size_.hidden, steps = std::min<int64_t>(size_.time, 3);

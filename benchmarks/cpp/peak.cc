@@ -1,13 +1,13 @@
 #include "benchmarks/cpp/peak.h"
 
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "benchmarks/cpp/peak.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "lib/cpu/simd-inl.h"
+#include "lib/cpu/simd/simd-inl.h"
 
 HASTE_TARGET_BEGIN
 

@@ -1,4 +1,4 @@
-// What this machine does at best, to measure shares of.
+// The machine's peak rates, to compare measurements with.
 #ifndef HASTE_BENCHMARKS_CPP_PEAK_H_
 #define HASTE_BENCHMARKS_CPP_PEAK_H_
 

@@ -1,4 +1,5 @@
-// Medians of functions timed in turns, so that a slow spell of the machine hits all of them.
+// Medians of functions that are timed in turns, so that a slow phase of the machine affects them
+// all.
 #ifndef HASTE_BENCHMARKS_CPP_TIMING_H_
 #define HASTE_BENCHMARKS_CPP_TIMING_H_
 
@@ -15,8 +16,8 @@ inline double Seconds(const std::function<void()>& function) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Seconds a call of each. A call that is not timed goes before each that is: caches and threads are
-// as the function itself leaves them.
+// Seconds a call of each function. An untimed call precedes each timed one, so that caches and
+// threads are as the function itself leaves them.
 inline std::vector<double> Medians(const std::vector<std::function<void()>>& functions,
                                    double seconds) {
   constexpr size_t kLeast = 5;

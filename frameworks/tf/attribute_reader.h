@@ -1,4 +1,4 @@
-// Reads the attributes of an op while TensorFlow makes a kernel of it.
+// Reads the attributes of an op when TensorFlow constructs a kernel.
 #ifndef HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
 #define HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
 
@@ -16,7 +16,7 @@ namespace tf {
 
 HasteDtype ToHasteDtype(TF_DataType type);
 
-// Every function returns false, with the error in the status, if it fails.
+// Every function returns false and sets the status if it fails.
 class AttributeReader {
  public:
   AttributeReader(TF_OpKernelConstruction* context, Status* status)
@@ -31,7 +31,7 @@ class AttributeReader {
   bool Floats(const char* name, std::vector<float>* values);
   // The index of the attribute's text in `choices`.
   bool Choice(const char* name, const std::vector<std::string>& choices, int32_t* value);
-  // A number above 0 that `epsilon` may be.
+  // A positive number.
   bool Epsilon(float* value);
 
  private:

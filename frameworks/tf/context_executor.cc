@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 
-// Whether a pointer can be read there. mincore looks at the page without touching it, and says
-// ENOMEM where there is none; other errors are of a system that does not answer.
+// Whether memory at an address can be read. mincore checks the page without touching it and fails
+// with ENOMEM if there is none. Other errors mean that the system does not support the query.
 bool Readable(const void* address) {
   static const uintptr_t page = sysconf(_SC_PAGESIZE);
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);
@@ -27,7 +27,8 @@ bool Readable(const void* address) {
           errno != ENOMEM);
 }
 
-// Whether it is an object with a virtual function in `slot`: its table points into a library.
+// Whether the pointer is to an object with a virtual function in `slot`: the entry of its vtable
+// points into a library.
 bool HasVirtual(const void* object, int slot) {
   if (!Readable(object)) return false;
   void* const* table = Field<void* const*>(object, 0);
@@ -51,7 +52,8 @@ void* CheckedDevice(const TfAbi& abi, const void* context) {
   return right ? device : nullptr;
 }
 
-// A wrong row would crash; these walk as the functions below do, and look before each step.
+// A wrong row of the table would crash. These follow the same pointers as the functions below, and
+// check each one first.
 bool CpuRowFits(const TfAbi& abi, const void* context) {
   void* device = CheckedDevice(abi, context);
   if (device == nullptr) return false;

@@ -10,12 +10,11 @@
 namespace haste {
 namespace tf {
 
-// The intra-op pool of the kernel's device. Leaves *executor as it is, which means threads of
-// haste's own, where TensorFlow's ABI is not known; that is said on stderr once.
+// Sets *executor to the intra-op pool of the kernel's device. If TensorFlow's ABI is not known, it
+// leaves *executor as it is, so haste uses its own threads, and says so on stderr once.
 void UseIntraOpPool(TF_OpKernelContext* context, HasteExecutor* executor);
 
-// The stream that the kernel's work is ordered on. False, with a sentence in *error, if it cannot
-// be found.
+// Sets the CUDA stream of the kernel's work. Returns false and sets *error if it cannot be found.
 bool UseCudaStream(TF_OpKernelContext* context, HasteExecutor* executor, std::string* error);
 
 }  // namespace tf

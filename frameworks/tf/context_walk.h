@@ -1,9 +1,9 @@
 // From a kernel's context to its CUDA stream and its thread pool, through TensorFlow's C++ objects.
 //
-// Each function does what the inline function or virtual call of the same name in TensorFlow's
-// headers does, by the numbers of a TfAbi instead of the headers. Arguments are that TensorFlow's
-// objects, never null. Calls are those of the Itanium C++ ABI: a member function takes `this`
-// first, and a result of one pointer comes as a pointer does, whichever struct it is in.
+// Each function does what TensorFlow's inline function or virtual call of the same name does, but
+// with the numbers of a TfAbi instead of TensorFlow's headers. Arguments are objects of that
+// TensorFlow, never null. Calls follow the Itanium C++ ABI: a member function takes `this` first,
+// and a struct of one pointer is returned like a pointer.
 #ifndef HASTE_FRAMEWORKS_TF_CONTEXT_WALK_H_
 #define HASTE_FRAMEWORKS_TF_CONTEXT_WALK_H_
 
@@ -69,8 +69,8 @@ inline void* StreamOf(const TfAbi& abi, void* device_context) {
   return CallVirtual<void*>(device_context, abi.device_context_stream);
 }
 
-// The object whose virtual function knows the cudaStream_t: Stream::implementation() up to 2.16,
-// since then the Stream itself.
+// The object whose virtual function returns the cudaStream_t: Stream::implementation() up to 2.16,
+// the Stream itself from 2.17 on.
 inline void* NativeStreamOwner(const TfAbi& abi, void* stream) {
   const bool itself = abi.stream_implementation < 0;
   return itself ? stream : Field<void*>(stream, abi.stream_implementation);

@@ -6,7 +6,7 @@ namespace haste {
 namespace tf {
 namespace {
 
-// Whether the library's device code is here and the driver runs it.
+// Whether the CUDA half is installed and the driver runs it.
 bool DeviceCodeCanRun(std::string* why) {
   HasteStatus status = {};
   if (haste_cuda_driver_status(&status) == HASTE_OK) return true;

@@ -12,16 +12,16 @@
 namespace haste {
 namespace tf {
 
-// Whether GPU kernels can run here. If not, *why (may be null) is a sentence that says what
-// is missing, and they are not registered: TensorFlow then places the ops on the CPU. The answer
-// is the same for as long as the process lives.
+// Whether GPU kernels can run here. If not, *why (may be null) says in a sentence what is missing,
+// and they are not registered: TensorFlow then places the ops on the CPU. The answer does not
+// change during the process.
 bool GpuKernelsCanRun(std::string* why);
 
 }  // namespace tf
 }  // namespace haste
 
 extern "C" {
-// 1 if the ops' GPU kernels are registered, else 0 and `why` says why not.
+// 1 if the ops' GPU kernels are registered. Otherwise 0, and `why` says why not.
 HASTE_API int32_t haste_tf_gpu_kernels(char* why, size_t capacity);
 }
 

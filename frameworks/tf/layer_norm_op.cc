@@ -31,7 +31,7 @@ const Signature& BackwardSignature() {
   return *signature;
 }
 
-// One op of a graph.
+// State of a kernel: one op of a graph.
 struct Kernel {
   const Signature* signature;
   HasteDevice device;
@@ -39,7 +39,7 @@ struct Kernel {
   float epsilon;
 };
 
-// What both structs of the C ABI begin with.
+// Sets the fields that both structs of the C ABI begin with.
 template <class Norm>
 void Describe(const Kernel& kernel, const OpCall& call, Norm* norm) {
   norm->dtype = ToHasteDtype(kernel.type);

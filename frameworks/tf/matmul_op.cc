@@ -34,7 +34,7 @@ const Signature& SignatureOf() {
   return *signature;
 }
 
-// One op of a graph.
+// State of a kernel: one op of a graph.
 struct Kernel {
   HasteDevice device;
   TF_DataType type;

@@ -26,7 +26,7 @@ OpCall::~OpCall() {
 bool OpCall::ReadInputs() {
   const auto& arguments = signature_.inputs;
   inputs_.resize(arguments.size());
-  // Optional arguments come last, so that an error blames them and not what they disagree with.
+  // Optional arguments are checked last, so that a disagreement is reported as their error.
   for (bool optional : {false, true}) {
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].optional != optional) continue;

@@ -15,7 +15,7 @@
 namespace haste {
 namespace tf {
 
-// Functions return false after recording an error, which TensorFlow is told of in the end.
+// Functions return false after recording an error. The destructor passes the error to TensorFlow.
 class OpCall {
  public:
   // `signature` must outlive the call.
@@ -26,20 +26,20 @@ class OpCall {
   OpCall(const OpCall&) = delete;
   OpCall& operator=(const OpCall&) = delete;
 
-  // Reads and checks all inputs and asks for the executor.
+  // Reads and checks all inputs, and finds the executor.
   bool Begin() { return ReadInputs() && FindExecutor(); }
 
-  // nullptr: left out, or no such input (a negative index).
+  // nullptr if the input was left out, or if the index is negative (no such input).
   const void* Input(int i) const {
     return i < 0 || !inputs_[i] ? nullptr : TF_TensorData(inputs_[i].get());
   }
   // After an error these do nothing and return nullptr, as they do for an index below 0.
   void* Output(int i);
   void* EmptyOutput(int i);
-  // An output of the shape of an input, in that input's memory if nothing else needs it. *input
-  // is where the input lies; Input(input_index) is nullptr from now on.
+  // An output with the shape of an input, in that input's memory if nothing else uses it. Sets
+  // *input to the input's data; Input(input_index) is nullptr after this.
   void* OutputInPlace(int i, int input_index, const void** input);
-  // Scratch memory of the size that ask(&bytes, &error), a function of the C ABI, tells.
+  // Scratch memory. ask(&bytes, &error), a function of the C ABI, gives its size.
   template <class Ask>
   void* Workspace(const Ask& ask) {
     if (!ok()) return nullptr;

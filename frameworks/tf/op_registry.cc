@@ -27,7 +27,7 @@ void SetOutput(TF_ShapeInferenceContext* context, int index, const std::vector<i
                TF_Status* status) {
   ShapeHandle all(TF_ShapeInferenceContextScalar(context));
   for (int64_t size : shape) {
-    // The size is unsigned here, and yet -1 is how it spells an unknown dimension.
+    // The size is unsigned, but -1 stands for an unknown dimension.
     ShapeHandle one(TF_ShapeInferenceContextVectorFromSize(context, static_cast<size_t>(size)));
     ShapeHandle joined(TF_NewShapeHandle());
     TF_ShapeInferenceContextConcatenateShapes(context, all.get(), one.get(), joined.get(), status);
@@ -41,7 +41,7 @@ void SetOutput(TF_ShapeInferenceContext* context, int index, const std::vector<i
 
 void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceContext* context,
                  TF_Status* status) {
-  // Optional arguments come last, so that an error blames them and not what they disagree with.
+  // Optional arguments are checked last, so that a disagreement is reported as their error.
   for (bool optional : {false, true}) {
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
       if (signature.inputs[i].optional != optional) continue;

@@ -13,14 +13,14 @@
 namespace haste {
 namespace tf {
 
-// What the inputs' shapes say of the outputs'. Outputs that are optional stay of unknown shape:
-// whether they are empty depends on an attribute, and the C API shows a shape function none.
+// Infers the outputs' shapes from the inputs'. Optional outputs keep an unknown shape: an attribute
+// decides whether they are empty, and the C API gives a shape function no attributes.
 void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceContext* context,
                  TF_Status* status);
 
 using ShapeFunction = void (*)(TF_ShapeInferenceContext*, TF_Status*);
 
-// `attributes` beside T, the dtype.
+// attributes: those besides T, the dtype.
 void RegisterOp(const Signature& signature, const std::vector<const char*>& attributes,
                 ShapeFunction shapes);
 

@@ -6,7 +6,7 @@ namespace haste {
 namespace tf {
 namespace {
 
-// In the order of HasteActivation; the exponential, which is its last, only where a cell has it.
+// In the order of HasteActivation. The last one, the exponential, only for cells that have it.
 std::vector<std::string> ActivationNames(bool exponential) {
   std::vector<std::string> names = {"tanh", "sigmoid", "relu", "hard_sigmoid", "linear"};
   if (exponential) names.push_back("exponential");
@@ -49,7 +49,7 @@ bool RnnAttributes::Read(Op op, const HasteCellInfo& cell, HasteDevice device,
     return status->Invalid("zoneout must have one rate for each state (" + StateNames(cell) +
                            "), but has " + std::to_string(zoneout.size()));
   }
-  // Written so that NaN fails too.
+  // Negated comparisons, so that NaN fails too.
   for (int s = 0; s < cell.states; ++s) {
     if (!(zoneout[s] >= 0.0f && zoneout[s] <= 1.0f)) {
       return status->Invalid(std::string("zoneout of state ") + cell.state_names[s] +

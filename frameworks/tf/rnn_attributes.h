@@ -1,4 +1,4 @@
-// The attributes of an op, read and checked once, when TensorFlow makes the kernel.
+// The attributes of an op, read and checked once, when TensorFlow constructs the kernel.
 #ifndef HASTE_FRAMEWORKS_TF_RNN_ATTRIBUTES_H_
 #define HASTE_FRAMEWORKS_TF_RNN_ATTRIBUTES_H_
 
@@ -23,7 +23,7 @@ struct RnnAttributes {
   std::vector<uint8_t> reverse;
   bool save = false;            // of forward
   std::vector<uint8_t> wanted;  // of a layer's gradient: a flag for each output from dx on
-  bool draws = false;           // random numbers, so that seed must be given
+  bool draws = false;           // draws random numbers, so seed must be given
 
   bool Read(Op op, const HasteCellInfo& cell, HasteDevice device, TF_OpKernelConstruction* context,
             Status* status);

@@ -1,4 +1,4 @@
-// CPU and GPU kernels of every cell: arguments in their places, and the library called.
+// CPU and GPU kernels of every cell: they fill the library's argument structs and call it.
 #include <string>
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace haste {
 namespace tf {
 namespace {
 
-// One op of a graph.
+// State of a kernel: one op of a graph.
 struct Kernel {
   const HasteCellInfo* cell;
   HasteDevice device;
@@ -21,7 +21,7 @@ struct Kernel {
   RnnAttributes attributes;
 };
 
-// One run of it.
+// One run of a kernel.
 class RnnCall : public OpCall {
  public:
   RnnCall(const Kernel& kernel, TF_OpKernelContext* context)
@@ -59,7 +59,7 @@ class RnnCall : public OpCall {
     return nullptr;
   }
 
-  // What forward and backward both read: args.R, extra, mask, seed.
+  // Sets what forward and backward both read: args.R, extra, mask, seed.
   template <class Args>
   void Parameters(Args* args) const {
     const Positions& in = kernel_.signature.in;
@@ -94,7 +94,7 @@ class RnnCall : public OpCall {
   const Kernel& kernel_;
 };
 
-// The arguments of forward, but for what x is; the outputs are allocated.
+// Sets the arguments of forward except the input, and allocates the outputs.
 HasteRnnForwardArgs ForwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;
@@ -108,7 +108,7 @@ HasteRnnForwardArgs ForwardArgs(const Kernel& kernel, RnnCall& call) {
   }
   args.keep = kernel.attributes.save;
   if (args.keep) {
-    // Of a layer's op, which has no wx to write over.
+    // A layer's op has no wx to overwrite.
     if (in.kernel != kAbsent) args.gates = call.Output(out.gates);
     args.products = call.Output(out.products);
     for (int i = 0; i < cell.saved; ++i) args.saved[i] = call.Output(out.saved + i);
@@ -150,7 +150,7 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
   layer.x = call.Input(in.sequence);
   layer.W = call.Input(in.kernel);
   layer.b = call.Input(in.bias);
-  // A GPU forms it as a whole, which needs no memory of its own where the gates will stand.
+  // A GPU computes all of wx. If gates are returned, it does so in their memory.
   if (kernel.device == HASTE_CUDA) layer.wx = args.gates;
   void* workspace = call.Workspace(config, layer);
   HasteStatus error = {};
@@ -160,7 +160,7 @@ void LayerForward(void* object, TF_OpKernelContext* context) {
   }
 }
 
-// The arguments of backward; the outputs are allocated, but for those of a layer alone.
+// Sets the arguments of backward, and allocates the outputs except those that only a layer has.
 HasteRnnBackwardArgs BackwardArgs(const Kernel& kernel, RnnCall& call) {
   const HasteCellInfo& cell = *kernel.cell;
   const Positions &in = kernel.signature.in, &out = kernel.signature.out;

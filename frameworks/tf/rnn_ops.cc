@@ -45,7 +45,7 @@ void RegisterCell() {
   RegisterOpOf<kCell, Op::kBackward>(attributes, nullptr);
   if (!HasLayer(cell)) return;
   RegisterOpOf<kCell, Op::kLayer>(attributes, save);
-  // A flag for each output from dx on: whether it is to be formed or left empty.
+  // A flag for each output from dx on: whether to compute it or leave it empty.
   RegisterOpOf<kCell, Op::kLayerBackward>(attributes, "wanted: list(bool)");
 }
 

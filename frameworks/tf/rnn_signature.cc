@@ -23,7 +23,7 @@ std::string OpName(const std::string& cell) {
   return name;
 }
 
-// Appends the arguments of one cell to a list; every function returns where they stand.
+// Appends the arguments of one cell to a list. Every function returns the position of the first.
 class List {
  public:
   List(const HasteCellInfo& cell, std::string prefix, std::vector<Argument>* arguments)

@@ -1,4 +1,4 @@
-// The arguments of a cell's ops, made from what the C ABI says of the cell.
+// The arguments of a cell's ops, made from the C ABI's description of the cell.
 //
 //   HasteLstm:          wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
 //   HasteLstmLayer:     x, kernel, bias in place of wx, the others as above
@@ -15,17 +15,17 @@
 namespace haste {
 namespace tf {
 
-// The C API passes shape functions and kernel constructors no data of ours, so that the index of
-// the cell is a template argument of them. More than any build has; registration checks it.
+// The C API passes no user data to shape functions and kernel constructors, so the index of the
+// cell is a template argument. This limit is more than the number of cells; registration checks it.
 constexpr int kMaxCells = 32;
 
-// The ops of a cell; those of a layer only of cells that HasLayer.
+// The ops of a cell. Those of a layer exist only for cells with HasLayer.
 enum class Op { kForward, kLayer, kBackward, kLayerBackward };
 
 constexpr int kAbsent = -1;
 
-// Where an argument or, among the outputs of the gradient, its gradient stands; the first, where
-// there is one for each gate, extra, state or saved tensor. kAbsent: not among these arguments.
+// The position of an argument or, among the outputs of the gradient, of its gradient. Of a group
+// (one for each gate, extra, state or saved tensor) the first. kAbsent: not among these arguments.
 struct Positions {
   int wx = kAbsent;
   int sequence = kAbsent;  // of a layer: x, then kernel and bias

@@ -6,7 +6,7 @@ namespace haste {
 namespace tf {
 namespace {
 
-// Sizes of which there must be at least one: lanes, hidden units, features.
+// Sizes that must be at least 1: lanes, hidden units, features.
 constexpr char kNonEmpty[] = "KHF";
 
 std::string Join(const std::string& dims) {

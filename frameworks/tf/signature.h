@@ -1,5 +1,5 @@
-// The arguments of an op, and what their shapes must agree on. Registration, shape functions and
-// kernels all read this one table.
+// The arguments of an op, and which of their dimensions must agree. Registration, shape functions
+// and kernels all read this table.
 #ifndef HASTE_FRAMEWORKS_TF_SIGNATURE_H_
 #define HASTE_FRAMEWORKS_TF_SIGNATURE_H_
 
@@ -32,11 +32,11 @@ class Sizes {
  public:
   Sizes();
 
-  // Gives a size beforehand; `source` says in errors where it comes from.
+  // Sets a size before any argument. Errors name `source` as its origin.
   void Set(char letter, int64_t value, const std::string& source);
 
-  // Takes the sizes that `shape` gives; kUnknown for a dimension that is not known. False, with
-  // a sentence in *error, if it is not the shape that `argument` must have.
+  // Takes the sizes from `shape`; kUnknown is a dimension that is not known. Returns false and sets
+  // *error if `argument` must have another shape.
   bool Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error);
 
   int64_t operator[](char letter) const { return size_[static_cast<unsigned char>(letter)].value; }

@@ -21,7 +21,7 @@ constexpr TfAbi kRows[] = {
 };
 constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 
-// A symbol of TensorFlow that its C API does not put in the library that op libraries link to.
+// A symbol of TensorFlow that is not in the library that op libraries link to.
 void* TensorFlowSymbol(const char* name) {
   if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {

@@ -22,23 +22,23 @@ struct TfAbi {
 // The row of `version`, "2.21.0" say; nullptr if the table has none.
 const TfAbi* FindAbi(const std::string& version);
 
-// The row of $HASTE_TF_ABI, else of the TensorFlow that runs; the same for as long as the process
-// lives. nullptr: unknown, and AbiError() says what is.
+// The row of $HASTE_TF_ABI, else of the running TensorFlow. It does not change during the process.
+// nullptr if it is unknown; AbiError() says why.
 const TfAbi* RunningAbi();
 const std::string& AbiError();
 
-// True once a process: for whoever is first to say that threads are haste's own.
+// True for the first call in a process: that caller reports that threads are haste's own.
 bool FirstToSay();
 
-// `text` into a buffer of a caller of the C ABI, cut to its size.
+// Copies `text` into the buffer of a caller of the C ABI, cut to its size.
 void CopyText(const std::string& text, char* buffer, size_t capacity);
 
 }  // namespace tf
 }  // namespace haste
 
 extern "C" {
-// 1 if the ABI of the running TensorFlow is known, and `text` the version of its row; else 0, and
-// `text` is a sentence, which its caller shows: CPU ops do not print it any more.
+// 1 if the ABI of the running TensorFlow is known; `text` is the version of its row. Otherwise 0,
+// and `text` is a sentence that the caller shows. After this call CPU ops no longer print it.
 HASTE_API int32_t haste_tf_abi(char* text, size_t capacity);
 }
 

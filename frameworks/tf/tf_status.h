@@ -30,7 +30,7 @@ class Status {
   TF_Status* get() const { return status_.get(); }
   bool ok() const { return TF_GetCode(get()) == TF_OK; }
 
-  // For `return status.Fail(...)`: records the error, is false.
+  // Records the error and returns false, for `return status.Fail(...)`.
   bool Fail(TF_Code code, const std::string& message) {
     TF_SetStatus(get(), code, message.c_str());
     return false;

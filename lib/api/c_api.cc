@@ -1,4 +1,4 @@
-// The C ABI: has arguments checked, looks up the engine of a cell and dtype, and calls it.
+// The C ABI: checks arguments, looks up the engine of a cell and dtype, and calls it.
 #include "haste/c_api.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 bool HasSteps(const HasteRnnConfig& config) { return config.batch > 0 && config.time > 0; }
 
-// states to = from, or 0: what is left of a walk over no steps.
+// states to = from, or 0: the result of a walk over no steps.
 int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* from,
                    void* const* to, const HasteExecutor& executor, HasteStatus* status) {
   const size_t bytes = config.batch * config.lanes * config.hidden * DtypeSize(config.dtype);
@@ -38,14 +38,14 @@ int32_t CheckProjection(const HasteLayerForwardArgs& layer, HasteStatus* status)
   return CheckPointer(layer.x, "x", status);
 }
 
-// What the products of the gradients read.
+// The tensors that the products of the gradients read.
 int32_t CheckOperands(const HasteLayerBackwardArgs& layer, HasteStatus* status) {
   if (layer.features == 0) return HASTE_OK;
   if (layer.dx != nullptr) HASTE_TRY(CheckPointer(layer.W, "W", status));
   return layer.dW == nullptr ? HASTE_OK : CheckPointer(layer.x, "x", status);
 }
 
-// The gradients of parameters that no step has read.
+// The gradients of parameters, all 0, of a walk over no steps.
 int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
                                HasteStatus* status) {
@@ -87,7 +87,7 @@ int32_t BytesBeforeInput(const HasteRnnConfig& config, const CellEntry& cell,
   return HASTE_OK;
 }
 
-// What haste_plan and haste_plan_for say: of a training step on a GPU backward too.
+// The text of haste_plan and haste_plan_for: forward, and backward for a training step on a GPU.
 template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
                   char* text, size_t capacity) {
@@ -216,7 +216,7 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
     const haste::Engine& engine = *planned.engine;
     if (layer.wx == nullptr) {
-      rnn.wx = workspace;  // where it lies, be it whole or a few steps at a time
+      rnn.wx = workspace;  // all of wx, or a few steps at a time
       HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
       if (haste::FormsInput(engine, layer)) {
         return engine.layer_forward(config, planned, layer, rnn, workspace, executor, status);
@@ -329,7 +329,7 @@ int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties
       return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
                        config.device);
     }
-    // Checked as a call for the CPU: neither a GPU nor CUDA code need be here.
+    // Checked as a call for the CPU, so neither a GPU nor CUDA code is needed.
     HasteRnnConfig here = config;
     here.device = HASTE_CPU;
     here.engine = "auto";

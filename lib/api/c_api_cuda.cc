@@ -1,4 +1,4 @@
-// The C ABI of the CUDA half: is it there, what is it, what does it run on.
+// The C ABI about the CUDA half: whether it is installed, its version, and which GPUs it runs on.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>

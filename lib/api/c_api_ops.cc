@@ -1,4 +1,4 @@
-// The C ABI of what stands around a recurrence: products, layer normalisation, windows.
+// The C ABI of the operations around a recurrence: products, layer normalisation, windows.
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace haste {
 namespace {
 
-// Of haste_layer_norm and its gradient: dtype, device, sizes.
+// Checks dtype, device and sizes of haste_layer_norm and its gradient.
 template <class Norm>
 int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
   int32_t code = CheckDtype(norm.dtype, status);
@@ -37,7 +37,7 @@ int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
   return HASTE_OK;
 }
 
-// Of haste_gemm: device, dtype, sizes.
+// Checks device, dtype and sizes of haste_gemm.
 int32_t CheckGemm(const HasteGemm& gemm, HasteStatus* status) {
   HASTE_TRY(CheckDevice(gemm.device, status));
   HASTE_TRY(CheckDtype(gemm.dtype, status));
@@ -56,7 +56,7 @@ int32_t CheckGemm(const HasteGemm& gemm, HasteStatus* status) {
   return HASTE_OK;
 }
 
-// Of haste_windows and its gradient: dtype, device, sizes.
+// Checks dtype, device and sizes of haste_windows and its gradient.
 template <class Windows>
 int32_t CheckWindows(const Windows& windows, HasteStatus* status) {
   HASTE_TRY(CheckDtype(windows.dtype, status));

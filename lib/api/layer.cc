@@ -13,7 +13,7 @@ namespace {
 
 int RecurrentProducts(const HasteCellInfo& cell) { return cell.reset_gates == 0 ? 1 : 2; }
 
-// *bytes, if not the product's scratch memory, which is more.
+// Raises *bytes to the product's scratch memory if that is more.
 int32_t AtLeastThatOf(const HasteGemm& gemm, size_t* bytes, HasteStatus* status) {
   size_t wanted = 0;
   HASTE_TRY(haste_gemm_workspace_bytes(&gemm, &wanted, status));

@@ -10,10 +10,10 @@
 
 namespace haste {
 
-// Whether the cell takes x·W at all, and x, W and their gradients have sizes that can be.
+// Checks that the cell takes x·W, and that the sizes of x, W and their gradients are in range.
 int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
 
-// Whether the engine forms x·W + b itself where the caller gives no wx.
+// Whether the engine computes x·W + b itself if the caller gives no wx.
 bool FormsInput(const Engine&, const HasteLayerForwardArgs& layer);
 // Bytes of wx, and where it is in a workspace, after the `bytes` of the recurrence.
 size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
@@ -24,11 +24,11 @@ size_t InputOffset(size_t bytes);
 int32_t ProjectInput(const HasteRnnConfig&, const HasteCellInfo&,
                      const HasteLayerForwardArgs& layer, void* workspace, const HasteExecutor&,
                      HasteStatus*);
-// *bytes, or what the workspace must have if that is more.
+// Raises *bytes to the workspace that this needs, if that is more.
 int32_t ProjectInputBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features,
                           size_t* bytes, HasteStatus*);
 
-// In this order: db and dR; with layer.gamma haste_layer_norm_grad on what InputNormGrad says,
+// In this order: db and dR; with layer.gamma haste_layer_norm_grad on InputNormGrad's arguments,
 // which turns rnn.dwx into the gradient of x·W; dx and dW.
 int32_t BiasGradients(const HasteRnnConfig&, const HasteCellInfo&,
                       const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
@@ -41,7 +41,7 @@ HasteLayerNormGrad InputNormGrad(const HasteRnnConfig&, const HasteCellInfo&,
 int32_t WeightGradients(const HasteRnnConfig&, const HasteCellInfo&,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                         void* workspace, const HasteExecutor&, HasteStatus*);
-// As ProjectInputBytes, of these.
+// Like ProjectInputBytes, for these.
 int32_t GradientsBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, size_t* bytes,
                        HasteStatus*);
 

@@ -19,7 +19,7 @@ namespace {
   {CellInfo<CELL>(),                                                           \
    {&CpuEngine_##CELL##_f32, &CpuEngine_##CELL##_f64, &CpuEngine_##CELL##_f16, \
     &CpuEngine_##CELL##_bf16}},
-// Constant, so that initialisers of other files may read it.
+// constexpr, so that initialisers of other files can read it.
 constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 
 }  // namespace

@@ -19,8 +19,7 @@ int CellCount();
 const CellEntry& CellAt(int index);
 int CellIndex(const CellEntry&);
 
-// A direction of a call that has something to do: its plan on the executor's device, and its
-// engine.
+// Plans one direction of a call with work to do: the plan on the executor's device, and the engine.
 int32_t PlanRnn(const HasteRnnConfig&, const CellEntry&, bool backward, const HasteExecutor&,
                 PlannedRnn*, HasteStatus*);
 

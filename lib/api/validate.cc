@@ -140,7 +140,7 @@ int32_t CheckSeed(const HasteRnnConfig& config, const HasteCellInfo& cell, const
 
 namespace {
 
-// What forward and backward both read.
+// Tensors that forward and backward both read.
 template <class Args>
 int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
   for (int g = 0; cell.separate_gates && g < cell.gates; ++g) {
@@ -153,7 +153,7 @@ int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus
   return HASTE_OK;
 }
 
-// What forward leaves and backward reads.
+// Tensors that forward writes and backward reads.
 template <class Args>
 int32_t CheckReserve(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
   if (!cell.separate_gates) HASTE_TRY(CheckPointer(args.gates, "gates", status));

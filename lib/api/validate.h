@@ -1,4 +1,5 @@
-// The checks of what a call is given: an error names the argument, what was expected and what came.
+// Checks the arguments of a call. An error names the argument, what was expected and what was
+// given.
 #ifndef HASTE_LIB_API_VALIDATE_H_
 #define HASTE_LIB_API_VALIDATE_H_
 
@@ -13,7 +14,7 @@ namespace haste {
 // Finds the cell and checks everything that both directions share.
 int32_t CheckConfig(const HasteRnnConfig&, const CellEntry** cell, HasteStatus*);
 
-// Of a call with work to do: every pointer that the cell names and that may not be NULL.
+// For a call with work to do: checks every pointer that the cell needs and that may not be NULL.
 int32_t CheckForward(const HasteCellInfo&, const HasteRnnForwardArgs&, const void* workspace,
                      HasteStatus*);
 int32_t CheckBackward(const HasteCellInfo&, const HasteRnnBackwardArgs&, const void* workspace,

@@ -1,5 +1,5 @@
-// Which steps of a walk a convolution over time sees (haste_windows): the indices alone, for the
-// CPU and CUDA alike. A masked step is not there.
+// Which steps of a walk a convolution over time reads (haste_windows). Indices only, for the CPU
+// and for CUDA. Masked steps are skipped: a window holds the latest unmasked inputs.
 #ifndef HASTE_LIB_BASE_CAUSAL_WINDOWS_H_
 #define HASTE_LIB_BASE_CAUSAL_WINDOWS_H_
 
@@ -26,9 +26,8 @@ class WindowWalk {
   HASTE_FN int64_t First() const { return Live(onward_ > 0 ? 0 : time_ - 1, onward_); }
   HASTE_FN int64_t Last() const { return Live(onward_ > 0 ? time_ - 1 : 0, -onward_); }
 
-  // Calls place(k, t, b) for the last places of a window, from place k down to 0, where step t is
-  // in place k (kNone: none was walked). What it holds is x of step t, or `before` of index b where
-  // t is kNone.
+  // Calls place(k, t, b) for places k, k - 1 … 0 of a window whose place k holds step t (kNone: no
+  // step). A place holds x of step t or, where t is kNone, row b of `before`.
   template <class Place>
   HASTE_FN void Backwards(int64_t k, int64_t t, const Place& place) const {
     for (int64_t b = window_ - 2; k >= 0; --k) {
@@ -41,8 +40,9 @@ class WindowWalk {
     }
   }
 
-  // Calls place(k, t) for all that see what step t (kNone: none) has in place k of its window:
-  // place k of that of step t, k - 1 of the next, …; at last, with kNone, place k of `after`.
+  // Calls place(k, t) for every place that holds the same input as place k of step t's window
+  // (kNone: no step): place k of step t, place k - 1 of the next step, …, and with kNone a place of
+  // `after`.
   template <class Place>
   HASTE_FN void Onwards(int64_t k, int64_t t, const Place& place) const {
     for (; k >= 0; --k) {

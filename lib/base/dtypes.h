@@ -9,19 +9,19 @@
 
 namespace haste {
 
-// IEEE binary16 and bfloat16 as they lie in memory; conversions belong to the engines.
+// IEEE binary16 and bfloat16 as they are stored. Engines convert them.
 struct Half {
   uint16_t bits;
 };
 struct Bfloat16 {
   uint16_t bits;
 };
-// float32 where products may be as TensorFloat-32 makes them.
+// float32 whose products may use TensorFloat-32.
 struct TensorFloat {
   float value;
 };
-// float32 whose products are of float16, in so many parts and in a scale of its own: what is
-// multiplied with R has a bound (HasBoundedStates), or scales travel with it.
+// float32 that is multiplied as kTerms float16 terms with a scale. The operand of R has a bound
+// (HasBoundedStates), or its scales are passed with it.
 template <int kTerms>
 struct Scaled {
   float value;
@@ -49,7 +49,7 @@ inline size_t DtypeSize(int32_t dtype) {
   }
 }
 
-// Names of the dtypes and of the cells, as they stand in symbols: CpuEngine_Lstm_f32 …
+// Names of the dtypes and of the cells in symbols such as CpuEngine_Lstm_f32.
 #define HASTE_DTYPES(X)        \
   X(f32, float, HASTE_FLOAT32) \
   X(f64, double, HASTE_FLOAT64) X(f16, Half, HASTE_FLOAT16) X(bf16, Bfloat16, HASTE_BFLOAT16)

@@ -1,4 +1,4 @@
-// Whole parts of sizes.
+// Integer division and padding of sizes.
 #ifndef HASTE_LIB_BASE_INT_MATH_H_
 #define HASTE_LIB_BASE_INT_MATH_H_
 
@@ -6,9 +6,9 @@
 
 namespace haste {
 
-// Parts of `part` that hold all of `whole`.
+// whole / part, rounded up.
 constexpr int64_t CeilDiv(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
-// The least multiple of `part` that holds it.
+// `whole`, rounded up to a multiple of `part`.
 constexpr int64_t PadTo(int64_t whole, int64_t part) { return CeilDiv(whole, part) * part; }
 
 }  // namespace haste

@@ -1,6 +1,6 @@
 // Exp, Tanh, Sigmoid and its logarithm for every scalar that a cell is instantiated with: float and
-// double here, vectors of them in lib/cpu/simd-inl.h. One formula serves all of them, on CPU and
-// GPU.
+// double here, vectors of them in lib/cpu/simd/simd-inl.h. One formula serves all of them, on CPU
+// and GPU.
 //
 // Largest error, in units in the last place (ULP) of the exact result; tests/lib/math_test.cc
 // holds every function to this table.
@@ -30,7 +30,7 @@
 
 HASTE_TARGET_BEGIN
 
-// What the formulas below need of a scalar; lib/cpu/simd-inl.h gives the same for vectors.
+// The operations that the formulas below use; lib/cpu/simd/simd-inl.h defines them for vectors.
 HASTE_FN float MulAdd(float a, float b, float c) { return fmaf(a, b, c); }
 HASTE_FN double MulAdd(double a, double b, double c) { return fma(a, b, c); }
 HASTE_FN float Abs(float x) { return fabsf(x); }
@@ -40,21 +40,20 @@ HASTE_FN double CopySign(double magnitude, double sign) { return copysign(magnit
 // x > 0 ? yes : no, so that NaN takes `no`.
 HASTE_FN float IfPositive(float x, float yes, float no) { return x > 0.0f ? yes : no; }
 HASTE_FN double IfPositive(double x, double yes, double no) { return x > 0.0 ? yes : no; }
-// x, or `low` if x is below it; NaN stays.
+// max(x, low), but NaN if x is NaN.
 HASTE_FN float AtLeast(float x, float low) { return x < low ? low : x; }
 HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
-// x, as a constant to what differentiates (the dual numbers of the tests).
+// x as a constant for automatic differentiation (the dual numbers of the tests).
 HASTE_FN float StopGradient(float x) { return x; }
 HASTE_FN double StopGradient(double x) { return x; }
-// x, for what is to be made once `first` is there: an assembler may put off what makes `first`, and
-// then nothing is left to hide its latency. Only ApproximateFloat makes code of it.
+// x, but the compiler must compute `first` before anything that uses the result. Otherwise it may
+// delay `first` until nothing is left to hide its latency. Only ApproximateFloat generates code.
 template <class V>
 HASTE_FN V OrderAfter(V, V x) {
   return x;
 }
-// a / b for b in [1, 2]. The general division of a GPU is a branch and a call; here an estimate of
-// the reciprocal, one step of Newton's and one of the remainder give the same to the last bit or
-// the one before.
+// a / b for b in [1, 2]. General division on a GPU is a branch and a call. An estimate of the
+// reciprocal with one Newton step and one remainder step differs from it by at most two ULP.
 HASTE_FN float Divide(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float r;
@@ -120,7 +119,7 @@ struct Precision<double> {
 template <class V>
 HASTE_FN V ExpSeries(V r) {
   if constexpr (sizeof(typename ScalarOf<V>::type) == sizeof(float)) {
-    // Minimax, a term fewer than Taylor: an error of 3e-9 in e^r, where that has 7e-9.
+    // Minimax: an error of 3e-9 in e^r, against 7e-9 for a Taylor series of one term more.
     V poly(0.0013814320359622231);
     poly = MulAdd(poly, r, V(0.0083688510853562759));
     poly = MulAdd(poly, r, V(0.041668401088147324));

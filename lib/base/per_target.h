@@ -2,8 +2,8 @@
 // for the host and the device under nvcc, once as plain scalar code elsewhere.
 //
 // A header with such code wraps it in HASTE_TARGET_BEGIN … HASTE_TARGET_END, declares its
-// functions HASTE_FN, and stands behind the toggling guard that Highway's per-target headers
-// use, because Highway includes it once for each target:
+// functions HASTE_FN, and uses the toggling guard of Highway's per-target headers, because
+// Highway includes it once for each target:
 //
 //   #if defined(GUARD_) == defined(HWY_TARGET_TOGGLE)
 //   #ifdef HWY_TARGET_TOGGLE
@@ -15,10 +15,11 @@
 #define HASTE_LIB_BASE_PER_TARGET_H_
 
 #if defined(HASTE_SIMD)  // set by lib/cpu before it includes Highway
-#define HASTE_TARGET_BEGIN \
-  HWY_BEFORE_NAMESPACE();  \
-  namespace haste {        \
-  namespace HWY_NAMESPACE {
+// Highway's macro is a pragma and comes last: GCC 14.4 and 16.2 drop what follows one in a macro.
+#define HASTE_TARGET_BEGIN  \
+  namespace haste {         \
+  namespace HWY_NAMESPACE { \
+  HWY_BEFORE_NAMESPACE();
 #define HASTE_TARGET_END \
   }                      \
   }                      \

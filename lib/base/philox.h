@@ -1,5 +1,5 @@
-// Random numbers that forward draws and backward draws again: a pure function of a seed and
-// of where an element stands, so that no mask is stored and every engine draws the same.
+// Random numbers that forward draws and backward draws again: a pure function of a seed and of an
+// element's position. So no mask is stored, and every engine draws the same.
 //
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //   key      seed[0] low word xor seed[1] low word rotated by 16, seed[0] high word xor seed[1]

@@ -1,4 +1,4 @@
-// How a function says that it failed: a HasteStatus with a message, and the code returned.
+// How a function reports an error: a message in a HasteStatus, and a returned code.
 #ifndef HASTE_LIB_BASE_STATUS_H_
 #define HASTE_LIB_BASE_STATUS_H_
 
@@ -15,8 +15,8 @@
 
 namespace haste {
 
-// No tensor is larger, with 8 bytes an element: sums and paddings of a few of them, which is what
-// the engines compute, stay inside 64 bits.
+// No tensor is larger, counted at 8 bytes an element. So the sums and paddings of a few tensors
+// that engines compute fit 64 bits.
 constexpr double kMaxBytes = 1152921504606846976.0;  // 2^60
 
 // Formats a message into `status` and returns `code`.

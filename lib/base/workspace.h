@@ -1,5 +1,5 @@
-// Scratch memory handed out piece by piece. With no memory behind it, it only counts: sizes and
-// places come from the same calls.
+// Hands out pieces of scratch memory. With a null base it only adds up sizes, so the same calls
+// give the size of a workspace and its layout.
 #ifndef HASTE_LIB_BASE_WORKSPACE_H_
 #define HASTE_LIB_BASE_WORKSPACE_H_
 

@@ -1,5 +1,5 @@
-// Activations and their derivatives. Every derivative is written in the activation's value,
-// so that backward needs the gates only.
+// Activations and their derivatives. Derivatives are functions of the activation's value, so
+// backward needs only the gates.
 #if defined(HASTE_LIB_CELLS_ACTIVATION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CELLS_ACTIVATION_H_
@@ -13,11 +13,12 @@
 
 HASTE_TARGET_BEGIN
 
-// What a cell is run with; the same for all elements, so that branches predict.
+// The activations of a call: the same for all elements, so branches are predicted.
 struct Activations {
   int32_t candidate;  // HasteActivation: `activation` of Keras
   int32_t recurrent;  // HasteActivation: `recurrent_activation`
-  // Of kTiedZoneout, where Zoneout's rate p is expected: log p and log(1 - p). 0: none is.
+  // For cells with kTiedZoneout, if Zoneout is an expectation with rate p: log p and log(1 - p).
+  // Otherwise 0.
   double log_zoneout = 0, log_renewal = 0;
 };
 
@@ -39,7 +40,7 @@ HASTE_FN V Activate(int32_t kind, V x) {
   }
 }
 
-// d activation / dx at the point where the activation's value is y.
+// The derivative of the activation where its value is y.
 template <class V>
 HASTE_FN V Slope(int32_t kind, V y) {
   switch (kind) {

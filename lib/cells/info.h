@@ -1,5 +1,5 @@
-// What the C ABI says of a cell, made from its traits (lib/cells/cell.h), and what follows from
-// that.
+// The C ABI's description of a cell, made from its traits (lib/cells/cell.h), and facts derived
+// from it.
 #ifndef HASTE_LIB_CELLS_INFO_H_
 #define HASTE_LIB_CELLS_INFO_H_
 
@@ -40,8 +40,8 @@ constexpr HasteCellInfo CellInfo() {
   return info;
 }
 
-// Whether |h| has a bound, which Cell::Bound gives. A mean of the last h keeps one if its weight is
-// in [0, 1] and dropout does not scale h.
+// Whether |h| has a bound, which Cell::Bound gives. For a cell whose h is a weighted mean with the
+// previous h, the bound holds if the weight is in [0, 1] and dropout does not scale h.
 inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   const auto is_share = [](int32_t activation) {
     return activation == HASTE_SIGMOID || activation == HASTE_HARD_SIGMOID;
@@ -64,8 +64,8 @@ inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& 
   }
 }
 
-// Whether the engine `tiled` scales the gates' gradients of floats, row by row: where a step has
-// one product of several gates, which share a scale.
+// Whether the engine `tiled` scales the float gradients of the gates row by row. It does so if a
+// step has one product of several gates, which share a scale.
 constexpr bool ScalesTiledGradients(const HasteCellInfo& cell) {
   return cell.gates > 1 && cell.reset_gates == 0;
 }

@@ -6,8 +6,8 @@
 //   q = γ_q ∘ LN(h[t-1] · R)             LSTM
 //   q = γ_q ∘ LN(h[t-1] · R) + b_r       GRU, reset after the product
 //
-// The gates are then those of lstm.h and gru.h. The LSTM normalises its cell state on its way out,
-// over the units of a lane:
+// The gates are then those of lstm.h and gru.h. The LSTM also normalises its cell state for the
+// output, over the units of a lane:
 //
 //   h[t] = o ∘ a(γ_c ∘ LN(c[t]) + β_c)
 #if defined(HASTE_LIB_CELLS_LAYER_NORM_H_) == defined(HWY_TARGET_TOGGLE)
@@ -61,7 +61,7 @@ struct LayerNormLstm : Lstm {
   }
 };
 
-// q comes with its bias added, and kept[kCandidateProduct] is q_g so.
+// q includes its bias, and so does kept[kCandidateProduct], which is q_g.
 struct LayerNormGru : Gru {
   static constexpr const char* kName = "layer_norm_gru";
   static constexpr bool kNormalizes = true;

@@ -53,7 +53,7 @@ struct Lstm : Cell {
     BackwardOfCell(act, gate, s_prev, dc, dx, ds_prev);
   }
 
- protected:  // of the layer-normalised LSTM too
+ protected:  // for the layer-normalised LSTM
   template <class V>
   static HASTE_FN void Gates(const Activations& act, const V* x, const V* q, V* gate) {
     gate[kInput] = Activate(act.recurrent, x[kInput] + q[kInput]);
@@ -65,7 +65,7 @@ struct Lstm : Cell {
   static HASTE_FN V NewCell(const V* gate, const V* s_prev) {
     return MulAdd(gate[kForget], s_prev[kCell], gate[kInput] * gate[kCandidate]);
   }
-  // What follows from dc', the gradient of the cell state as it is made.
+  // Computes the gradients that follow from dc'.
   template <class V>
   static HASTE_FN void BackwardOfCell(const Activations& act, const V* gate, const V* s_prev, V dc,
                                       V* dx, V* ds_prev) {

@@ -1,6 +1,6 @@
 // QRNN's pooling (Bradbury et al., "Quasi-Recurrent Neural Networks", arXiv 1611.01576, equations 3
-// to 5, 7); the convolution is outside. a = activation, r = recurrent_activation, p = Zoneout's
-// share.
+// to 5, 7); the convolution is not part of the cell. a = activation, r = recurrent_activation,
+// p = Zoneout's share.
 //
 //   z = a(x_z)   f = r(x_f)   o = r(x_o)   i = r(x_i)        F = p + (1 - p) ∘ f   (Zoneout)
 //   f-pooling     h[t] = F ∘ h[t-1] + (1 - F) ∘ z
@@ -13,7 +13,7 @@
 //   dF = dc ∘ (c[t-1] - z), ifo: dc ∘ c[t-1]                         df = dF ∘ (1 - p) ∘ r'(f)
 //   dz = dc ∘ (1 - F) ∘ a'(z), ifo: dc ∘ i ∘ a'(z)                   di = dc ∘ z ∘ r'(i)
 //
-// ForgetMult is pytorch-qrnn's: f and x as they are, and f the share of the new:
+// ForgetMult is pytorch-qrnn's: f and x have no activation, and f is the share of x:
 //
 //   h[t] = f ∘ x + (1 - f) ∘ h[t-1]
 #if defined(HASTE_LIB_CELLS_QRNN_H_) == defined(HWY_TARGET_TOGGLE)
@@ -43,7 +43,7 @@ struct QrnnPooling : Cell {
     gate[kCandidate] = Activate(act.candidate, x[kCandidate]);
     for (int g = kForget; g < kGates; ++g) gate[g] = Activate(act.recurrent, x[g]);
   }
-  // a = F: exactly 1 where Zoneout keeps, so that the state is kept to the last bit.
+  // a = F: exactly 1 where Zoneout keeps the state, so that it keeps every bit.
   template <class V>
   static HASTE_FN void Affine(const V* share, const V* gate, V* a, V* b) {
     *a = MulAdd(gate[kForget], V(1.0) - share[kMemory], share[kMemory]);

@@ -12,14 +12,14 @@
 //   n[t] = f ∘ n[t-1] + i
 //   h[t] = o ∘ c[t] / n[t]
 //
-// A state that is empty (n[t-1] = 0, as at the start) weighs nothing: m[t] = i~ and f = 0. So the
-// larger of i and f is 1, and n[t] is 1 or more from the first step on.
+// An empty state (n[t-1] = 0, as at the start) has no weight: m[t] = i~ and f = 0. So the larger of
+// i and f is 1, and n[t] >= 1 from the first step on.
 //
-// In expectation Zoneout of rate p mixes the states as they are without their scale: c∘exp(m) of
-// t-1 with weight p, of t with 1 - p, in the scale p∘exp(m[t-1]) + (1-p)∘exp(m[t]); n likewise. So
-// they have shares σ(lead) and σ(-lead), lead = m[t-1] + log p - m[t] - log(1-p), and n lies
-// between what it was and what it became. Kept are then, in place of i and f, log f + m[t-1] - i~
-// and lead.
+// As an expectation, Zoneout of rate p mixes unscaled states: c∘exp(m) of t-1 with weight p and of
+// t with weight 1 - p, in the scale p∘exp(m[t-1]) + (1-p)∘exp(m[t]); n likewise. So the two states
+// have the shares σ(lead) and σ(-lead), lead = m[t-1] + log p - m[t] - log(1-p), and the result for
+// n is between n[t-1] and n[t]. The reserve then keeps log f + m[t-1] - i~ and lead in place of i
+// and f.
 //
 // Backward, given dh, dc, dn at t. Scaling c and n by e^m leaves h as it is, so m is a constant:
 //
@@ -27,8 +27,9 @@
 //   di = (dc' ∘ z + dn') ∘ i       df = (dc' ∘ c[t-1] + dn' ∘ n[t-1]) ∘ f ∘ d log f / df~
 //   dz = dc' ∘ i ∘ a'(z)           dc[t-1] = dc' ∘ f                 dn[t-1] = dn' ∘ f
 //
-// with σ(-lead) dc in place of dc where Zoneout is expected, σ(lead) dc added to dc[t-1]; dn alike.
-// The sigmoid is that of the output gate, whatever recurrent_activation says of the forget gate.
+// With Zoneout as an expectation, σ(-lead) dc takes the place of dc, and σ(lead) dc is added to
+// dc[t-1]; the same for dn. The output gate always has a sigmoid; recurrent_activation is that of
+// the forget gate.
 #if defined(HASTE_LIB_CELLS_SLSTM_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CELLS_SLSTM_H_
@@ -53,7 +54,7 @@ struct SLstm : Cell {
   static constexpr bool kTiedZoneout = true;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, false};
 
-  // h is o times a mean of z and of what c / n was, if there was any.
+  // h is o times a weighted mean of z and the previous c / n, if there is one.
   template <class V>
   static HASTE_FN V Bound(const V* s) {
     const V h = Cell::Bound(s), mean = s[kCell] / s[kNormalizer];
@@ -110,7 +111,7 @@ struct SLstm : Cell {
   }
 
  private:
-  // Zoneout's expectation. carried_lead: log f + m[t-1] - i~.
+  // Zoneout as an expectation. carried_lead: log f + m[t-1] - i~.
   template <class V>
   static HASTE_FN void Expect(const Activations& act, const V* s_prev, V carried_lead, V* kept,
                               V* s) {
@@ -129,7 +130,7 @@ struct SLstm : Cell {
   static HASTE_FN V AtMostOne(V exponent) {
     return ExpNegative(-AtLeast(-exponent, V(0.0)));
   }
-  // Within what every storage type holds, and beyond what any exponential tells from infinity.
+  // Every storage type holds it, and its exponential is 0 or infinity in all of them.
   static constexpr double kSaturated = 1e4;
   template <class V>
   static HASTE_FN V Saturate(V exponent) {

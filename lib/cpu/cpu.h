@@ -1,4 +1,4 @@
-// What the CPU engine gives to the rest of the library.
+// The interface of lib/cpu to the rest of the library.
 #ifndef HASTE_LIB_CPU_CPU_H_
 #define HASTE_LIB_CPU_CPU_H_
 
@@ -12,10 +12,10 @@ namespace haste {
 
 CpuProperties GetCpuProperties(const HasteExecutor&);
 
-// Arguments were checked; any strides.
+// Arguments were checked. Strides are arbitrary.
 void CpuGemm(const HasteGemm&, const HasteExecutor&);
 
-// out[j] = sum over rows of in[row, j].
+// out[j] = Σ_row in[row, j].
 void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                    const HasteExecutor&);
 

@@ -1,6 +1,6 @@
-// c = a·b + bias on the CPU, for callers of the C++ API that bring no linear algebra: the
-// recurrence's own micro-kernel over blocks that are packed as they are needed.
-#include "lib/cpu/targets.h"
+// c = a·b + bias on the CPU, for callers of the C++ API that link no BLAS. It uses the recurrence's
+// micro-kernel and packs one block at a time.
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/gemm.cc"
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/product-inl.h"
-#include "lib/cpu/row_product-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/product/product-inl.h"
+#include "lib/cpu/product/row_product-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 
@@ -102,7 +102,7 @@ class Gemm {
         }
       }
     }
-    // Columns up to a whole panel: zeros, so that their products are finite.
+    // Pads a panel with zeros, so that the products of the padding are finite.
     for (int64_t i = 0; i < rows && columns < stride; ++i) {
       std::fill(to + i * stride + columns, to + (i + 1) * stride, C(0));
     }
@@ -112,7 +112,7 @@ class Gemm {
   const int64_t columns_;
 };
 
-// A single row, as of a model that streams: b is read where it lies, in runs of kRun vectors.
+// A single row, as in a streaming model: b is read in place, in runs of kRun vectors.
 template <class T>
 class RowGemm {
   using C = Compute<T>;
@@ -158,7 +158,7 @@ class RowGemm {
   const int64_t columns_;
 };
 
-// Below this many multiply-adds a thread costs more to wake than it saves.
+// With fewer multiply-adds a thread, waking it costs more than it saves.
 constexpr double kWakeMacs = 200e3;
 
 template <class Product>

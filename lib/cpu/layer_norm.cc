@@ -1,5 +1,5 @@
 // Layer normalisation of rows, and its gradient: y = γ ∘ (x - mean) / sqrt(variance + ε) + β.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/layer_norm.cc"
@@ -11,18 +11,18 @@
 
 #include "lib/base/workspace.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/moments-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/simd/moments-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of this file
 
-// γ and β get their gradients from sums over blocks of rows, then over blocks: of a size that does
-// not depend on threads, few enough that what they leave is small beside x.
+// The gradients of γ and β are sums over blocks of rows, then over blocks. The size of a block does
+// not depend on the number of threads. There are few blocks, so their sums are small against x.
 constexpr int64_t kMostBlocks = 64;
 constexpr int64_t kLeastRows = 16;
-// Elements of a task of forward: enough that handing it over costs nothing beside it.
+// Elements of a forward task: enough to make the cost of handing it over negligible.
 constexpr int64_t kTaskElements = 1 << 14;
 
 int64_t BlockRows(int64_t rows) {
@@ -59,7 +59,7 @@ void RunForward(const HasteLayerNorm& norm, const HasteExecutor& executor) {
   });
 }
 
-// One row of one lane; adds to the gradients of gamma and beta, which lie in whole vectors.
+// One row of one lane. Adds to the gradients of gamma and beta, which are padded to whole vectors.
 template <class T>
 HWY_INLINE void RowGradient(const T* x, const T* gamma, const T* dy, T* dx, Compute<T>* dgamma,
                             Compute<T>* dbeta, int64_t features, float epsilon) {
@@ -142,7 +142,7 @@ void RunGradient(const HasteLayerNormGrad& norm, void* memory, const HasteExecut
   });
 }
 
-// Calls use(a pointer to the storage type of `dtype`), which is null.
+// Calls use() with a null pointer of the storage type of `dtype`.
 template <class Use>
 auto WithType(int32_t dtype, const Use& use) {
   switch (dtype) {

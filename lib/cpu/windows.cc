@@ -1,5 +1,5 @@
 // haste_windows on the CPU.
-#include "lib/cpu/targets.h"
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lib/cpu/windows.cc"
@@ -13,8 +13,8 @@
 #include "lib/base/causal_windows.h"
 #include "lib/base/dtypes.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/simd-inl.h"
-#include "lib/cpu/team.h"
+#include "lib/cpu/simd/simd-inl.h"
+#include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
 
@@ -72,7 +72,7 @@ void ForEach(const Args& args, const HasteExecutor& executor, const Step& step, 
 void CpuWindows(const HasteWindows& args, const HasteExecutor& executor) {
   const int64_t known = args.window - 1;
   const size_t bytes = args.features * DtypeSize(args.dtype);
-  // Row `to_row` of `to` from wherever place (t, b) of row n lies.
+  // Copies the input of place (t, b) of row n to row `to_row` of `to`.
   const auto copy = [&](void* to, int64_t to_row, int64_t n, int64_t t, int64_t b) {
     char* const place = static_cast<char*>(to) + to_row * bytes;
     const bool walked = t != WindowWalk::kNone;
@@ -109,7 +109,7 @@ void CpuWindows(const HasteWindows& args, const HasteExecutor& executor) {
 void CpuWindowsGrad(const HasteWindowsGrad& args, const HasteExecutor& executor) {
   const int64_t known = args.window - 1;
   const size_t bytes = args.features * DtypeSize(args.dtype);
-  // Row `to_row` of `to` = what comes back from all that saw place k of step t.
+  // Row `to_row` of `to` = the sum of the gradients of all places that hold place k of step t.
   const auto collect = [&](void* to, int64_t to_row, const WindowWalk& walk, int64_t n, int64_t k,
                            int64_t t) {
     std::vector<const void*> rows;

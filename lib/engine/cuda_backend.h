@@ -1,6 +1,6 @@
 // The CUDA half as the rest of the library sees it: a table of functions, which is linked in or
-// comes from libhaste_cuda.so. That library is looked for at run time, so that one libhaste.so
-// serves machines with and without it.
+// comes from libhaste_cuda.so. That library is looked up at run time, so the same libhaste.so runs
+// on machines with and without it.
 #ifndef HASTE_LIB_ENGINE_CUDA_BACKEND_H_
 #define HASTE_LIB_ENGINE_CUDA_BACKEND_H_
 
@@ -15,9 +15,9 @@
 
 namespace haste {
 
-// What the functions mean is said in lib/cuda/host/device.h and lib/cuda/overlap/layer.h.
+// lib/cuda/host/device.h and lib/cuda/overlap/layer.h document the functions.
 struct CudaBackend {
-  // Both halves come from one source tree: other versions, or another table, are refused.
+  // Both halves must come from one source tree: another version or another table is refused.
   const char* version;
   size_t table_bytes;
 
@@ -31,7 +31,7 @@ struct CudaBackend {
   int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
                   HasteStatus*);
 
-  // At least as aligned as haste_allocate says.
+  // Aligned as haste_allocate promises, or more.
   int32_t (*allocate)(size_t bytes, void** memory, HasteStatus*);
   int32_t (*free)(void* memory, HasteStatus*);
   int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
@@ -60,17 +60,17 @@ struct CudaBackend {
                                        HasteStatus*);
 };
 
-// The CUDA half, or nullptr where there is none; then `why`, if it is given, is a sentence.
-// The first call looks for it; see haste_load_cuda.
+// The CUDA half, or nullptr if there is none. Then *why, if given, is a sentence that says why.
+// The first call looks it up; see haste_load_cuda.
 const CudaBackend* FindCudaBackend(std::string* why = nullptr);
 
-// The same, of a call that CheckDevice has let through for HASTE_CUDA.
+// The same, after CheckDevice has accepted HASTE_CUDA.
 inline const CudaBackend& Cuda() { return *FindCudaBackend(); }
 
 // haste_load_cuda.
 int32_t LoadCudaBackend(const char* path, HasteStatus*);
 
-// Path of the library that it comes from; "" if it is linked in or there is none.
+// Path of the CUDA half's library; "" if it is linked in or missing.
 std::string CudaBackendPath();
 
 }  // namespace haste

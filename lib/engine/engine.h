@@ -1,5 +1,6 @@
-// What an engine is to the rest of the library: functions for one cell and one dtype.
-// Each engine's translation units, of a cell and some dtypes each, define the tables that they own.
+// The interface of an engine: functions for one cell and one dtype.
+// Each translation unit of an engine covers a cell and some dtypes, and defines the tables of
+// these.
 #ifndef HASTE_LIB_ENGINE_ENGINE_H_
 #define HASTE_LIB_ENGINE_ENGINE_H_
 
@@ -15,30 +16,30 @@ namespace haste {
 
 struct Engine;
 
-// One direction of a recurrence as it will run. A call makes it once (PlanRnn of
-// lib/api/registry.h) and passes it to whatever depends on it: memory, launches, what runs beside.
+// The plan of one direction of a recurrence. A call makes it once (PlanRnn of lib/api/registry.h)
+// and passes it on. Workspace sizes, launches and overlapped products depend on it.
 struct PlannedRnn {
   bool backward = false;
   Plan plan;
-  CudaProperties cuda;  // the GPU that `plan` is for; of the CPU nothing
+  CudaProperties cuda;  // the GPU that `plan` is for; unused on the CPU
   const Engine* engine = nullptr;
 };
 
-// Arguments were checked before an engine sees them (lib/api/c_api.cc): N, T, K, H > 0, all
-// required pointers set, rates in range.
+// Arguments were checked before (lib/api/c_api.cc): N, T, K, H > 0, all required pointers set,
+// rates in range.
 struct Engine {
   size_t (*workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&);
   int32_t (*forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnForwardArgs&,
                      void* workspace, const HasteExecutor&, HasteStatus*);
   int32_t (*backward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnBackwardArgs&,
                       void* workspace, const HasteExecutor&, HasteStatus*);
-  // nullptr, or: layer_forward forms x·W + b of layer itself and does not read args.wx.
+  // If not nullptr, layer_forward computes x·W + b itself and does not read args.wx.
   size_t (*layer_workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&,
                                   const HasteLayerForwardArgs&) = nullptr;
   int32_t (*layer_forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteLayerForwardArgs&,
                            const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
                            HasteStatus*) = nullptr;
-  // nullptr, or forward and backward beside products.
+  // If not nullptr, forward and backward that run while products do.
   int32_t (*overlapped_forward)(const HasteRnnConfig&, const PlannedRnn&,
                                 const HasteRnnForwardArgs&, void* workspace, const OverlapFlags&,
                                 const HasteExecutor&, HasteStatus*) = nullptr;

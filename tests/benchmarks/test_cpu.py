@@ -1,4 +1,4 @@
-"""What `make bench` compares with: weights in the peers' layouts, results back in Keras's."""
+"""The peers of `make bench`: weights in the peers' layouts, results back in Keras's."""
 
 import types
 

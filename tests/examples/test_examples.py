@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def built(name):
     """The program that Bazel built from examples/`name`.cc."""
     program = ROOT / "bazel-bin" / "examples" / name
-    assert program.exists(), f"{program} is not there: `make test-python` builds it"
+    assert program.exists(), f"{program} does not exist: `make test-python` builds it"
     return str(program)
 
 
@@ -61,7 +61,7 @@ def test_character_model(tmp_path):
 
 
 def test_parity(tmp_path):
-    """A recurrence that tracks a state counts on, however long; one that does not guesses."""
+    """A recurrence that tracks a state counts at any length; one that does not guesses."""
     plot = tmp_path / "parity.png"
     command = [sys.executable, "examples/parity.py", "--models", "SLSTM", "QRNN"]
     done = subprocess.run(

@@ -53,13 +53,13 @@ def draws(seed, t, n, k, h):
 
 
 def inputs_of(wx, lane):
-    """Those of each step, [G, n, H]. By an index a step each would have a gradient of all of wx."""
+    """The inputs of each step, [G, n, H]. Indexing would make a gradient of all of wx each step."""
     return [x.transpose(0, 1) for x in wx[:, :, lane].unbind(1)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What a recurrence of this cell needs to know.
+    """The parameters of a recurrence of this cell.
 
     step(x, times, s, activation, recurrent) returns the new states of one lane: x [G, n, H];
     times(v, first, last) is v [n, H] through R of gates first … last - 1, with their recurrent
@@ -110,7 +110,7 @@ def _ligru(x, times, s, activation, recurrent):
 
 
 def _slstm(x, times, s, activation, recurrent):
-    """m scales c and n alike and is no part of the function: a constant to autograd."""
+    """m scales both c and n, so the function does not depend on it: a constant to autograd."""
     h, c, n, m = s
     i, f, z, o = x + times(h, 0, 4)
     log_f = f if recurrent == "exponential" else torch.nn.functional.logsigmoid(f)
@@ -124,7 +124,7 @@ def _slstm(x, times, s, activation, recurrent):
 
 
 def _expect_slstm(rate, old, new):
-    """Of c e^m and n e^m, as they were and as they are."""
+    """The expectation of Zoneout between the old and the new c e^m and n e^m."""
     past = torch.where(old[1] > 0, old[2] + np.log(rate), -torch.inf)
     fresh = new[2] + np.log1p(-rate)
     m = torch.logaddexp(past, fresh).detach()
@@ -176,7 +176,7 @@ def run(
     recurrent = recurrent_activation or cell.recurrent_activation
     rates = [float(np.float32(rate)) for rate in zoneout] or [0.0] * len(s0)
     word = list(range(len(s0)))
-    if cell.expect and len(rates) == 2:  # what is drawn for state 1 decides on the others too
+    if cell.expect and len(rates) == 2:  # the draw for state 1 also decides on the others
         rates, word = [rates[0], *[rates[1]] * (len(s0) - 1)], [0] + [1] * (len(s0) - 1)
     if training:
         keep_words, drop_words = draws(seed, t, n, k, h)

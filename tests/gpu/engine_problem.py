@@ -1,4 +1,4 @@
-"""What tests of the CUDA engines by name share: which there are, and problems for them."""
+"""Shared by the tests that name CUDA engines: the list of engines, and problems for them."""
 
 import pytest
 from kernel_problem import ON, Call, Problem, assert_same_bits
@@ -9,13 +9,13 @@ torch = need_module("torch")
 HOPPER = ON == "cuda" and torch.cuda.get_device_capability() == (9, 0)
 AMPERE = ON == "cuda" and torch.cuda.get_device_capability() >= (8, 0)
 ON_CHIP = ["block", "cluster", "grid"] if HOPPER else ["block", "grid"] if AMPERE else []
-# Those that run whatever the size.
+# Engines that run every size.
 OF_ANY_SIZE = ["blas", "stepwise"] if ON == "cuda" else ["cpu"]
 if HOPPER:
     OF_ANY_SIZE.insert(0, "tiled")
 ENGINES = [*ON_CHIP, *OF_ANY_SIZE] if ON == "cuda" else OF_ANY_SIZE
 CELLS = ["lstm", "gru", "elman", "slstm", "ligru"]
-# What a product is rounded to: a dtype, and whether float32 may be as coarse as TF32.
+# Precisions of a product: a dtype, and whether float32 may use TF32.
 PRECISIONS = {
     "bfloat16": {"dtype": torch.bfloat16},
     "float16": {"dtype": torch.float16},
@@ -29,7 +29,7 @@ each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
 def fitted(engine, cell, precision, size):
-    """N, T, K, H as the engine has it: a block holds R of so many units, by rows of 16 bytes."""
+    """N, T, K, H in range for the engine: R must fit a block, in rows of whole 16 bytes."""
     if engine != "block":
         return size
     n, t, k, h = size
@@ -37,8 +37,8 @@ def fitted(engine, cell, precision, size):
 
 
 def most_block_units(cell, precision):
-    """In clusters what backward has room for in shared memory, alone what warps hold."""
-    if not HOPPER:  # as many as warps can hold: of floats of two parts, or three, fewer
+    """The largest H: in clusters backward's shared memory limits it, in one block its warps."""
+    if not HOPPER:  # the warps' registers: fewer units with floats of two or three terms
         return 64 if precision == "float32" or (precision, cell) == ("tf32", "elman") else 96
     if cell == "elman" or precision != "float32":
         return 512
@@ -46,7 +46,7 @@ def most_block_units(cell, precision):
 
 
 def make(cell, engine, precision, size, **options):
-    """A Problem of that size, or the next that the engine must not refuse."""
+    """A Problem of that size, or of the nearest size that the engine accepts."""
     size = fitted(engine, cell, precision, size)
     problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
     assert f"{cell} on {engine}" in problem.plan()
@@ -59,7 +59,7 @@ def lanes(size):
 
 
 def moved(tensor):
-    """A copy that begins one element further than memory is aligned to."""
+    """A copy that begins one element after an aligned address."""
     memory = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
     memory[1:] = tensor.flatten()
     return memory[1:].view(tensor.shape)
@@ -84,8 +84,8 @@ def check_tensors_that_begin_anywhere(problem):
         assert_same_bits(call.results(), expected)
 
 
-def check_nothing_is_written_behind_the_last_row(problem):
-    """Memory after the batch stays as it was."""
+def check_nothing_is_written_after_the_last_row(problem):
+    """Memory after the batch does not change."""
     call = Call(problem)
     rows = call.y.shape[0]
     room = torch.full((rows + 8, *call.y.shape[1:]), torch.nan, dtype=call.y.dtype, device=ON)

@@ -1,4 +1,4 @@
-"""A model exported with what it answers, and held to it elsewhere.
+"""Exports a model with its results, and compares the loaded model's results on another device.
 
 python exported.py save|check FOLDER
 """

@@ -97,7 +97,7 @@ class Problem:
         return LIB.config(self.cell, self.wx, **self.ours, **self.options)
 
     def plan(self):
-        """What the library says of a training step; RuntimeError if the engine cannot run it."""
+        """The library's plan of a training step; RuntimeError if the engine cannot run it."""
         config = self.config()
         config.training = 1
         return LIB.plan(config)
@@ -185,7 +185,7 @@ class Call:
         LIB.backward(self.config, self.kernel, workspace=self.scratch[1], **given, **self.given)
 
     def results(self):
-        """As Problem.reference."""
+        """Like Problem.reference."""
         if ON == "cuda":
             torch.cuda.synchronize()
         problem, entering = self.problem, self.entering
@@ -212,7 +212,7 @@ def assert_same_bits(ours, expected):
 
 
 def zoneouts(cell):
-    """A rate for each state that has one, no two alike."""
+    """A rate for each state that has one, all different."""
     spec = cell_reference.CELLS[cell]
     return (0.3, 0.5)[: 2 if spec.expect else len(spec.states)]
 

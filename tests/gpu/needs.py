@@ -1,7 +1,7 @@
-"""What the tests of this folder need of a machine.
+"""The requirements of this folder's tests on a machine.
 
-Where it is missing a module is skipped; with HASTE_REQUIRE_GPU=1, as `make test-gpu` sets it,
-that is an error: no run without a GPU may look like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
+A module is skipped if one is missing. With HASTE_REQUIRE_GPU=1, which `make test-gpu` sets, that is
+an error, so that no run without a GPU looks like one that passed. HASTE_TEST_DEVICE=CPU:0 runs
 the tests of the ops and layers on the CPU, to try the tests themselves.
 """
 
@@ -14,7 +14,7 @@ DEVICE = os.environ.get("HASTE_TEST_DEVICE", "GPU:0")
 
 
 def need(condition, what):
-    """Leaves the calling module out, for want of `what`, unless `condition`."""
+    """Skips the calling module because `what` is missing, unless `condition`."""
     if condition:
         return
     if os.environ.get("HASTE_REQUIRE_GPU") == "1":

@@ -26,7 +26,7 @@ class Normalised:
         self.dy = random(n, t, k, h).to(ON, dtype)
 
     def run(self, engine, times=1):
-        """What a pass leaves, each time in the same memory, of the last of `times` passes."""
+        """The results of the last of `times` passes, which all write the same memory."""
         cell, info = self.info.name.decode(), self.info
         options = {"engine": engine, "training": 1, "epsilon": 1e-3, **self.options}
         config = LIB.config(cell, self.wx, **options)

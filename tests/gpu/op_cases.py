@@ -24,7 +24,7 @@ CHOSEN = {
 
 @dataclasses.dataclass(frozen=True)
 class OpCase:
-    """One op, or one choice of its options that is another computation."""
+    """One op, or one choice of options for which it computes something else."""
 
     name: str
     spec: CellSpec
@@ -33,12 +33,12 @@ class OpCase:
 
     @property
     def inputs(self):
-        """What the op is differentiated in: argument → dimensions, a letter each."""
+        """The arguments with gradients: argument → dimensions, a letter each."""
         named = self.spec.forward_inputs.items()
         return {name: dims for name, dims in named if name not in ("mask", "seed")}
 
     def takes(self, option):
-        """Whether an option of FEATURES means something to the op."""
+        """Whether an option of FEATURES has an effect on the op."""
         if option == "recurrent_dropout":
             return self.spec.recurrence != "none"
         if option in ("mask", "seed", "training", "zero_output_for_mask"):
@@ -117,7 +117,7 @@ FEATURES = {
 
 
 def feature_options(case, feature, n, t, reverse):
-    """The options of a feature that mean something to the op, with a real mask."""
+    """The options of a feature that have an effect on the op, with a real mask."""
     options = {k: value for k, value in FEATURES[feature].items() if case.takes(k)}
     if "mask" in options:
         rng = np.random.default_rng(n)

@@ -1,10 +1,10 @@
-"""Device memory of a training step at its peak, and what it should need, in bytes.
+"""Peak device memory of a training step, and its budget, in bytes.
 
 python peak_memory.py LAYER DEVICE
 
-A process of its own for each layer: TensorFlow's allocator hands out a free piece of up to twice
-the size whole, and counts all of it, so that tensors of before would decide on what it says.
-On the CPU that allocator wants TF_CPU_ALLOCATOR_USE_BFC=1.
+Each layer runs in a process of its own: TensorFlow's allocator gives away a free piece of up to
+twice the size as a whole, and counts all of it. So earlier tensors would change the result. On the
+CPU that allocator needs TF_CPU_ALLOCATOR_USE_BFC=1.
 """
 
 import sys
@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import haste_keras
 
-# Tensors [N, T, H] between forward and backward: gates, states, what else is kept; the gradient of
-# GRU's h·R.
+# Tensors [N, T, H] between forward and backward: gates, states, other saved tensors, and the
+# gradient of GRU's h·R.
 RESERVE = {"LSTM": 4 + 2, "GRU": 3 + 2 + 3, "Elman": 1 + 1, "SLSTM": 4 + 4}
 
 

@@ -1,6 +1,6 @@
 """Scans for the tests of the C ABI: random inputs, run by libhaste and by the reference.
 
-As kernel_problem.py, whose helpers it shares: what is not written yet is NaN.
+It shares the helpers of kernel_problem.py. Memory that is not written yet is NaN.
 """
 
 import scan_reference
@@ -67,7 +67,7 @@ class ScanProblem:
         config = LIB.config(self.cell, self.wx, **self.options)
         u, s0, dst = there([self.u, self.s0, self.ds])
         y, final, saved, ds0 = fresh(self.dy), unset(self.ds), fresh(self.dy), unset(self.ds)
-        gates = wx if alias else fresh(wx)  # with it the reserve is kept, whatever is in it
+        gates = wx if alias else fresh(wx)  # any tensor asks for the reserve
         apart = {"x": x} if self.spec.separate_gates else {}
         scratch = LIB.workspace(config, backward=False)
         kept = {"gates": gates, "saved": [saved]}

@@ -14,7 +14,7 @@ from cell_reference import ACTIVATIONS, draw, draws, inputs_of
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What a walk of this cell needs to know.
+    """The parameters of a walk of this cell.
 
     step(x, s, share, u, activation, recurrent) returns the new state and the output: x [G, n, H];
     s, the state before; share of it that Zoneout keeps, for a cell that mixes within a gate; u

@@ -1,12 +1,11 @@
-"""Two layers that fill a GPU of 132 multiprocessors together, again and again, with their products
-beside the walk: in two threads of a process, and in two processes.
+"""Runs two layers that together fill a GPU of 132 multiprocessors repeatedly, with products that
+overlap the walks: in two threads of a process, and in two processes.
 
     python tests/gpu/soak_overlap.py MINUTES [--how threads] [--dtype float32] [--time 2048]
 
-LSTMs of N=16 H=768 and N=8 H=576 walk on 96 and 36 blocks. Were both walks to start before their
-own products, they would wait for ever (docs/design/gpu_products.md). Fails, with status 1, where a
-call fails or bits differ from those of the first run, and with status 3 where nothing has moved for
-90 s.
+LSTMs of N=16 H=768 and N=8 H=576 walk on 96 and 36 blocks. If both walks started before their own
+products, they would wait for ever (docs/design/gpu_products.md). Exits with 1 if a call fails or
+bits differ from those of the first run, and with 3 if there is no progress for 90 s.
 """
 
 import argparse
@@ -60,7 +59,7 @@ class Layer:
         return [self.y, *self.gradients.values()]
 
     def run(self):
-        """Queues both passes, and a look at their bits."""
+        """Queues both passes, and a check of their bits."""
         with torch.cuda.stream(self.stream):
             self.lib.layer_forward(
                 self.config, self.x, self.kernel, self.bias, self.recurrent, wx=self.gates,
@@ -83,7 +82,7 @@ class Layer:
 
 
 def watch(moved, end):
-    """Ends the process where nothing has moved for too long."""
+    """Ends the process if there is no progress for too long."""
     while time.monotonic() < end + PATIENCE:
         time.sleep(1)
         for name, at in list(moved.items()):
@@ -123,7 +122,7 @@ def soak(shapes, options):
     for thread in threads:
         thread.join()
     if failures:
-        os._exit(1)  # a context that failed does not end well
+        os._exit(1)  # a failed context may hang in destructors
 
 
 def main():

@@ -1,6 +1,6 @@
-"""Walks that are recorded as CUDA graphs, and what the `blas` engine alone runs.
+"""Walks that are recorded as CUDA graphs, and cases that only the `blas` engine runs.
 
-test_engines.py and test_engines_repeated.py run it beside the others.
+test_engines.py and test_engines_repeated.py run `blas` with the other engines.
 """
 
 import pytest
@@ -31,7 +31,7 @@ recording_engine = pytest.mark.parametrize("engine", ["blas", "stepwise"])
 
 
 def written(call):
-    """What a call writes for its caller."""
+    """The tensors that a call writes for its caller."""
     gradients = [tensor for tensor in call.gradients.values() if torch.is_tensor(tensor)]
     return [call.y, *call.final, *call.ds0, *gradients, *call.gradients["dextra"]]
 

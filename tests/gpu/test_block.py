@@ -1,4 +1,4 @@
-"""What is the engine `block`'s own: every width of a block, rows that begin anywhere in memory."""
+"""Cases special to the engine `block`: every width of a block, rows at any address."""
 
 import pytest
 from needs import need_module
@@ -8,7 +8,7 @@ torch = need_module("torch")
 from engine_problem import (  # noqa: E402
     ON_CHIP,
     PRECISIONS,
-    check_nothing_is_written_behind_the_last_row,
+    check_nothing_is_written_after_the_last_row,
     check_tensors_that_begin_anywhere,
     each_cell,
     each_precision,
@@ -26,7 +26,7 @@ from kernel_problem import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.skipif("block" not in ON_CHIP, reason="needs compute capability 8.0")
-# A block alone, and, where there are any, a cluster; 4 rows and 8.
+# A single block and, on GPUs that have them, a cluster; 4 and 8 rows.
 SIZES = [(6, 9, 2, 40), (1050, 3, 1, 24)]
 if "cluster" in ON_CHIP:
     SIZES += [(6, 9, 2, 136), (140, 4, 1, 168)]
@@ -43,7 +43,7 @@ if "cluster" in ON_CHIP:
 @each_precision
 @each_cell
 def test_every_width(cell, precision, hidden):
-    """With 4 rows a block and, where these are too many for the GPU, with 8."""
+    """With 4 rows a block and, if that makes too many blocks for the GPU, with 8."""
     is_float = PRECISIONS[precision]["dtype"] == torch.float32
     if hidden > most_block_units(cell, precision):
         problem = Problem(cell, 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
@@ -51,7 +51,7 @@ def test_every_width(cell, precision, hidden):
             problem.plan()
         return
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
-    if cell == "gru" and is_float and hidden > 256:  # its h has no bound then, and R three parts
+    if cell == "gru" and is_float and hidden > 256:  # h has no bound, so R has three terms
         del options["recurrent_dropout"]
     for n, k in ((5, 2), (1050 if hidden <= (64 if is_float else 96) else 140, 1)):
         mask = make_mask("holes", n, 4)
@@ -67,7 +67,7 @@ def test_every_width(cell, precision, hidden):
             **PRECISIONS[precision],
             **options,
         )
-        # Of floats, memory may have room for no more than 4 rows.
+        # With floats there may be memory for 4 rows only.
         if n == 5 or not is_float:
             assert problem.plan().count("× 4," if n == 5 else "× 8,") == 2
         problem.check()
@@ -133,6 +133,6 @@ def test_nan_stays_in_its_row(cell, size):
 
 
 @each_cell
-def test_nothing_is_written_behind_the_last_row(cell):
+def test_nothing_is_written_after_the_last_row(cell):
     """13 rows are three blocks of 4 and one row."""
-    check_nothing_is_written_behind_the_last_row(make(cell, "block", "bfloat16", (13, 6, 1, 24)))
+    check_nothing_is_written_after_the_last_row(make(cell, "block", "bfloat16", (13, 6, 1, 24)))

@@ -13,7 +13,7 @@ from engine_problem import (  # noqa: E402
     OF_ANY_SIZE,
     ON_CHIP,
     PRECISIONS,
-    check_nothing_is_written_behind_the_last_row,
+    check_nothing_is_written_after_the_last_row,
     check_tensors_that_begin_anywhere,
     each_cell,
     each_engine,
@@ -139,10 +139,10 @@ def test_what_an_engine_never_runs_is_refused(engine, cell, dtype):
 @pytest.mark.parametrize("engine", [e for e in ON_CHIP if e != "block"])
 @each_cell
 def test_rows_that_are_copied(engine, cell, precision, size):
-    """Wherever tensors begin, and whatever lies behind them."""
+    """Tensors at any address, with any data after them."""
     problem = make(cell, engine, precision, size, reverse=lanes(size))
     check_tensors_that_begin_anywhere(problem)
-    check_nothing_is_written_behind_the_last_row(problem)
+    check_nothing_is_written_after_the_last_row(problem)
 
 
 @pytest.mark.parametrize("zero_output", [0, 1])

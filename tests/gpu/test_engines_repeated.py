@@ -1,4 +1,4 @@
-"""Each CUDA engine by its name, run again and again, two at once, long, and in a CUDA graph."""
+"""Each CUDA engine by name: repeated runs, two at a time, long walks, and in a CUDA graph."""
 
 import pytest
 from needs import need_module, on_gpu_only
@@ -44,7 +44,7 @@ def test_same_bits_every_time(engine, cell, precision, size):
 @pytest.mark.parametrize("precision", ["bfloat16", "float32", "tf32"])
 @each_cell
 def test_one_launch_for_all_steps(cell, precision, size):
-    """Sizes at which `tiled` walks so both ways, with all that a step may draw and leave out."""
+    """Sizes at which `tiled` does so forward and backward, with all noise and masked steps."""
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
     mask = make_mask("holes", *size[:2])
     problem = make(cell, "tiled", precision, size, mask=mask, **options)
@@ -76,7 +76,7 @@ def make_shared(cell, precision, size, **options):
 @pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
 @pytest.mark.parametrize(("cell", "precision", "size"), SHARED_CASES, ids=str)
 def test_clusters_that_share_gradients(cell, precision, size):
-    """With all that a step may draw and leave out; and with as little as can be asked for."""
+    """With all noise and masked steps, and with no optional tensor."""
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
     mask, reverse = make_mask("holes", *size[:2]), lanes(size)
     problem = make_shared(cell, precision, size, mask=mask, reverse=reverse, **options)
@@ -120,7 +120,7 @@ def test_long_sequences(engine, cell):
 @pytest.mark.parametrize("second", ENGINES)
 @each_engine
 def test_two_streams_at_once(engine, second):
-    """Two recurrences in flight: neither waits for the other for ever, none sees its numbers."""
+    """Two recurrences in flight: no deadlock, and neither reads the other's numbers."""
     problems = [
         make("lstm", engine, "bfloat16", (16, 200, 1, 700 if engine == "grid" else 200)),
         make("gru", second, "float32", (40, 150, 2, 96), reverse=[0, 1]),
@@ -141,8 +141,8 @@ def test_two_streams_at_once(engine, second):
 
 
 def check_in_a_graph(problem):
-    """Captured once; each replay runs on what the inputs hold then."""
-    problem.run()  # what an engine asks of the device once it asks here
+    """Captured once; each replay reads the current contents of the inputs."""
+    problem.run()  # device queries that an engine makes only once happen here
     call, graph = Call(problem), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call.forward()

@@ -1,5 +1,5 @@
-"""What blocks of `grid` hand each other backward (lib/cuda/ptx/tagged.h) is what was sent, also
-where it is 0 or infinite, in every use of its place: a gradient that is 0 arrives as 0."""
+"""Values that blocks of `grid` exchange backward (lib/cuda/ptx/tagged.h) arrive as they were sent,
+also 0 and infinity, in every use of a place: a gradient of 0 arrives as 0."""
 
 import pytest
 from engine_problem import ON_CHIP, each_precision, make
@@ -29,10 +29,10 @@ def exactly_zero(tensor):
 @pytest.mark.parametrize("cell", ["lstm", "elman"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_rows_without_gradient(cell, size, precision):
-    """Rows that the loss does not look at, and steps that it does not look past."""
+    """Rows that the loss does not read, and a last step that it reads."""
     problem = make(cell, "grid", precision, size)
     blind, seen = slice(0, None, 2), slice(1, None, 2)
-    last = 3  # step that the loss looks at
+    last = 3  # the last step that the loss reads
     problem.dy[blind] = 0
     problem.dy[:, last + 1 :] = 0
     for gradient in problem.ds:
@@ -65,15 +65,15 @@ def test_masked_rows(size, precision):
 @each_precision
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_units_that_nothing_reads(size, precision):
-    """A unit whose row of R is 0 has the gradient of its own output alone, here none; ReLU units
-    that are off have none either."""
+    """A unit whose row of R is 0 gets the gradient of its own output only, here 0. ReLU units that
+    are off get 0 too."""
     problem = make("elman", "grid", precision, size, activation="relu")
     unread = slice(5, None, 7)
     problem.kernel[:, unread] = 0
     problem.dy[..., unread] = 0
     for gradient in problem.ds:
         gradient[..., unread] = 0
-    problem.wx[..., 3] = -1e4  # off, whatever h·R is
+    problem.wx[..., 3] = -1e4  # the unit is off for every h·R
     call = run(problem)
     dwx = call.gradients["dwx"]
     assert exactly_zero(dwx[..., unread])
@@ -85,7 +85,7 @@ def test_units_that_nothing_reads(size, precision):
 @pytest.mark.parametrize("step", range(6))
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_infinity(size, step):
-    """One gradient that is infinite is so in all units of the step before, with R's signs; both
+    """An infinite gradient reaches all units of the previous step, with R's signs; both
     slots and both tags of a place."""
     problem = make("elman", "grid", "bfloat16", size, activation="linear")
     at = problem.dy.shape[1] - 1 - step

@@ -1,5 +1,5 @@
-"""The first call ever of a process, while a stream is captured into a graph: the library looks at
-the GPU and loads its kernels without spoiling the capture."""
+"""The first call of a process, while a stream is captured into a graph: the library queries the GPU
+and loads its kernels without invalidating the capture."""
 
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
-"""Streams of a green context, which has some of the GPU's multiprocessors: what runs there is
-planned for those, whether or not the context is the current one."""
+"""Streams of a green context, which has some of the GPU's multiprocessors: plans use only those,
+whether or not the context is the current one."""
 
 import contextlib
 import ctypes
@@ -28,7 +28,7 @@ def driver(name, *arguments):
 
 
 def made(name, *arguments):
-    """The handle that a function of the driver leaves behind its first pointer."""
+    """The handle that a function of the driver writes through its first argument."""
     handle = ctypes.c_void_p()
     driver(name, ctypes.byref(handle), *arguments)
     return handle
@@ -67,12 +67,12 @@ def stream(green, request):
 
 
 def blocks(plan):
-    """Of the walks that `grid` makes, each all at once."""
+    """The blocks of each walk of `grid`, which must all be resident."""
     cuts = re.findall(r"groups × blocks × units (\d+) × (\d+) ×", plan)
     return [int(groups) * int(count) for groups, count in cuts]
 
 
-# Of a batch and size that take most of a GPU's multiprocessors, all at once.
+# A batch and a size whose resident blocks take most of a GPU's multiprocessors.
 @pytest.mark.parametrize("cell", ["lstm", "elman"])
 @pytest.mark.parametrize("size", [(16, 40, 1, 768), (64, 20, 1, 1024), (4, 40, 2, 512)], ids=str)
 def test_fits_what_the_context_has(stream, cell, size):

@@ -1,5 +1,5 @@
-"""Products that a GPU makes beside the walk (lib/plan/overlap.h): haste_layer_* of sizes that are
-worth it, against the recurrence alone and products in float64."""
+"""Products that overlap the walk on a GPU (lib/plan/overlap.h): haste_layer_* at large
+sizes, against the recurrence alone and products in float64."""
 
 import threading
 
@@ -61,9 +61,9 @@ class Layer:
             self.given["seed"] = torch.tensor([3, 4], dtype=torch.int64, device=ON)
 
     def assert_beside(self, forward=True, backward=True):
-        """That products are to run beside the walk, or are not: then no call asks for both's room.
+        """Checks that products overlap the walk, or do not: then the workspace is not for both.
 
-        None: they may, or their room alone may be more.
+        None: both are allowed, or the products alone may need more.
         """
         n, t, _, _ = self.dy.shape
         flat = torch.empty(n * t, self.bias.numel(), dtype=self.dy.dtype, device="meta")
@@ -157,7 +157,7 @@ def assert_close(found, expected, tolerance, name):
 def check(layer, tolerance):
     y, gates, saved, expected = layer.alone()
     found = layer.forward()
-    # What products are off by grows along the walk.
+    # Errors of the products grow along the walk.
     assert_close(found[0], y, 10 * tolerance, "y")
     assert_close(found[1], gates, 10 * tolerance, "gates")
     gradients = layer.backward(gates.clone(), saved)
@@ -302,7 +302,7 @@ def test_in_a_cuda_graph(precision):
     y, gates, saved = layer.forward()
     expected = layer.backward(gates.clone(), saved)
     graph, left = torch.cuda.CUDAGraph(), gates.clone()
-    layer.looks = False  # at what it has written
+    layer.looks = False  # the check would synchronise
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         captured = layer.forward()[0], layer.backward(left, saved)
@@ -315,7 +315,7 @@ def test_in_a_cuda_graph(precision):
 
 
 def test_layers_of_several_threads():
-    """Each on its own stream, walks and products of all at once: nobody waits for ever."""
+    """All layers at the same time, each on a stream of its own: no deadlock."""
     size = (16, 520, 1, 768, 1024)
     layers = [Layer(size, p) for p in ("float32", "bfloat16", "float32", "tf32")]
     expected = []

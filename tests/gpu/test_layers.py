@@ -8,7 +8,7 @@ tf = need_tensorflow()
 
 import keras  # noqa: E402
 
-# The table of the layers, and what holds them against the oracle, of tests/keras.
+# From tests/keras: the table of the layers, and their comparison with the oracle.
 from compare import (  # noqa: E402
     assert_close,
     make_mask,

@@ -1,5 +1,5 @@
-"""HASTE_OVERLAP in the environment: whether products run beside the walk. It is read once a
-process, hence the programs."""
+"""HASTE_OVERLAP in the environment: whether products overlap the walk. It is read once a process,
+so the tests run programs."""
 
 import os
 import pathlib

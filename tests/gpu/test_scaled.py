@@ -1,5 +1,5 @@
-"""Floats go as scaled float16: forward where h has a bound, in one scale; backward in one of each
-row and step. Numbers of any size, and what has no bound.
+"""Floats as scaled float16: forward with one scale if h has a bound, backward with a scale for each
+row and step. Numbers of any size, and cells without a bound.
 """
 
 import pytest
@@ -79,7 +79,7 @@ def test_what_is_not_finite_stays_in_its_row(engine, cell, precision):
 @each_cell
 @each_engine
 def test_dropout_that_leaves_little(engine, cell, precision):
-    """What is left of h is ten times as large."""
+    """Dropout makes the remaining elements of h ten times as large."""
     options = {"recurrent_dropout": 0.9, "training": 1}
     check_forward(make(cell, engine, precision, SIZE, **options))
 
@@ -142,7 +142,7 @@ def each_backward_case(test):
 
 
 def check_rows_of_dwx(problem, rows):
-    """Each row apart: its own size is what counts."""
+    """Each row by itself: errors are measured against the size of its own values."""
     ours, expected = problem.run()["dwx"], problem.reference()["dwx"]
     for row in rows:
         name = f"dwx of row {row}"

@@ -11,8 +11,8 @@ need(ON == "cuda", "GPU")
 if torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("products of parts are for compute capability 9.0", allow_module_level=True)
 
-# Of |a|·|b|: what is left out of the products of parts, and what tensor cores cut off in a sum of
-# 1,024 terms.
+# As a share of |a|·|b|: the products of terms that are left out, and what tensor cores cut off in a
+# sum of 1,024 products.
 BOUND = 2.0**-20
 
 # Odd sizes; chunks of rows, of columns, and of the depth; tiles whose depth is shared
@@ -76,7 +76,7 @@ def test_product(shape, transposed):
 
 
 def test_strided_views():
-    """Rows apart, in memory that begins anywhere; nothing is written beyond c's columns."""
+    """Rows with gaps, at any address; nothing is written beyond c's columns."""
     a, b = operands(6000, 2060, 1700, (False, False), seed=5)
     a, b = a[:, 3:1603], b[50:1650, 1:2050]
     assert LIB.gemm_workspace(a, b) > 0
@@ -98,7 +98,7 @@ def test_lines_of_any_size():
 
 
 def test_size_of_values():
-    """From the largest float down to where the scale of a line ends."""
+    """From the largest float down to the smallest scale of a line."""
     a, b = operands(4096, 4096, 1024, (False, False), seed=6)
     largest = torch.finfo(torch.float32).max
     signs = torch.ones(1024, device=ON)

@@ -1,6 +1,6 @@
 """The cells without a matrix product on the CUDA engine `scan`, against a float64 reference.
 
-Through the C ABI, as test_kernels.py. The sizes reach what lib/plan/scan.h chooses between:
+Through the C ABI, like test_kernels.py. The sizes cover the choices of lib/plan/scan.h:
 tensors that allow wide accesses or not, one warp a block or several, time whole or in chunks.
 """
 
@@ -178,7 +178,7 @@ def test_more_lanes_than_a_launch_has_directions_for(cell):
 
 
 def test_states_that_are_infinite_and_wholly_replaced():
-    """Zoneout keeps a state or does not: where it does not, an infinite one leaves no trace."""
+    """Where Zoneout does not keep a state, an infinite previous state has no effect."""
     problem = ScanProblem("indrnn", 2, 20, 1, 40, zoneout=(0.4,), training=1)
     problem.wx[:] = problem.wx.abs() * 1e38
     problem.options["activation"] = "relu"

@@ -1,4 +1,4 @@
-"""Every engine once with everything that a walk can have, and once with nothing: small enough for
+"""Every engine once with all options of a walk, and once with none: small enough for
 compute-sanitizer (`make sanitize`)."""
 
 import pytest
@@ -65,7 +65,7 @@ def test_normalised(cell, dtype, regularised):
         assert_near(ours[name], tensor.double().cpu(), dtype, name, near)
 
 
-# What larger layers are for: engine, size, and what the plan says of it in 16 bits.
+# Larger layers: engine, size, and the plan's text in 16 bits.
 LARGER = {
     "block in a cluster": ("block", (9, 4, 1, 136), []),
     "apart": ("grid", (13, 4, 2, 530), ["warps for elements", "clusters share gradients"]),

@@ -80,8 +80,8 @@ def test_large_exact_products(transpose):
     "case", [case for case in OPS if case.spec.recurrence == "dense"], **by_name
 )
 def test_by_cublas(case, feature, dtype):
-    """Sizes at which it would not be chosen, three times: where TensorFlow hands out the same
-    memory again the second call is recorded and the third replayed."""
+    """`blas` at sizes at which it would not be chosen, three times. If TensorFlow gives out the
+    same memory again, the second call is recorded and the third replayed."""
     if case.spec.normalizes and dtype == tf.float16:
         pytest.skip("not in float16: docs/design/gpu.md")
     n, t, reverse, h = 9, 8, [False, True], 40
@@ -154,7 +154,7 @@ def test_same_bits_every_time(case):
 @every_dtype
 @pytest.mark.parametrize("case", [case for case in OPS if case.spec.has_layer_op], **by_name)
 def test_op_forms_the_projection(case, dtype):
-    """As a layer asks of the GPU."""
+    """With the options that a layer uses on the GPU."""
     reverse = [False, True]
     inputs = case.make_inputs(3, 5, reverse, 12, dtype)
     named = {k: each for k, each in inputs.items() if k != "wx" and not k.endswith("0")}
@@ -197,7 +197,7 @@ def test_layer_trains(policy):
 
 
 def _in_its_own_process(module, *arguments, **environment):
-    """What the module prints as a program."""
+    """The output of the module run as a program."""
     command = [sys.executable, module.__file__, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
@@ -205,7 +205,7 @@ def _in_its_own_process(module, *arguments, **environment):
 
 
 def _without_gpu(what, folder):
-    """Does what a function of tests/gpu/exported.py does, in a process that sees no GPU."""
+    """Runs a function of tests/gpu/exported.py in a process that sees no GPU."""
     _in_its_own_process(exported, what, folder, CUDA_VISIBLE_DEVICES="")
 
 

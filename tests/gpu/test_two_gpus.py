@@ -1,4 +1,4 @@
-"""Two GPUs in one process: a model trained over both ends where one GPU brings it."""
+"""Two GPUs in one process: training on both gives the weights that one GPU gives."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def data():
 
 
 def updates(trained):
-    """What two epochs change in each weight."""
+    """The change of each weight in two epochs."""
     before = trained.get_weights()
     trained.fit(*data(), batch_size=16, epochs=2, shuffle=False, verbose=0)
     return [after - weight for after, weight in zip(trained.get_weights(), before, strict=True)]
@@ -76,7 +76,7 @@ def test_the_second_gpu_gives_what_the_first_gives(units, engine):
             results.append([loss, *tape.gradient(loss, here.trainable_variables)])
     names = ["loss", *(variable.name for variable in here.trainable_variables)]
     for name, first, second in zip(names, *results, strict=True):
-        if name == "bias":  # its gradient TensorFlow sums in no fixed order
+        if name == "bias":  # TensorFlow's sum for its gradient has no fixed order
             np.testing.assert_allclose(first, second, rtol=0, atol=1e-5 * np.abs(first).max())
         else:
             np.testing.assert_array_equal(first, second)

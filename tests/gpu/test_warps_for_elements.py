@@ -9,7 +9,7 @@ torch = need_module("torch")
 from engine_problem import (  # noqa: E402
     HOPPER,
     PRECISIONS,
-    check_nothing_is_written_behind_the_last_row,
+    check_nothing_is_written_after_the_last_row,
     check_tensors_that_begin_anywhere,
     each_cell,
     lanes,
@@ -89,7 +89,7 @@ def test_regularised_floats(cell, pattern):
 
 
 def test_h_that_is_asked_for_twice():
-    """Of an Elman cell of more chunks than are asked for at once."""
+    """An Elman cell with more chunks than are requested together."""
     make("elman", "bfloat16", (16, 9, 1, 1300)).check()
 
 
@@ -108,7 +108,7 @@ def test_states_without_a_bound(cell):
 def test_tensors_begin_anywhere_and_share_memory(cell, size):
     problem = make(cell, "bfloat16", size)
     check_tensors_that_begin_anywhere(problem)
-    check_nothing_is_written_behind_the_last_row(problem)
+    check_nothing_is_written_after_the_last_row(problem)
     assert_same_bits(problem.run(alias=True), problem.run())
 
 
@@ -116,8 +116,8 @@ def test_tensors_begin_anywhere_and_share_memory(cell, size):
 @each_precision
 @each_cell
 def test_many_steps(cell, precision, size):
-    """So that h goes round its slots, and the sets have time to part; with two passes and with
-    eight. The same bits again, and what `stepwise` finds."""
+    """Enough steps to use all slots of h and to let the sets drift apart; with two passes and with
+    eight. The same bits in every run, and the results of `stepwise`."""
     problem = make(cell, precision, size)
     expected = problem.run()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""haste_windows on a GPU: what a convolution over time sees, against a loop over steps in torch."""
+"""haste_windows on a GPU: the windows of a convolution over time, against a loop in torch."""
 
 import pytest
 from needs import need_module
@@ -12,7 +12,7 @@ SIZES = [(2, 9, 5, 3), (3, 300, 7, 4), (1, 2, 300, 6), (2, 5, 3, 1), (2, 0, 3, 2
 
 
 def loop(x, before, window, reverse, mask):
-    """seen and after; a masked step sees zeros and is seen by nobody."""
+    """seen and after. The window of a masked step is 0, and no window holds a masked step."""
     n, t, c = x.shape
     rows, left = [], []
     for row in range(n):

@@ -1,4 +1,4 @@
-"""What the layer tests make inputs, run layers and compare results with."""
+"""Helpers of the layer tests: they make inputs, run layers and compare results."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def make_states(row, layer, batch, rng):
 
 
 def randomize(layer, rng):
-    """Gives every weight of a built layer values that no initializer would: biases too."""
+    """Gives every weight of a built layer random values, also the biases."""
     layer.set_weights([rng.normal(scale=0.4, size=w.shape) for w in layer.weights])
 
 

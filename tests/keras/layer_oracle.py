@@ -1,4 +1,4 @@
-"""What a layer should return, by the oracle of its recurrence and the definition of its weights."""
+"""The expected results of a layer, from the oracle and the definition of the layer's weights."""
 
 import numpy as np
 import tensorflow as tf

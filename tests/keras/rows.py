@@ -1,4 +1,4 @@
-"""The layers under test: what every test of this folder runs over. A new layer is a new row."""
+"""The table of the layers that every test of this folder runs over. A new layer is a new row."""
 
 import dataclasses
 import inspect
@@ -10,7 +10,7 @@ import layer_oracle
 import haste_keras
 from haste_keras import reference
 
-# What a Keras layer may be called with that ours may be too; the first is the default.
+# Arguments that Keras's layers and ours have in common; the first value is the default.
 ACTIVATION = ["tanh", "relu", "linear", "hard_sigmoid", "sigmoid", None]
 GATED = {
     "activation": ACTIVATION,
@@ -34,7 +34,7 @@ HARD = {"activation": "relu", "recurrent_activation": "hard_sigmoid"}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-    """A fused layer, its cell, and what to hold them against.
+    """A fused layer, its cell, and their references.
 
     states: of the recurrence; a layer may carry more.
     stock_class: the layer of Keras, if there is one.
@@ -90,7 +90,7 @@ class Row:
         return argument in names and argument not in cell.without
 
     def allowed(self, arguments):
-        """`arguments` without those of OF_SOME that this is none of."""
+        """`arguments` without those of OF_SOME that this layer does not have."""
         return {k: v for k, v in arguments.items() if k not in OF_SOME or self.takes(k)}
 
     def noise(self, rate):

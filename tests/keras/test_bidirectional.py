@@ -1,4 +1,4 @@
-"""Both ways to two directions: Keras's Bidirectional around ours, and our direction=."""
+"""The two ways to run both directions: Keras's Bidirectional around our layer, and direction=."""
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ CASES = pairwise(
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['merge_mode']}-{case['mask']}")
 def test_native_is_keras_bidirectional(row, case, rng, seed):
-    """Of our layer, and where Keras has the layer, of that."""
+    """For our layer and, if Keras has the layer, for Keras's."""
     print(case)
     merge_mode = case["merge_mode"]
     options = {"return_sequences": case["sequences"], "return_state": True, "dtype": "float64"}

@@ -17,7 +17,7 @@ from haste_keras.native import binding, library
 
 @pytest.fixture(autouse=True)
 def few_cases(monkeypatch):
-    """An op of each kind: what they compute is for other tests, this is of the program."""
+    """One op of each kind: other tests check the numbers, this one checks the program."""
     kinds = ("lstm", "qrnn", "layer_norm_gru", "forget_mult", "layer_norm")
     cases = {case.name: case for case in check.CASES if case.name in kinds}
     assert len(cases) == len(kinds)
@@ -241,7 +241,7 @@ def test_driver_and_gpus_are_asked_for():
 
 
 def test_the_first_gpu_is_what_plans_count_on():
-    """Its clusters are those that the device says; of a GPU of no clusters, no engine needs one."""
+    """Clusters are those that the device reports; without any, no engine needs a cluster."""
     no_clusters = binding.DeviceProperties(9, 0, 120, 227 << 10, 60 << 20)
     [estimated], [known] = (
         _installation.gpus(FakeDriver(), first) for first in (None, no_clusters)

@@ -106,7 +106,7 @@ def test_other_names_of_an_activation_are_converted(row):
 
 @pytest.mark.stock
 def test_what_is_not_converted_is_named_or_kept(row, rng):
-    """All of it at once, in a wrapper too; the rest of the model is converted."""
+    """All of it in one model, in a wrapper too; the rest of the model is converted."""
     stock = keras.Sequential(
         [
             keras.Input((None, 3)),

@@ -1,4 +1,4 @@
-"""Errors name the argument, what was expected and what came."""
+"""Errors name the argument, what was expected and what was given."""
 
 import keras
 import numpy as np
@@ -51,7 +51,7 @@ ONES = np.ones((2, 4, 3), "float32")
     ids=str,
 )
 def test_constructor(row, options, message):
-    for name in OF_SOME:  # refused as well where the layer has no such argument, whatever it is
+    for name in OF_SOME:  # a layer without this argument refuses it too
         if name in options and not row.takes(name):
             message = name
     with pytest.raises(ValueError, match=message):
@@ -63,7 +63,7 @@ def test_ragged_and_sparse_inputs(row):
     message = r"`sequences` of layer .* dense.*RaggedTensor; give `x\.to_tensor\(\)`, and `mask="
     with pytest.raises(ValueError, match=message):
         row.layer(4)(ragged)
-    mask = tf.sequence_mask(ragged.row_lengths())  # what the message says works
+    mask = tf.sequence_mask(ragged.row_lengths())  # what the message recommends works
     assert row.layer(4)(ragged.to_tensor(), mask=mask).shape == (2, 4)
     with pytest.raises(ValueError, match=r"SparseTensor; give `tf\.sparse\.to_dense\(x\)`"):
         row.layer(4)(tf.sparse.from_dense(ONES))

@@ -1,4 +1,4 @@
-"""`haste_keras.explain`: the plan of each layer, for this CPU and for GPUs that are not here."""
+"""`haste_keras.explain`: the plan of each layer, for this CPU and for GPUs of other machines."""
 
 import re
 
@@ -59,7 +59,7 @@ def test_without_a_gpu_an_h200_is_asked_about(device):
 
 
 def test_the_dtype_asked_about_is_planned_for():
-    """No engine that keeps R on the chip has float64, whatever the layer computes in."""
+    """In float64 no engine keeps R on the chip; in other dtypes one does."""
     layer = haste_keras.LSTM(250)
     (double,) = explain(layer, (16, 50, 12), device="H200", dtype="float64")
     (half,) = explain(layer, (16, 50, 12), device="H200", dtype="bfloat16")

@@ -1,4 +1,4 @@
-"""How the package is cut: who imports whom (haste_keras/README.md)."""
+"""The order of the package's folders: which imports which (haste_keras/README.md)."""
 
 import pathlib
 import re
@@ -8,7 +8,7 @@ import pytest
 import haste_keras
 
 PACKAGE = pathlib.Path(haste_keras.__file__).parent
-# {folder: what of the package its files may import}; a folder imports itself, too.
+# {folder: folders that its files may import}; a folder may also import itself.
 BELOW = {
     "native": set(),
     "ops": {"native", "_compat"},

@@ -135,7 +135,7 @@ def test_three_million_steps(row):
 
 @pytest.mark.parametrize("row", [r for r in ROWS if r.name in FORGET], ids=lambda row: row.name)
 def test_gradient_of_three_million_steps(row, rng):
-    """Against 300 rows of 10,000 steps, each after the 1,000 before it, which is all it forgets."""
+    """Against 300 rows of 10,000 steps, each with the 1,000 steps before it, which it forgets."""
     rows, steps, before = 300, 10_000, 1000
     layer = row.layer(1, return_sequences=True, dtype="float64")
     layer.build((None, None, 1))
@@ -159,7 +159,7 @@ def test_gradient_of_three_million_steps(row, rng):
     for got, want in zip(whole, parts, strict=True):
         assert np.all(np.isfinite(got))
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
-    # A step's gradient has a share of each row that reads it: of its own, and of the next one.
+    # A step's gradient adds up over the rows that read the step: its own and the next one.
     dpadded = np.zeros(padded.shape)
     for i, row_gradient in enumerate(dwindows):
         dpadded[i * steps : (i + 1) * steps + before] += row_gradient

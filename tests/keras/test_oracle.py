@@ -1,4 +1,4 @@
-"""What Keras has not, against the float64 oracle: outputs and every gradient."""
+"""What Keras does not have, against the float64 oracle: outputs and every gradient."""
 
 import keras
 import numpy as np
@@ -47,7 +47,7 @@ def _set_seed(layer, numbers):
 
 
 def _check(row, options, mask_kind, training, with_states, graph, tolerance, rng, seed):
-    """Holds a layer of `options` with random weights against the oracle; returns the layer's."""
+    """Compares a layer of `options` with random weights with the oracle; returns the layer's."""
     layer = row.layer(UNITS, return_sequences=True, return_state=True, **options)
     layer.build((BATCH, TIME, FEATURES))
     randomize(layer, rng)

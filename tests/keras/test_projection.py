@@ -1,6 +1,7 @@
 """Which layers leave x·W + b to the op.
 
-On a CPU in inference, in 32 bits or more; beside a GPU always, if nothing else is made of x·W.
+On a CPU in inference, in 32 bits or more. On a machine with a GPU always, unless x·W is
+transformed.
 """
 
 import keras

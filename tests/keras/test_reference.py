@@ -283,7 +283,7 @@ def test_forget_mult_by_hand(reverse, rng):
 @pytest.mark.parametrize("zero_masked", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_walk_by_hand(training, zero_masked, rng):
-    """The IndRNN with everything at once: directions, mask, Zoneout, dropout."""
+    """The IndRNN with all options together: directions, mask, Zoneout, dropout."""
     wx, u = _wx(rng, 1), rng.normal(size=(2, 1, UNITS))
     wx[0, 2] = np.nan
     h0 = rng.normal(size=(BATCH, 2, UNITS))

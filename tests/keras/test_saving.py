@@ -1,4 +1,4 @@
-"""What leaves the process and comes back: files, configs, copies, SavedModels."""
+"""Saving and loading: files, configs, copies, SavedModels."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ def _python(code, *arguments):
 
 
 def test_registered_names_are_of_the_package(row):
-    """A file loads by these, whatever module a class lives in."""
+    """The names in a file do not depend on the module of a class."""
     config = keras.saving.serialize_keras_object(row.layer(4, name="it"))
     assert config["registered_name"] == f"haste_keras>{row.layer_class.__name__}"
     config["module"] = "haste_keras.where_it_was"
@@ -142,7 +142,7 @@ for saved in sorted(folder.glob("*/model.keras")):
 def other_process(request, tmp_path_factory):
     """Exports and saves every model that a test of this run asks for, and runs them elsewhere.
 
-    Returns {(row, name): {"got": [...], "want": [...]}}, or the error that came on the way out.
+    Returns {(row, name): {"got": [...], "want": [...]}}, or the error that exporting raised.
     """
     wanted = [
         (item.callspec.params["row"], item.callspec.params["leaving"])

@@ -21,7 +21,7 @@ LAYERS = [each for each in CLASSES if issubclass(each, keras.layers.RNN)]
 
 
 def parameters(each):
-    """{name: parameter} of a constructor but for what it hands on to Keras."""
+    """{name: parameter} of a constructor, without those that it passes to Keras."""
     found = inspect.signature(each).parameters
     return {name: p for name, p in found.items() if p.kind is not p.VAR_KEYWORD}
 
@@ -40,7 +40,7 @@ def test_nothing_that_a_configuration_holds_is_hidden(each):
 
 @pytest.mark.parametrize("each", CLASSES, ids=lambda each: each.__name__)
 def test_every_argument_arrives(each):
-    """An argument with a value of its own comes back in the configuration or as an attribute."""
+    """An argument with a special value is found in the configuration or as an attribute."""
     values = {
         "units": 6,
         "window": 3,
@@ -59,7 +59,7 @@ def test_every_argument_arrives(each):
         "engine": "cpu",
         "use_cudnn": False,
         "seed": 5,
-        "recurrent_constraint": None,  # not beside recurrent_clip
+        "recurrent_constraint": None,  # not together with recurrent_clip
         "reset_after": each in (haste_keras.LayerNormGRU, haste_keras.LayerNormGRUCell),
     }
     for name, parameter in parameters(each).items():
@@ -138,6 +138,6 @@ def test_what_a_cell_has_no_use_for_is_refused(name):
 
 @pytest.mark.parametrize("name", sorted({*haste_keras.ops.__all__} - {"recurrence"}))
 def test_ops_hide_nothing(name):
-    """But for `recurrence`, whose options are those of the function that it is given."""
+    """Except `recurrence`, whose options are those of the function that it gets."""
     kinds = {p.kind for p in inspect.signature(getattr(haste_keras.ops, name)).parameters.values()}
     assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}

@@ -1,4 +1,4 @@
-"""What the sLSTM alone has: exponential gates, a stabiliser, two forget gates."""
+"""Features that only the sLSTM has: exponential gates, a stabiliser, two forget gates."""
 
 import keras
 import numpy as np
@@ -82,7 +82,7 @@ def test_state_goes_on_over_calls(rng):
 
 
 def test_gradient_through_a_state_that_is_handed_on(rng):
-    """In two calls as in one: what flows back through c and n is right though m has no gradient."""
+    """In two calls as in one: gradients through c and n are right although m has none."""
     x = tf.constant(rng.normal(size=(2, 12, 3)))
     layer = ROW.layer(5, return_state=True, dtype="float64")
     layer.build(x.shape)
@@ -104,7 +104,7 @@ def test_other_forget_activations_are_refused():
 
 
 def test_learns_to_count_what_came(rng):
-    """The normaliser state at work: the mean of the marked inputs, however many there are."""
+    """The effect of the normaliser: the mean of any number of marked inputs."""
     keras.utils.set_random_seed(1)
     x = rng.random((256, 12, 2)).astype("float32")
     x[..., 1] = rng.random((256, 12)) < 0.4

@@ -1,4 +1,4 @@
-"""Policies, compilation, strategies, regularizers: what a training run brings with it."""
+"""Training: policies, compilation, strategies, regularizers."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def _fit(model, **compile_options):
 )
 @pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}], ids=str)
 def test_policies(row, policy, compute, variable, options, rng):
-    # The default "orthogonal" is a QR decomposition, which TensorFlow has not in bfloat16.
+    # The default "orthogonal" is a QR decomposition, which TensorFlow does not have in bfloat16.
     layer = row.layer(
         4,
         dtype=policy,
@@ -80,8 +80,8 @@ def test_trains_under_a_global_mixed_policy(row, policy):
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_gradients_of_many_rows_in_16_bits(row, policy, rng):
-    # Sums over N·T rows, where 16 bits as an accumulator would lose most of what they hold. The
-    # rows are short: over a long one layer normalisation makes much of any rounding.
+    # Sums over N·T rows, which an accumulator of 16 bits would get wrong. Rows are short, because
+    # layer normalisation amplifies rounding errors over long ones.
     x = rng.normal(size=(600, 6, 8)).astype("float32")
     target = rng.normal(size=(600, 6, 16)).astype("float32")
     exact, layer = (
@@ -196,7 +196,7 @@ def test_regularizers_count_once(row, rng):
     }
     expected = sum(penalty[w.name](w.numpy()) for w in layer.weights if w.name in penalty)
     assert len(layer.losses) == 1 + sum(w.name in penalty for w in layer.weights)
-    # Whether it is divided by the batch depends on the version of Keras: a plain layer says.
+    # Whether it is divided by the batch depends on the version of Keras: a plain layer shows it.
     plain = keras.layers.Activation("linear", activity_regularizer="l2")
     plain(layer(x))
     expected += sum(plain.losses)
@@ -208,7 +208,7 @@ def test_regularizers_count_once(row, rng):
 def test_regularizers_count_what_the_stock_layer_counts(row, rng):
     regularizers = dict(REGULARIZERS)
     if row.stock_class is keras.layers.SimpleRNN:
-        del regularizers["activity_regularizer"]  # which it drops
+        del regularizers["activity_regularizer"]  # Keras drops it
     layer, stock = row.layer(4, **regularizers), row.stock(4, **regularizers)
     x = rng.normal(size=(8, 5, 3)).astype("float32")
     layer(x), stock(x)

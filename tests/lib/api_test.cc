@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "haste/rnn.h"
-#include "lib/cpu/thread_pool.h"
+#include "lib/cpu/threads/thread_pool.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
 
@@ -46,8 +46,8 @@ RnnConfig TestConfig() {
   return config;
 }
 
-// A whole layer of a cell, with and without normalisation of x·W; what is special to the
-// recurrence, recurrence_test looks at.
+// A whole layer of a cell, with and without normalisation of x·W. recurrence_test tests the
+// recurrence itself.
 void LayerGradients(const HasteCellInfo& cell, bool input_norm, std::mt19937& random) {
   Problem problem(cell, kN, kT, kK, kH);
   problem.features = 4;
@@ -158,7 +158,7 @@ void EmptyWalks() {
   EXPECT_TRUE(Forward(config, {}, nullptr).ok(), "N=0");
 }
 
-// What C++ throws underneath does not cross the C ABI.
+// C++ exceptions do not cross the C ABI.
 void Exceptions() {
   const int64_t size = 256;
   const std::vector<float> a(size * size), b(size * size);
@@ -188,7 +188,7 @@ void Exceptions() {
   }
 }
 
-// Whether haste's own threads do what they are given, within ten seconds.
+// Whether haste's own threads finish their work within ten seconds.
 bool ThreadsWork() {
   static std::atomic<bool> done;
   done = false;
@@ -197,7 +197,7 @@ bool ThreadsWork() {
   return done;
 }
 
-// What the library says that it uses where HASTE_SIMD_TARGET is `target`; a build may lack AVX2.
+// The target that the library reports with HASTE_SIMD_TARGET=target. A build may lack AVX2.
 void TargetName(const char* target) {
   const std::string name = haste_cpu_target();
 #if defined(__x86_64__)
@@ -298,7 +298,7 @@ int RunOn(const char* target, unsigned seed) {
   return status;
 }
 
-// A child has none of the threads that its parent started, and starts its own; so does its child.
+// A forked child does not have its parent's threads and starts its own; so does its own child.
 int ForkWithThreads(unsigned seed, int generations) {
   EXPECT_TRUE(haste::ThreadsWork(), "%d generations to come", generations);
   if (generations > 0) {

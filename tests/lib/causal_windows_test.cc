@@ -98,7 +98,7 @@ void TestCase(const Case& c, int32_t dtype, int threads, std::mt19937& random) {
   const Tensor before = Draw(c.known(), random);
   const std::vector<uint8_t> mask = Mask(c, random);
   const Values want = Expected(c, x, before, mask);
-  for (int64_t i = 0; i < c.steps(); ++i) {  // nobody looks at a masked step
+  for (int64_t i = 0; i < c.steps(); ++i) {  // no window reads a masked step
     if (!mask[i / c.C]) x[i] = std::numeric_limits<double>::quiet_NaN();
   }
   Stored x_in(dtype, x), before_in(dtype, before);
@@ -143,7 +143,7 @@ void TestCase(const Case& c, int32_t dtype, int threads, std::mt19937& random) {
   }
 }
 
-// What is NULL counts as zeros, or is not wanted.
+// A NULL input counts as zeros; a NULL output is not written.
 void TestNull(std::mt19937& random) {
   const Case c = {2, 5, 3, 3, false, false};
   const Tensor x = Draw(c.steps(), random), dseen = Draw(c.steps() * c.window, random);

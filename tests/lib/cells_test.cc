@@ -1,6 +1,6 @@
 // Every cell's Backward against the exact Jacobian of its Forward, which a dual number carries
-// through the same code. Written over HASTE_CELLS and the cells' traits: a new cell is tested
-// without a line here.
+// through the same code. It iterates over HASTE_CELLS and uses the cells' traits, so a new cell
+// needs no line here.
 #include "lib/cells/cells.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace haste_test {
 using haste::Activations;
 using Vector = std::vector<double>;
 
-// A step on one element, in the shape that the engine of the cell's family gives it: with engines'
-// products and normalisations standing in as scalars. `In` are its inputs, `Out` its outputs:
+// A step on one element, as an engine of the cell's family runs it, with scalars in place of
+// products and normalisations. `In` are its inputs, `Out` its outputs:
 //   x [G], q [G], s_prev [S] → s [S], y
-// Of a gradient that a step does not have, the entry is 0.
+// The entry of a gradient that a step does not have is 0.
 template <class V, class Cell>
 struct In {
   V x[Cell::kGates], q[Cell::kGates], prev[Cell::kStates];
@@ -56,7 +56,7 @@ struct MatrixStep {
   }
 };
 
-// q of the gates from kResetGates on is the operand that the others make, times a scalar.
+// q of the gates from kResetGates on is the operand that the other gates compute, times a scalar.
 template <class Cell>
 struct ResetStep {
   template <class V>
@@ -80,7 +80,7 @@ struct ResetStep {
   }
 };
 
-// h is made of a state that went through an affine map, which stands for its normalisation.
+// h is computed from a state after an affine map, which takes the place of normalisation.
 template <class Cell>
 struct NormalizedStateStep {
   static constexpr int kNormed = Cell::kNormalizesState;
@@ -154,7 +154,7 @@ void Trial(const Stage& stage, bool starts, std::mt19937& random, unsigned seed)
   Out<double, Cell> out = {};
   Step::template Forward<double>(stage, in, out);
   In<double, Cell> seen = in, grad = {};
-  for (int s = 0; s < S; ++s) {  // Backward may not look at the others
+  for (int s = 0; s < S; ++s) {  // Backward must not read the others
     if (!Cell::kReadsState[s]) seen.prev[s] = std::numeric_limits<double>::quiet_NaN();
   }
   double left[S];
@@ -188,7 +188,7 @@ void TestCell(unsigned seed) {
   std::vector<int32_t> recurrent = {HASTE_TANH, HASTE_SIGMOID, HASTE_RELU, HASTE_HARD_SIGMOID,
                                     HASTE_LINEAR};
   if (Cell::kExponential) recurrent = {HASTE_EXPONENTIAL, HASTE_SIGMOID};
-  std::vector<double> shares = {0};  // where it is the cell that applies them
+  std::vector<double> shares = {0};  // others only for cells that apply Zoneout themselves
   if (Cell::kRecurrence != HASTE_DENSE) shares = {0, 0.3, 1};
   if (Cell::kTiedZoneout) shares = {0, 0.3, 0.999};
   for (int32_t candidate = HASTE_TANH; candidate <= HASTE_LINEAR; ++candidate) {

@@ -1,4 +1,4 @@
-// Checks that print what they saw and count; a test's main returns Failures().
+// Checks that print values on failure and count failures; a test's main returns Failures().
 #ifndef HASTE_TESTS_LIB_CHECK_H_
 #define HASTE_TESTS_LIB_CHECK_H_
 

@@ -1,5 +1,5 @@
-// Which clusters a GPU is taken to have (lib/cuda/host/clusters.h), from what it answers, and part
-// of one.
+// CountClusters (lib/cuda/host/clusters.h): which clusters a GPU, or part of one, can hold, from
+// the driver's answers.
 #include "lib/cuda/host/clusters.h"
 
 #include <map>
@@ -9,7 +9,7 @@
 namespace haste {
 namespace {
 
-// answers: clusters by size; sizes that it has not are errors.
+// answers: clusters by size; a query of any other size fails.
 void Expect(const char* name, int multiprocessors, const std::map<int, int>& answers,
             const std::map<int, int>& expected) {
   int clusters[kMaxCluster + 1];
@@ -19,7 +19,7 @@ void Expect(const char* name, int multiprocessors, const std::map<int, int>& ans
       multiprocessors,
       [&](int size, int* count) {
         ++asked;
-        *count = 99;  // what a call that fails may leave
+        *count = 99;  // a failing call may leave any value
         const auto found = answers.find(size);
         if (found != answers.end()) *count = found->second;
         return found != answers.end();

@@ -1,4 +1,4 @@
-// What is said of drivers and toolkits that do not fit; needs neither.
+// The error messages for drivers that do not fit the toolkit. Needs neither.
 #include "lib/cuda/host/driver.h"
 
 #include "tests/lib/check.h"

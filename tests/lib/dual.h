@@ -1,4 +1,4 @@
-// Dual numbers: derivatives that are exact to rounding, carried through the very code of a cell.
+// Dual numbers: the code of a cell itself computes derivatives that are exact up to rounding.
 #ifndef HASTE_TESTS_LIB_DUAL_H_
 #define HASTE_TESTS_LIB_DUAL_H_
 
@@ -26,7 +26,7 @@ inline Dual MulAdd(Dual a, Dual b, Dual c) { return a * b + c; }
 inline Dual IfPositive(Dual x, Dual yes, Dual no) { return x.value > 0 ? yes : no; }
 inline Dual AtLeast(Dual x, Dual low) { return x.value < low.value ? low : x; }
 inline Dual StopGradient(Dual x) { return Dual(x.value); }
-// From the standard library, not from lib/base/math.h: this is what the tests believe.
+// From the standard library, not from lib/base/math.h, because these are the reference.
 inline Dual Tanh(Dual x) {
   const double y = std::tanh(x.value);
   return Dual(y, x.slope * (1 - y * y));

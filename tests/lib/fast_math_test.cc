@@ -1,5 +1,5 @@
-// Holds the formulas of lib/cuda/ptx/fast_math.cuh to the bounds that it states, with the host's
-// own exponential and reciprocal where a GPU has estimates of 2^-22.
+// Checks the formulas of lib/cuda/ptx/fast_math.cuh against the bounds stated there. The host's
+// exact exponential and reciprocal take the place of the GPU's estimates with errors of 2^-22.
 #include "lib/cuda/ptx/fast_math.cuh"
 
 #include <cmath>
@@ -16,7 +16,7 @@ void Bounds() {
   for (double x = -86.9; x < 87.0; x += 1.7e-3) {
     const ApproximateFloat v(static_cast<float>(x));
     const double at = v.v;
-    // What rounding x · log2(e) brings.
+    // The error from rounding x · log2(e).
     const double argument = std::fabs(at) * 1.5e-7;
     EXPECT_TRUE(Relative(Sigmoid(v).v, 1 / (1 + std::exp(-at))) < 1e-6 + argument, "sigmoid(%g)",
                 at);
@@ -35,20 +35,20 @@ void Bounds() {
   }
 }
 
-// x to the bit, whatever comes first; and where it is not, NaN comes of both.
+// OrderAfter returns x bit for bit for any `first`, and multiplying with a NaN `first` gives NaN.
 void Order() {
   const float values[] = {0.0f, -0.0f, 0.3f, 1.0f, -2.5f, 1e-40f, INFINITY, -INFINITY, NAN};
   for (const float first : values) {
     for (const float x : values) {
       const float got = OrderAfter(ApproximateFloat(first), ApproximateFloat(x)).v;
-      EXPECT_TRUE(std::memcmp(&got, &x, sizeof x) == 0, "%g behind %g: %g", x, first, got);
+      EXPECT_TRUE(std::memcmp(&got, &x, sizeof x) == 0, "%g after %g: %g", x, first, got);
     }
   }
   float marked;
   std::memset(&marked, 0xFF, sizeof marked);
   const ApproximateFloat first(marked);
   EXPECT_TRUE(std::isnan((first * Tanh(OrderAfter(first, ApproximateFloat(0.5f)))).v), "%s",
-              "behind its NaN");
+              "after a NaN");
 }
 
 void Ends() {

@@ -1,5 +1,5 @@
-// A layer whose caller gives no room for wx: x·W + b is formed by the walk, a few steps at a time,
-// or in scratch. Against the same layer with a wx, and to the last bit for any number of threads.
+// A layer whose caller gives no wx: the walk computes x·W + b for a few steps at a time, or in
+// scratch memory. It must equal the same layer with a wx, bit for bit for any number of threads.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -51,8 +51,8 @@ void Compare(const HasteCellInfo& cell, const Size& size, bool input_norm, bool 
 }
 
 void AllCells(std::mt19937& random) {
-  // One row and few steps, or many; several rows; units that do not fill a vector, panels that are
-  // not full; more steps than are formed at once.
+  // One row with few or many steps; several rows; units that do not fill a vector; panels that are
+  // not full; more steps than are computed together.
   const Size sizes[] = {{1, 1, 16, 5}, {1, 3, 24, 4},  {1, 110, 16, 3}, {1, 7, 5, 3},
                         {2, 9, 40, 6}, {5, 50, 19, 4}, {33, 14, 8, 300}};
   for (int i = 0; i < haste_cell_count(); ++i) {

@@ -1,5 +1,5 @@
-// Pins which products of floats are made of parts, that their chunks fit the workspace, and that
-// each piece of a product is some pair's.
+// Pins which products of floats are split into terms, that their chunks fit the workspace, and that
+// each piece of a product belongs to a pair.
 #include <algorithm>
 #include <vector>
 

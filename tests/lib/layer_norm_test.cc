@@ -95,11 +95,11 @@ Gradients Backward(int32_t dtype, const Sizes& sizes, const Row& row, int thread
   constexpr size_t kGuard = 64;
   Scratch scratch(bytes + kGuard);
   char* guard = static_cast<char*>(scratch.data()) + bytes;
-  memset(scratch.data(), 0xFF, bytes);  // NaN: nobody may count on zeros
+  memset(scratch.data(), 0xFF, bytes);  // NaN: no code may rely on zeros
   memset(guard, 0x5A, kGuard);
   ExpectCode(haste_layer_norm_grad(&norm, scratch.data(), &executor, &status), status);
   for (size_t i = 0; i < kGuard; ++i) {
-    EXPECT_TRUE(guard[i] == 0x5A, "byte %zu behind the workspace was written", i);
+    EXPECT_TRUE(guard[i] == 0x5A, "byte %zu after the workspace was written", i);
   }
   if (in_place) out.dx = dy;
   return out;
@@ -156,7 +156,7 @@ void TestGradients() {
   }
 }
 
-// The other dtypes against float64 of what they can hold.
+// The other dtypes against float64 on inputs that they hold exactly.
 void TestDtypes() {
   std::mt19937 random(3);
   const struct {
@@ -181,7 +181,7 @@ void TestDtypes() {
   }
 }
 
-// A mean that is large beside the deviation: mean(x²) - mean(x)² would have no digit left.
+// A mean that is large against the deviation: mean(x²) - mean(x)² would lose all digits.
 void TestLargeMean() {
   std::mt19937 random(4);
   const Sizes sizes = {3, 1, 100};

@@ -1,6 +1,6 @@
-// Holds lib/base/math.h to the errors that its table states, against long double, for the scalar
-// code and for every SIMD target that this machine can run.
-#include "lib/cpu/targets.h"
+// Checks lib/base/math.h against the errors in its table, with long double as the reference, for
+// the scalar code and for every SIMD target that this machine can run.
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/lib/math_test.cc"
@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "lib/cpu/simd-inl.h"
+#include "lib/cpu/simd/simd-inl.h"
 #include "tests/lib/check.h"
 #include "tests/lib/math_bounds.h"
 
@@ -60,7 +60,7 @@ double Ulps(C got, long double want) {
   return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / ulp);
 }
 
-// Dense where the functions bend, sparse in the tails, and the places that are easily wrong.
+// Dense where the functions bend, sparse in the tails, and values that are easily wrong.
 template <class C>
 std::vector<C> Points(unsigned seed) {
   std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// Which products run beside a walk, of an H200: forward x·W, backward those of the gradients.
+// Which products overlap a walk on an H200: forward x·W, backward those of the gradients.
 #include <algorithm>
 #include <vector>
 
@@ -50,7 +50,7 @@ void FirstCase() {
     EXPECT_TRUE(overlap.steps == 128 && overlap.blocks == 96, "dtype %d: %d steps, %d blocks",
                 dtype, static_cast<int>(overlap.steps), overlap.blocks);
     EXPECT_TRUE(overlap.cublas == !exact, "dtype %d", dtype);
-    // Exact floats: half of it and some more, as the rest would be waited for.
+    // Exact floats: a little over half of it, because the walk would wait for the rest.
     const int least = exact ? 4 : 7, most = exact ? 7 : 8;
     EXPECT_TRUE(overlap.chunks >= least && overlap.chunks <= most, "dtype %d: %d parts", dtype,
                 static_cast<int>(overlap.chunks));
@@ -79,7 +79,7 @@ void PartsCoverTheWalk(HasteDtype dtype) {
   EXPECT_TRUE(Gradients(Layer(16, 1024, 1, 768, dtype), 768).chunks > 0, "no case at all");
 }
 
-// Each time is made once, in one part or another, when steps from both ends have come to it.
+// Each time belongs to one chunk, which starts when the walks from both ends have passed it.
 void TimesAreCompletedOnce() {
   for (int64_t time : {1, 2, 3, 16, 17, 520, 521, 777}) {
     for (int64_t steps : {1, 2, 8, 128, 1024}) {
@@ -97,7 +97,7 @@ void TimesAreCompletedOnce() {
               ++made.at(t);
             }
           }
-          // Whatever is complete was made.
+          // All that is complete was multiplied.
           for (int64_t t = time - to; t < to; ++t) EXPECT_TRUE(made[t] == 1, "too late");
           from = to;
         }
@@ -109,7 +109,7 @@ void TimesAreCompletedOnce() {
   }
 }
 
-// What the walk would wait for comes before it, and no more.
+// Products that the walk would wait for run before it, and no others.
 void InputBeforeTheWalk() {
   const uint8_t both[] = {0, 1};
   const HasteRnnConfig one = Layer(16, 1024, 1, 768, HASTE_BFLOAT16);
@@ -178,7 +178,7 @@ void Directions() {
   EXPECT_TRUE(Gradients(config, 768).chunks > 0, "gradients are added up");
   HasteRnnConfig half = config;
   half.dtype = HASTE_BFLOAT16;
-  // Seven of eight beside the walk were measured to be best.
+  // Seven of eight overlapped was the fastest when measured.
   const OverlappedGradients overlap = Gradients(half, 768);
   EXPECT_TRUE(overlap.chunks >= 6 && overlap.chunks <= 7, "in 16 bits: %d parts",
               static_cast<int>(overlap.chunks));
@@ -243,8 +243,8 @@ void OrderOfTiles() {
   EXPECT_TRUE(!InputOrder(config, gemm, &order), "a fraction of a step");
 }
 
-// Of each step of a walk, either way, whatever it reads was waited for, and no part that there is
-// not.
+// Each step of a walk in either direction waits for all that it reads, and for no chunk that does
+// not exist.
 void StepsAreWaitedFor() {
   const uint8_t both[] = {0, 1};
   for (int n : {1, 2, 12, 16, 100, 128, 256}) {

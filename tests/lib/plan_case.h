@@ -1,4 +1,4 @@
-// What the tests of PlanRecurrence plan for.
+// The problems and GPUs of the tests of PlanRecurrence.
 #ifndef HASTE_TESTS_LIB_PLAN_CASE_H_
 #define HASTE_TESTS_LIB_PLAN_CASE_H_
 
@@ -24,7 +24,7 @@ inline HasteRnnConfig Sizes(int64_t n, int64_t t, int64_t k, int64_t h) {
   return config;
 }
 
-// An H200, and clusters as it has them.
+// An H200 with its clusters.
 inline CudaProperties Hopper() {
   CudaProperties hopper;
   hopper.sm_major = 9;

@@ -1,4 +1,4 @@
-// Pins how PlanRecurrence cuts a recurrence over GPUs that this machine need not have.
+// Pins how PlanRecurrence divides a recurrence over a GPU. Needs no GPU.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -11,7 +11,7 @@
 namespace haste {
 namespace {
 
-// What keeps R on the chip, and how it is cut.
+// Which engine keeps R on the chip, and how it divides the work.
 void OnChip() {
   const struct {
     int64_t n, k, h;
@@ -42,7 +42,7 @@ void OnChip() {
   }
 }
 
-// Where elements have warps of their own: several passes, products that are worth it, one part.
+// When elements have warps of their own: with several passes, large enough products, and one part.
 void WarpsForElements() {
   const struct {
     int64_t n, k, h;
@@ -57,7 +57,7 @@ void WarpsForElements() {
       {32, 1, 768, HASTE_FLOAT32, false, false, false},    // two parts
       {64, 1, 512, HASTE_BFLOAT16, false, false, false},   // little to multiply
       {32, 1, 2048, HASTE_BFLOAT16, false, false, false},  // R from shared memory, mostly
-      {32, 1, 1536, HASTE_FLOAT32, true, false, false},    // half of it
+      {32, 1, 1536, HASTE_FLOAT32, true, false, false},    // half of it from shared memory
       {16, 2, 768, HASTE_BFLOAT16, false, true, false},
   };
   CudaProperties ampere = Hopper();
@@ -93,8 +93,8 @@ void WarpsForElements() {
   EXPECT_TRUE(apart > 100, "only %d of 320", apart);
 }
 
-// Whatever the size: blocks that wait for each other fit the GPU, their memory fits a block, and
-// all rows and units have one.
+// For every size: blocks that wait for each other fit the GPU, their memory fits a block, and the
+// blocks cover all rows and units.
 void OnChipFits() {
   int planned = 0;
   for (int64_t n : {1, 7, 8, 9, 33, 128, 1000}) {
@@ -126,8 +126,8 @@ void OnChipFits() {
   EXPECT_TRUE(planned > 300, "only %d of 840 sizes stay on the chip", planned);
 }
 
-// Blocks that share their gates' gradients: which backward walks, and that their warps multiply
-// every tile of dh with all of the depth, once.
+// Blocks that share their gates' gradients: which backward walks use them, and that their warps
+// multiply every tile of dh over the whole depth exactly once.
 void ClusterPeers() {
   const struct {
     int64_t n, h;
@@ -176,8 +176,8 @@ void ClusterPeers() {
   }
 }
 
-// What goes to `block`, and how it is cut: fewer rows a block while there are multiprocessors left,
-// clusters where R is too large for one.
+// Which problems go to `block`, and how they are divided: few rows a block while multiprocessors
+// are idle, and clusters if R is too large for one block.
 void InBlocks() {
   const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
   const struct {
@@ -231,7 +231,7 @@ void InBlocks() {
     EXPECT_TRUE((PlanOnGpu(config, kLstm, ampere, false).engine == EngineKind::kBlock) == (h == 96),
                 "H=%d", static_cast<int>(h));
   }
-  // `cluster` has no code where there are none, not even for a block alone.
+  // `cluster` has no code for GPUs without clusters, not even for a single block.
   for (int64_t h : {14, 30, 32}) {
     for (int64_t n : {1, 1000}) {
       HasteRnnConfig config = CudaSizes(n, 1, h, HASTE_FLOAT32);
@@ -246,7 +246,7 @@ void InBlocks() {
   }
 }
 
-// TensorFloat-32 has kernels of its own: R takes half of the room or two thirds.
+// TensorFloat-32 has kernels of its own: R takes half or two thirds of the space.
 void TensorFloat() {
   const struct {
     int64_t n, h;
@@ -279,7 +279,7 @@ void TensorFloat() {
   }
 }
 
-// Floats go forward as float16 where h has a bound, in less room than as bfloat16.
+// Forward multiplies floats as float16 if h has a bound, in less space than as bfloat16.
 void Bounds() {
   const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
   const struct {
@@ -294,9 +294,8 @@ void Bounds() {
       {&kLstm, HASTE_TANH, HASTE_LINEAR, 0.0f, false},
       {&kLstm, HASTE_TANH, HASTE_TANH, 0.0f, true},
       {&gru, HASTE_TANH, HASTE_SIGMOID, 0.0f, true},
-      {&gru, HASTE_TANH, HASTE_TANH, 0.0f, false},  // -h + 2 g, at worst
-      {&gru, HASTE_TANH, HASTE_SIGMOID, 0.5f,
-       false},  // h itself is carried on, as dropout leaves it
+      {&gru, HASTE_TANH, HASTE_TANH, 0.0f, false},     // -h + 2 g, at worst
+      {&gru, HASTE_TANH, HASTE_SIGMOID, 0.5f, false},  // h, scaled by dropout, is part of the mean
       {&elman, HASTE_SIGMOID, HASTE_LINEAR, 0.5f, true},
       {&elman, HASTE_RELU, HASTE_SIGMOID, 0.0f, false},
       {&slstm, HASTE_TANH, HASTE_EXPONENTIAL, 0.5f, true},
@@ -322,7 +321,7 @@ void Bounds() {
   }
 }
 
-// Every unit has a warp, every depth that a unit is put at a place, and all of that fits a block.
+// Every unit has a warp, every depth index has a place in memory, and all of it fits a block.
 void BlocksFit() {
   BlockDevice device = {132, 232448, {}};
   std::fill(std::begin(device.clusters), std::end(device.clusters), 7);

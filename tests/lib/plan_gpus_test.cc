@@ -1,6 +1,6 @@
-// Which engine runs typical layers on GPUs of each generation. On those of compute capability 9.0
-// plans were measured; of the others these are what the cost model says, held here so that it does
-// not change unseen.
+// Which engine runs typical layers on GPUs of each generation. Plans for compute capability 9.0
+// were measured. Those for other GPUs come from the cost model; they are pinned to make changes
+// visible.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -141,8 +141,8 @@ void Pinned() {
   }
 }
 
-// No plan asks for what the code of a GPU has not, whatever the cell and size: 9.0a's own
-// instructions on others than 9.0, clusters before 9.0, more blocks or memory than there are.
+// For every cell and size, no plan needs what the GPU does not have: instructions of 9.0a on other
+// GPUs than 9.0, clusters before 9.0, more blocks or memory than exist.
 void Possible() {
   const HasteCellInfo cells[] = {kLstm, CellInfo<Gru>(), CellInfo<Elman>(), CellInfo<SLstm>(),
                                  CellInfo<GruResetBefore>()};
@@ -199,7 +199,7 @@ void Possible() {
   }
 }
 
-// By name `tiled` is refused where there is no code for it, and products are not our own.
+// Where there is no code for `tiled`, it is refused by name, and large products use cuBLAS.
 void Refused() {
   for (const Gpu& gpu : kGpus) {
     HasteRnnConfig config = Of(128, 1, 1024, kPrecisions[0]);
@@ -217,7 +217,7 @@ void Refused() {
   }
 }
 
-// Part of a GPU, as MPS and green contexts give it: nothing asks for more blocks at once.
+// Part of a GPU, as with MPS and green contexts: no plan needs more resident blocks.
 void Partitions() {
   for (const int multiprocessors : {8, 20, 66, 131}) {
     CudaProperties part = kH100.properties();

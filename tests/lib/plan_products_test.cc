@@ -1,5 +1,5 @@
 // Pins which products of a step PlanRecurrence gives to `tiled` and to `blas`, and how they are
-// cut.
+// divided.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -12,7 +12,7 @@
 namespace haste {
 namespace {
 
-// What goes to `tiled`, and how it is cut.
+// Which problems go to `tiled`, and how they are divided.
 void InTiles() {
   const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>(),
                       elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
@@ -62,7 +62,7 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
   const CudaProperties hopper = Hopper();
   const int terms = config.dtype == HASTE_FLOAT32 ? 3 : 1;
   const int chunk = TiledDepth(terms, cell.exponential ? std::max(2, terms) : terms);
-  // Where gates share a scale a chunk has those of one.
+  // If gates have scales, a chunk of the depth belongs to one gate.
   const bool scales = backward && terms > 1 && ScalesTiledGradients(cell);
   const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
   for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
@@ -99,7 +99,7 @@ void TilesFit() {
   }
 }
 
-// What goes to cuBLAS where there is one, and how its depth is cut.
+// Which problems go to cuBLAS if it is installed, and how their depth is divided.
 void ByCublas() {
   const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>();
   CudaProperties hopper = Hopper(), ampere = Hopper(), turing = Hopper();
@@ -149,7 +149,7 @@ void ByCublas() {
     EXPECT_TRUE(plan.blas[0].depth * c.splits >= depth && plan.blas[0].depth % 8 == 0, "%s",
                 text.c_str());
   }
-  // Without one it is refused by name, and else something other runs.
+  // Without cuBLAS, `blas` is refused by name, and "auto" takes another engine.
   HasteRnnConfig config = CudaSizes(128, 1, 2048, HASTE_BFLOAT16);
   EXPECT_TRUE(PlanOnHopper(config, kLstm, false).engine == EngineKind::kTiled, "no cuBLAS");
   config.engine = "blas";

@@ -52,7 +52,7 @@ void Cpu() {
   }
 }
 
-// Products of sizes that are allowed one by one, but overflow 64 bits.
+// Sizes that are each allowed, but whose product overflows 64 bits.
 void HugeSizes() {
   const Plan one_group = PlanOn(Sizes(int64_t{1} << 10, 1 << 20, 1, 1 << 20), 8);
   EXPECT_TRUE(one_group.split == CpuSplit::kUnits && one_group.threads == 8, "%d threads",
@@ -80,7 +80,7 @@ void Engines() {
               status.message);
   config.engine = "warp";
   EXPECT_TRUE(CheckEngine(config, kLstm, &status) == HASTE_INVALID_ARGUMENT,
-              "an engine that is not there is refused");
+              "an engine that does not exist is refused");
   EXPECT_TRUE(strstr(status.message, "\"grid\"") && strstr(status.message, "\"warp\""), "%s",
               status.message);
 
@@ -115,7 +115,7 @@ void Engines() {
               "a GPU that is too old is refused");
 }
 
-// Every cell that is walked element by element goes to the scan engine, on both devices.
+// Every cell without a matrix uses the scan engine, on both devices.
 void Scan() {
   const HasteCellInfo cells[] = {CellInfo<IndRnn>(), CellInfo<QrnnFo>(), CellInfo<ForgetMult>()};
   const struct {

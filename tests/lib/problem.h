@@ -43,8 +43,8 @@ inline double Dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// grad against central differences of the loss (of fourth order: normalised cells bend sharply),
-// for each element of `value`, or for `most` of them, drawn by `random`.
+// Compares grad with central differences of the loss, for all elements of `value` or for `most`
+// random ones. The differences are of fourth order, because normalised cells bend sharply.
 inline void CheckGradient(const std::string& name, Tensor& value, const Tensor& grad,
                           const std::function<double()>& loss, size_t most, std::mt19937& random) {
   constexpr double kStep = 1e-5;
@@ -66,7 +66,7 @@ inline void CheckGradient(const std::string& name, Tensor& value, const Tensor& 
   }
 }
 
-// Names: "wx", or "x.<gate>" where gates come apart; "R"; the extras; "<state>0"; "y"; "<state>T";
+// Names: "wx", or "x.<gate>" for separate gates; "R"; the extras; "<state>0"; "y"; "<state>T";
 // "gates", "products", the saved tensors; "dq". A layer has "x", "W", "b" and perhaps "gamma" in
 // place of "wx".
 class Problem {
@@ -85,7 +85,8 @@ class Problem {
   std::string Input(int g) const { return std::string("x.") + info.gate_names[g]; }
   std::string Initial(int s) const { return std::string(info.state_names[s]) + "0"; }
   std::string Final(int s) const { return std::string(info.state_names[s]) + "T"; }
-  // Whether backward reads state s. One that it does not is a scale of the others: a constant.
+  // Whether backward reads state s. A state that it does not read scales the others and counts as a
+  // constant.
   bool Reads(int s) const {
     const std::string name = std::string(info.state_names[s]) + "_in";
     return std::any_of(info.saved_names, info.saved_names + info.saved,
@@ -136,7 +137,7 @@ class Problem {
     return in;
   }
 
-  // The outputs, the reserve and what backward takes over.
+  // The outputs, the reserve, and the tensors that backward overwrites.
   Tensors Forward(const Tensors& in, int threads, bool in_place = false, bool keep = true) const {
     Tensors out;
     out["y"] = Tensor(walk_size());
@@ -192,13 +193,13 @@ class Problem {
     const auto make = [&](const std::string& name, int64_t size) {
       return (grad[name] = Tensor(size)).data();
     };
-    // A gradient that may take the memory of a tensor.
+    // A gradient that may share the memory of a tensor.
     const auto take = [&](const std::string& name, Tensor&& tensor) {
       grad[name] = in_place ? std::move(tensor) : Tensor(tensor.size());
       return grad[name].data();
     };
     for (int i = 0; i < info.saved; ++i) args.saved[i] = out.at(info.saved_names[i]).data();
-    Tensors x = in;  // taken over, in place
+    Tensors x = in;  // overwritten in place
     if (info.separate_gates) {
       for (int g = 0; g < info.gates; ++g) {
         args.dx[g] = take(Input(g), std::move(x.at(Input(g))));
@@ -248,7 +249,7 @@ class Problem {
 
   int64_t features = 0;     // of a layer's x; 0: the recurrence alone
   bool input_norm = false;  // a layer's
-  bool gives_wx = true;     // a layer's caller has room for it
+  bool gives_wx = true;     // a layer's caller gives memory for it
   std::vector<uint8_t> mask;
   std::vector<uint8_t> reverse;
   const HasteCellInfo& info;
@@ -264,7 +265,7 @@ class Problem {
     const auto found = tensors.find(name);
     return found == tensors.end() ? nullptr : found->second.data();
   }
-  // What forward has to write over.
+  // Garbage that forward must overwrite.
   Tensor Garbage(int64_t gates) const { return Tensor(walk_size() * gates, 1e30); }
 
   template <class Args>
@@ -277,7 +278,7 @@ class Problem {
     for (int g = 0; info.separate_gates && g < info.gates; ++g) args->x[g] = Data(in, Input(g));
   }
 
-  // dR of a dense cell: the sum over rows of what was multiplied by R and the product's gradient.
+  // dR of a dense cell: the sum over rows of R's operand times the product's gradient.
   Tensor KernelGradient(const Tensors& out, const Tensors& grad) const {
     const int64_t K = config.lanes, G = info.gates, H = config.hidden;
     const Tensor& dq = grad.at(info.splits_gradient ? "dq" : "wx");

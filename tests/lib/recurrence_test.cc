@@ -1,6 +1,6 @@
-// The recurrence of every cell that the library has, through its C++ API and by what it says of
-// itself (HasteCellInfo): gradients against finite differences, masked steps, tensors that share
-// memory, any number of threads. A new cell is tested without a line here.
+// The recurrence of every cell of the library, through its C++ API and its HasteCellInfo: gradients
+// against finite differences, masked steps, tensors that share memory, any number of threads. A new
+// cell needs no line here.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace haste_test {
 namespace {
 
-// What a run has beside its inputs.
+// The options of a run.
 struct Variant {
   const char* name;
   bool regularised;  // training, with Zoneout and recurrent dropout
@@ -20,7 +20,7 @@ struct Variant {
   bool masked, initial_states;
   int32_t activation, gate_activation;
 };
-// Smooth activations, for finite differences; cells_test sees the others.
+// Smooth activations, for finite differences; cells_test tests the others.
 const Variant kVariants[] = {
     {"plain", false, false, false, false, HASTE_TANH, HASTE_SIGMOID},
     {"training", true, false, true, true, HASTE_TANH, HASTE_SIGMOID},
@@ -47,16 +47,17 @@ Problem Make(const HasteCellInfo& cell, const Variant& variant, std::mt19937& ra
   if (variant.masked) {
     problem.mask.resize(n * t);
     for (uint8_t& live : problem.mask) live = random() % 3 != 0;
-    for (int64_t i = 0; i < t; ++i) problem.mask[i] = i < t - 2;  // padded behind
-    if (n > 1) problem.mask[t] = 0;                               // and in front
+    for (int64_t i = 0; i < t; ++i) problem.mask[i] = i < t - 2;  // padding at the end
+    if (n > 1) problem.mask[t] = 0;                               // and at the start
   }
   problem.reverse.resize(k);
   for (int64_t i = 0; i < k; ++i) problem.reverse[i] = i % 2 == 1;
   return problem;
 }
 
-// Random weights of y and the final states. Where a state is but the scale of others, only what
-// does not depend on the scale has a gradient: weights w with Σ w · state = 0 over those others.
+// Random weights of y and the final states. If a state is only the scale of others, only functions
+// that do not depend on the scale have a gradient: weights w with Σ w · state = 0 over those
+// others.
 Tensors Weights(const Problem& problem, const Tensors& out, std::mt19937& random) {
   std::normal_distribution<double> normal;
   Tensors weights;
@@ -110,7 +111,7 @@ void Gradients(Problem problem, const Variant& variant, size_t most, std::mt1993
   }
 }
 
-// Masked steps are not looked at, and have no gradient.
+// Masked steps are not read and have no gradient.
 void MaskedSteps(Problem problem, const Variant& variant, std::mt19937& random) {
   problem.config.reverse = problem.reverse.data();
   const Tensors in = problem.Inputs(random, variant.initial_states);
@@ -149,7 +150,7 @@ void MaskedSteps(Problem problem, const Variant& variant, std::mt19937& random) 
   }
 }
 
-// The same bits, whatever the number of threads, and wherever the tensors lie.
+// The same bits for any number of threads and any alignment of the tensors.
 void SameBits(Problem problem, const Variant& variant, const char* split, std::mt19937& random) {
   problem.config.reverse = problem.reverse.data();
   const Tensors in = problem.Inputs(random, variant.initial_states);
@@ -177,7 +178,8 @@ void SameBits(Problem problem, const Variant& variant, const char* split, std::m
 void TestCell(const HasteCellInfo& cell, unsigned seed) {
   std::mt19937 random(seed);
   for (const Variant& variant : kVariants) {
-    // Every element; then a few of what has more vectors than a panel, and the last one in part.
+    // Every element; then a few of a problem with more vectors than a panel has, the last one
+    // partial.
     Gradients(Make(cell, variant, random, 3, 5, 2, 3), variant, SIZE_MAX, random);
     Gradients(Make(cell, variant, random, 8, 4, 2, 45), variant, 12, random);
     if (variant.masked) MaskedSteps(Make(cell, variant, random, 3, 6, 2, 11), variant, random);

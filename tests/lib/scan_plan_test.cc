@@ -1,5 +1,5 @@
-// Pins what PlanLinearScan decides, on GPUs that this machine need not have; and holds the pieces
-// of cells with kLinearScan to their Forward.
+// Pins what PlanLinearScan decides; needs no GPU. Also checks the linear form of cells with
+// kLinearScan against their Forward.
 #include <cmath>
 
 #include "lib/cells/cells.h"
@@ -24,7 +24,7 @@ void Plans() {
     int64_t chunks, chunk_steps;
   } cases[] = {
       {16 * 768, 1024, 2048, 8192, 5, 1, 1040},           // every multiprocessor has blocks
-      {64 * 1024, 256, 2048, 8192, 1, 1, 256},            // and here as many as it takes
+      {64 * 1024, 256, 2048, 8192, 1, 1, 256},            // and all the blocks that it can hold
       {256, 4096, 2048, 8192, 16, 16, 256},               // eight blocks: chunks
       {256, 300, 2048, 8192, 16, 1, 384},                 // too short for them
       {40 * 128, 4096, 2048, 8192, 8, 1, 4096},           // two blocks share registers

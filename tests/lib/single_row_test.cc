@@ -1,5 +1,5 @@
-// A single row takes other ways through the CPU engine than several: R and W are read where they
-// lie. The first row of two must be the same to the last bit.
+// The CPU engine reads R and W in place for a single row. The result must equal the first of two
+// rows bit for bit.
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -64,7 +64,7 @@ struct Case {
   int32_t threads;
 };
 
-// y, the final states and what is kept for backward, of one row or of the same row twice.
+// y, the final states and the reserve, of one row or of the same row twice.
 std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   std::mt19937 random(7);
   const int64_t n = twice ? 2 : 1, row = c.time * c.lanes * c.hidden, state = c.lanes * c.hidden;
@@ -147,7 +147,7 @@ void CheckRecurrences() {
   }
 }
 
-// Of a product alone: strides, no bias, columns that are no whole vectors.
+// A product alone: strides, no bias, columns that do not fill vectors.
 void CheckProducts() {
   std::mt19937 random(9);
   for (int32_t dtype : {HASTE_FLOAT32, HASTE_FLOAT64, HASTE_FLOAT16, HASTE_BFLOAT16}) {

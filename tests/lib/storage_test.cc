@@ -1,6 +1,6 @@
-// Loads and stores of 16-bit types, on every SIMD target that this machine can run: each half and
-// bfloat16 there is, and rounding to nearest even at and around midpoints.
-#include "lib/cpu/targets.h"
+// Loads and stores of 16-bit types, on every SIMD target that this machine can run: every half and
+// bfloat16, and rounding to nearest even at and around midpoints.
+#include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/lib/storage_test.cc"
@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "lib/cpu/simd-inl.h"
+#include "lib/cpu/simd/simd-inl.h"
 #include "tests/lib/check.h"
 
 HASTE_TARGET_BEGIN
@@ -49,13 +49,13 @@ namespace {
 
 struct Format {
   const char* name;
-  int mantissa, least_exponent;  // bits behind the point; exponent of the smallest normal number
+  int mantissa, least_exponent;  // bits of the fraction; exponent of the smallest normal number
   double largest;
 };
 const Format kHalf = {"half", 10, -14, 65504};
 const Format kBfloat16 = {"bfloat16", 7, -126, 3.3895313892515355e38};
 
-// What 16 bits mean.
+// The value of 16 bits.
 double Decode(uint16_t bits, const Format& format) {
   const int mantissa = bits & ((1 << format.mantissa) - 1);
   const int exponent = (bits & 0x7FFF) >> format.mantissa;

@@ -19,7 +19,7 @@ inline uint16_t HalfBits(double value) {
   const double size = std::abs(value);
   if (std::isnan(value)) return sign | 0x7E00;
   if (size >= 65520) return sign | 0x7C00;
-  int exponent = -13;  // of a fraction from a half to one; of all that is smaller, too
+  int exponent = -13;  // for fractions in [0.5, 1); also that of all smaller numbers
   if (size >= 0x1p-14) std::frexp(size, &exponent);
   const auto digits = static_cast<int>(std::nearbyint(std::ldexp(size, 11 - exponent)));
   return static_cast<uint16_t>(sign | (((exponent + 13) << 10) + digits));
@@ -32,7 +32,7 @@ inline double HalfValue(uint16_t bits) {
   return bits >> 15 ? -size : size;
 }
 
-// What is in memory of a dtype, as it lies there.
+// Values as a dtype stores them in memory.
 class Stored {
  public:
   Stored(int32_t dtype, const Tensor& values)

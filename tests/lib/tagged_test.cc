@@ -61,7 +61,7 @@ void RandomBits() {
   }
 }
 
-// A place that has not been written yet has the tag of no first use: its bits are all set.
+// A place that was never written has all bits set, which is the tag of no first use.
 void Unwritten() { EXPECT_TRUE(!HasTag(0xFFFFFFFFu, 0), "%s", "memory that is cleared has tag 0"); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The walk from a kernel's context to its stream and pool, by every row, over objects that lie as
-// the row says and have one function each; and which row a version gets.
+// The walk from a kernel's context to its stream and pool, for every row of the table, over objects
+// with that row's layout and one virtual function each. Also which row a version gets.
 #include "frameworks/tf/context_walk.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ constexpr int kSlots = 16, kBytes = 512;
 
 void Wrong() { abort(); }
 
-// An object of TensorFlow's: a vtable first, all of whose functions but one are wrong to call.
+// An object of TensorFlow's: it begins with a vtable, of which only one function may be called.
 struct Object {
   Object() {
     for (void*& slot : table) slot = reinterpret_cast<void*>(Wrong);

@@ -1,4 +1,4 @@
-"""Finding and loading the op library, TensorFlow's ABI, and what is said of what cannot run."""
+"""Finding and loading the op library, TensorFlow's ABI, and messages about what cannot run."""
 
 import importlib
 import pathlib
@@ -146,7 +146,7 @@ def test_unknown_tensorflow(run, inputs, tmp_path):
 
 
 def test_row_of_another_layout(run, inputs, tmp_path, table):
-    """It is found out before anything is read or called that is not there."""
+    """It is detected before anything that does not exist is read or called."""
     row = table.read()[MINOR]
     others = [
         v for v, each in table.read().items() if each["context_params"] != row["context_params"]
@@ -201,7 +201,7 @@ def busy():  # nanoseconds of each thread
     return {t: int(open(f"{tasks}/{t}/schedstat").read().split()[0]) for t in os.listdir(tasks)}
 
 wx, recurrent_kernel = tf.ones([32, 50, 1, 4, 128]), tf.zeros([1, 128, 4, 128])
-wx @ tf.ones([128, 128])  # TensorFlow has started what it starts
+wx @ tf.ones([128, 128])  # TensorFlow has started its threads
 before = busy()
 for _ in range(20):
     ops.lstm(wx, recurrent_kernel)
@@ -291,5 +291,5 @@ for device in ("/GPU:0", "/CPU:1"):
 
 
 def test_other_devices(run):
-    """One that is not there for the op, which TensorFlow places elsewhere, and a second CPU."""
+    """A device without a kernel of the op, which TensorFlow replaces, and a second CPU."""
     run(ELSEWHERE)

@@ -1,4 +1,4 @@
-"""Errors of every op: whatever is wrong, the message names it and says what it must be."""
+"""Errors of every op: the message names the argument and says what it must be."""
 
 import re
 
@@ -26,7 +26,7 @@ def wrong_shapes(row, backward):
 
 
 def complaint(name):
-    """What is said of argument `name`; of two that disagree the second is blamed."""
+    """The message about argument `name`. If two arguments disagree, it names the second."""
     return rf"\b({name} must be \[.*|\w+ must be \[.* comes from {name}\b)"
 
 
@@ -286,7 +286,7 @@ def test_seed_is_taken_from_a_tensor(row, rng):
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_rate_of_a_state_that_goes_with_another(backward):
-    """Zoneout of c is of n and m too: a rate of their own would say two things."""
+    """Zoneout's rate of c is also that of n and m: another rate for them would contradict it."""
     row = next(row for row in ROWS if row.name == "slstm")
     message = "zoneout of state n must be 0, since that of state c is its own, but is 0.3"
     values = list(row.arguments(backward).values())

@@ -1,4 +1,4 @@
-"""`haste_keras.native.cell_spec` says of every cell what the library says of it."""
+"""`haste_keras.native.cell_spec` describes every cell as the library does."""
 
 import pytest
 from tensorflow.python.framework import op_def_registry

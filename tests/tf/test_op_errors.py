@@ -1,4 +1,4 @@
-"""Every error names the argument, what was expected and what came."""
+"""Every error names the argument, what was expected and what was given."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ N, T, K, H = 2, 3, 2, 4
 
 
 def arguments(**changes):
-    """Valid arguments of ops.lstm, but for `changes`."""
+    """Valid arguments of ops.lstm, except for `changes`."""
     return {
         "wx": tf.zeros([N, T, K, 4, H]),
         "recurrent_kernel": tf.zeros([K, H, 4, H]),

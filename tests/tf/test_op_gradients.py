@@ -86,7 +86,7 @@ def test_runs_repeat_to_the_bit(case):
 
 @pytest.mark.parametrize("save", [False, True])
 def test_one_output_alone(row, rng, save):
-    """Outputs that nobody uses count as zero."""
+    """Gradients of unused outputs count as zero."""
     tensors = row.inputs(rng)
     names = ["y", *row.spec.states][: len(row.call(tensors))]
 
@@ -193,8 +193,8 @@ def test_dtypes_agree_with_float64(row, rng, dtype, lanes):
         assert error <= tolerance * np.abs(reference[name]).max(), name
 
 
-def test_kernel_gradient_is_left_out_where_nobody_wants_it(rng):
-    """The tape tells; the matrix product is the half of a training step."""
+def test_kernel_gradient_is_not_computed_if_unused(rng):
+    """The tape tells which gradients are used. The matrix product is half of a training step."""
     tensors = LSTM.inputs(rng)
     with tf.GradientTape() as tape:
         tape.watch(tensors["wx"])

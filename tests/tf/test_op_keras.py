@@ -1,4 +1,4 @@
-"""The ops compute what the layers of `keras.layers` compute."""
+"""The ops give the results of the layers of `keras.layers`."""
 
 import keras
 import numpy as np

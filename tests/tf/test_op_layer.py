@@ -1,4 +1,4 @@
-"""The ops that are given x, W and b in place of wx: what the others compute of x·W + b."""
+"""The ops with x, W and b in place of wx give the results of the others on x·W + b."""
 
 import itertools
 
@@ -218,7 +218,7 @@ def test_ops_of_a_gradient(row, rng, in_one):
 
 
 def test_what_is_not_wanted_is_empty(row, rng):
-    """And what is has the same bits."""
+    """The gradients that are computed have the same bits."""
     spec = row.spec
     tensors = problem(row, rng)
     tensors |= {"mask": tf.zeros([0], tf.bool), "seed": tf.zeros([0], tf.int64)}

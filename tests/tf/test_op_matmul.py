@@ -109,7 +109,7 @@ def test_vectorized(rng, form, stacked):
 
 @pytest.fixture
 def exact_on_a_gpu(monkeypatch, true_float32):
-    """As if there were a GPU and float32 were to be exact."""
+    """As on a machine with a GPU where float32 must be exact."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
     monkeypatch.setattr(library, "gpu_kernels", lambda: (True, ""))
 
@@ -140,7 +140,7 @@ def run(layer, x):
 
 @pytest.mark.parametrize(("make", "options"), LAYERS)
 def test_layers_use_them(rng, exact_on_a_gpu, make, options):
-    """Or, where it has all products, the op of the layer."""
+    """Or the op of the layer, if it computes all products."""
     tf.keras.utils.set_random_seed(3)
     layer = make(9, return_sequences=True, **options)
     x = tf.constant(rng.standard_normal([4, 6, 5]), tf.float32)
@@ -164,7 +164,7 @@ def test_not_where_there_are_no_gpu_kernels(rng, exact_on_a_gpu, monkeypatch):
 
 
 @pytest.mark.parametrize("wanted", [0, 1])
-def test_gradients_that_nobody_wants_are_left_out(rng, form, wanted, monkeypatch):
+def test_unused_gradients_are_not_computed(rng, form, wanted, monkeypatch):
     product, letters, _ = form
     inputs = matrices(rng, letters, {"R": 3, "C": 4, "W": 5})
     calls = []
@@ -186,7 +186,7 @@ def test_other_dtypes_are_tensorflows(rng, exact_on_a_gpu):
 
 
 def test_saved_model(rng, exact_on_a_gpu, tmp_path):
-    """What was exported beside a GPU runs, and is trained, where there is none."""
+    """A model exported on a machine with a GPU runs and trains without one."""
     model = tf.keras.Sequential([tf.keras.Input([None, 4]), haste_keras.LayerNormLSTM(5)])
     x = tf.constant(rng.standard_normal([2, 3, 4]), tf.float32)
     module = tf.Module()

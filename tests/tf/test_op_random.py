@@ -1,4 +1,4 @@
-"""Seeds: what is drawn is a function of the seed and of nothing else."""
+"""Seeds: draws depend on the seed and on nothing else."""
 
 import numpy as np
 import pytest

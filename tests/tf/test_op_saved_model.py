@@ -41,7 +41,7 @@ def saved_function(row, name, variables):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """(model, {row: input}, what another process found) of one SavedModel of all rows."""
+    """(model, {row: input}, results of another process) of one SavedModel of all rows."""
     path = tmp_path_factory.mktemp("model")
     model, sources = tf.Module(), {}
     model.variables_of_rows = []

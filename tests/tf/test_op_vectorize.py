@@ -236,7 +236,7 @@ def test_layer_norm(rng, with_beta):
 
 
 def test_table_of_sums():
-    """What `SUMS` says is what the ops' outputs are."""
+    """`SUMS` agrees with the ops' outputs."""
     for row in ROWS:
         sums = any("N" not in dims for dims in row.spec.backward_outputs.values())
         assert sums == (row.name in SUMS)

@@ -1,5 +1,5 @@
-"""Every list of cells names those of lib/cells/cells.h: one that a new cell forgets fails here, and
-the message names the file."""
+"""Every list of cells has the cells of lib/cells/cells.h. If a new cell is missing in a list, the
+message names the file."""
 
 import ast
 import pathlib

@@ -1,4 +1,4 @@
-"""tools/cuda/fatbins.py on fat binaries made here: what is listed, and the copy with PTX alone."""
+"""tools/cuda/fatbins.py on fat binaries made here: the listing, and the copy with PTX alone."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""What tools/cuda/nvcc.py makes of the rule that nvcc writes: headers that were read."""
+"""tools/cuda/nvcc.py reads the headers that were used from the rule that nvcc writes."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""What tools/release.py knows before it builds: sizes, what is missing, the bill, checksums."""
+"""The parts of tools/release.py that build nothing: sizes, missing files, the bill, checksums."""
 
 import argparse
 import json
@@ -93,7 +93,7 @@ wheel:
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A repository whose `make wheel` makes a wheel, dated now, with what CONTENT gives in it."""
+    """A repository whose `make wheel` makes a wheel with the current date and CONTENT in it."""
     root = tmp_path / "tree"
     root.mkdir()
     (root / "Makefile").write_text(MAKEFILE)

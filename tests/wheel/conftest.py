@@ -51,7 +51,7 @@ def site(cpu_wheel, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory):
-    """A folder with a libcuda.so.1 that says what FAKE_CUDA_VERSION says."""
+    """A folder with a libcuda.so.1 that reports FAKE_CUDA_VERSION."""
     folder = tmp_path_factory.mktemp("driver")
     source = pathlib.Path(__file__).with_name("fake_libcuda.c")
     command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source]

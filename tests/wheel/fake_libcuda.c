@@ -1,4 +1,4 @@
-// Stands in for an NVIDIA driver, libcuda.so.1, that runs CUDA up to $FAKE_CUDA_VERSION (12000 is
+// A fake NVIDIA driver, libcuda.so.1, that runs CUDA up to $FAKE_CUDA_VERSION (12000 is
 // 12.0) and has no GPU. What else is asked of it fails as on a machine without one.
 #include <stdint.h>
 #include <stdlib.h>

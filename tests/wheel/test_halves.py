@@ -1,4 +1,4 @@
-"""The two halves as wheels bring them: what is in them, how they find each other, which drivers."""
+"""The two halves in wheels: their contents, how they find each other, and the drivers they need."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ import conftest
 import fatbins
 import pytest
 
-# Asks libhaste.so, without Python's packages, and prints what it says.
+# Queries libhaste.so without Python packages, and prints the answers.
 PROGRAM = """
 import ctypes, sys
 
@@ -169,7 +169,7 @@ def test_wheels_of_a_release_run_on_driver_525(site):
 
 
 def test_installed_package_computes(cpu_site, tmp_path):
-    """What a user does next: `python -m haste_keras.check`, with the wheel's files alone."""
+    """The user's first command, `python -m haste_keras.check`, with the wheel's files alone."""
     command = [sys.executable, "-m", "haste_keras.check"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HASTE_")}
     done = subprocess.run(
@@ -189,7 +189,7 @@ def test_auditwheel_agrees_with_the_tag(distribution, tmp_path):
     if found is None:
         pytest.skip(f"dist/ has no {distribution} wheel")
     tag = found.stem.rpartition("-")[2]
-    # TensorFlow's own library is the one that is there, whichever that is.
+    # TensorFlow's library is not packed: the installed one is used.
     command = ["repair", "--plat", tag, "--only-plat", "--exclude", "libtensorflow_framework.so.2"]
     tools = os.path.dirname(sys.executable)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""@local_cuda: the CUDA toolkit of this machine, or the knowledge that there is none.
+"""@local_cuda: the CUDA toolkit of this machine, or an empty one if there is none.
 
 Looked for in $CUDA_HOME, else /usr/local/cuda, else where nvcc on the PATH lies.
 $HASTE_NEED_CUDA: "1" no toolkit is an error, "0" the CPU half only, unset: whatever is there.
@@ -38,7 +38,7 @@ def _check_version(ctx, nvcc):
         fail(("CUDA %s.%s in %s is too old: %d.%d or newer is needed. Set CUDA_HOME to one, or " +
               "HASTE_NEED_CUDA=0 to build the CPU half only.") % ((major, minor, nvcc) + _OLDEST))
 
-    # The build numbers too: a toolkit replaced in place is another toolkit.
+    # With the build numbers, so that a toolkit replaced in place counts as another one.
     assembler = ctx.execute([str(ctx.path(nvcc).dirname) + "/ptxas", "--version"]).stdout
     return "_".join([text.split(", V")[1].split("\n")[0] for text in [report.stdout, assembler] if ", V" in text])
 
@@ -70,13 +70,13 @@ def _architectures(ctx, root):
 def _arch_flags(archs, assembled):
     """(compute capability, flag) for each; ptx: the architecture whose PTX newer GPUs compile."""
     if "90" in archs or assembled:
-        ptx = "90"  # plain 9.0's: that of 9.0a runs on no other GPU
+        ptx = "90"  # of plain 9.0: PTX of 9.0a runs on no other GPU
     else:
         plain = [int(a) for a in archs if a.isdigit()]
         ptx = str(max(plain)) if plain else ""
     flags = []
     for arch in archs:
-        # All of compute capability 9.0 have what the variant adds: wgmma.
+        # All GPUs of compute capability 9.0 have what 9.0a adds: wgmma.
         code = "90a" if arch == "90" else arch
         made = "[sm_%s,compute_%s]" % (code, code) if arch == ptx and arch != "90" else "sm_" + code
         flags.append((code, "-gencode=arch=compute_%s,code=%s" % (code, made)))
@@ -84,7 +84,9 @@ def _arch_flags(archs, assembled):
         flags.append(("90", "-gencode=arch=compute_90,code=compute_90"))
     return flags, ptx
 
-_BUILD = """package(default_visibility = ["//visibility:public"])
+_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
@@ -102,13 +104,15 @@ cc_import(
 
 cc_library(
     name = "cudart",
-    # Its symbols stay inside: another CUDA runtime may live in the same process.
+    # Its symbols are hidden, because the process may have another CUDA runtime.
     linkopts = ["-Wl,--exclude-libs,libcudart_static.a", "-ldl", "-lpthread", "-lrt"],
     deps = [":cudart_static", ":headers"],
 )
 """
 
-_NO_CUDA_BUILD = """package(default_visibility = ["//visibility:public"])
+_NO_CUDA_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 cc_library(name = "headers")
 
@@ -142,7 +146,7 @@ def _impl(ctx):
     if not libraries:
         fail("The CUDA toolkit in %s has no libcudart_static.a (Debian: libcudart-dev)." % root)
     ctx.symlink(libraries[0] + "/libcudart_static.a", "libcudart_static.a")
-    if root != "/usr":  # there the compiler finds the headers by itself
+    if root != "/usr":  # the compiler finds headers in /usr anyway
         ctx.symlink(root + "/include", "include")
     ctx.file("BUILD", _BUILD)
     archs, assembled = _architectures(ctx, root)

@@ -1,14 +1,15 @@
 """cuda_library: CUDA C++ compiled by nvcc, linked like any cc_library."""
 
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_cuda//:defs.bzl", _ARCHITECTURES = "ARCHITECTURES", _HAVE_CUDA = "HAVE_CUDA", "ARCH_FLAGS", "ASSEMBLED", "NEWER", "NVCC", "NVCC_FLAGS")
+load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain")
 
 HAVE_CUDA = _HAVE_CUDA
 
-# What the CUDA half is compiled for, in words.
+# The architectures that the CUDA half is compiled for, as text.
 ARCHITECTURES = _ARCHITECTURES
 
-# What programs ask to know whether they link the CUDA half.
+# Defined for programs that link the CUDA half.
 CUDA_DEFINES = ["HASTE_HAVE_CUDA=1"] if HAVE_CUDA else []
 
 _FLAGS = [
@@ -22,12 +23,12 @@ _FLAGS = [
     "--extended-lambda",
     "-cudart=static",
     "-Xcompiler=-fPIC,-fvisibility=hidden,-O3",
-    # LZ4, which every driver that runs this reads, and which is unpacked when a kernel is first used.
+    # LZ4, which every driver that runs this can read. It is unpacked when a kernel is first used.
     "-Xfatbin=-compress-all",
 ]
 
 def _arch_flags(capability):
-    """Flags of the GPUs that code is for; of all where it is for none of them, so that it links."""
+    """Flags for the GPUs that run the code. If none does, for all GPUs, so that programs link."""
     flags = [
         flag
         for arch, flag in ARCH_FLAGS
@@ -36,11 +37,11 @@ def _arch_flags(capability):
     return flags or [flag for _, flag in ARCH_FLAGS]
 
 def _is_for_newer(capability):
-    """Whether code is for the GPUs that the newer assembler makes it for."""
+    """Whether the code is also for the GPUs that only the newer assembler knows."""
     return bool(ASSEMBLED) and (not capability or capability.isdigit())
 
 def _cuda_library_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
         cc_toolchain = toolchain,
@@ -52,7 +53,7 @@ def _cuda_library_impl(ctx):
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
-        # What a unit does not include leaves it as it is when it changes.
+        # A header that a unit does not include does not cause a rebuild.
         unused = ctx.actions.declare_file("_nvcc/%s/%s.unused" % (ctx.label.name, source.basename))
         headers = ctx.actions.args()
         headers.add_all(context.headers)
@@ -116,9 +117,9 @@ _cuda_library = rule(
             default = "//tools/cuda:nvcc.py",
             allow_single_file = True,
             executable = True,
-            cfg = "host",
+            cfg = "exec",
         ),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_cc_toolchain": attr.label(default = "@rules_cc//cc:current_cc_toolchain"),
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
@@ -139,4 +140,4 @@ def cuda_library(name, srcs, deps = [], copts = [], capability = "", **kwargs):
             **kwargs
         )
     else:
-        native.cc_library(name = name, **kwargs)
+        cc_library(name = name, **kwargs)

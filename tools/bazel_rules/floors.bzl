@@ -1,12 +1,15 @@
-"""The order of the folders of lib/: each sees those before it, and none sees one after it."""
+"""The order of the folders of lib/: each may use those before it, and none after it."""
 
-# Folders of one line do not see each other.
+# Folders on one line do not use each other.
 _FLOORS = [
     ["lib/include"],
     ["lib/base"],
     ["lib/cells"],
     ["lib/plan"],
     ["lib/engine"],
+    ["lib/cpu/simd", "lib/cpu/threads"],
+    ["lib/cpu/product"],
+    ["lib/cpu/engines"],
     ["lib/cpu", "lib/cuda/host"],
     ["lib/cuda/ptx"],
     ["lib/cuda/gemm", "lib/cuda/ops"],
@@ -27,7 +30,7 @@ _FLOORS = [
     ["lib"],
 ]
 
-# Look at all of it, and are seen by none of it.
+# These may use all folders of lib/, and none of lib/ may use them.
 _BESIDE = ["//benchmarks:__subpackages__", "//tests:__subpackages__"]
 
 def above(folder):

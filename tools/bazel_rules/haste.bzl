@@ -2,17 +2,17 @@
 cell and some dtypes."""
 
 load("@local_floor//:defs.bzl", "FLOOR_DEPS", "FLOOR_INPUTS", "FLOOR_LINKOPTS")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
 load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 
-# No -march: lib/cpu picks its SIMD target at run time. No -ffast-math: NaN and infinity mean
-# what they say.
-# No contraction: which a * b + c becomes one instruction would differ between copies of a template,
-# and with it the last bit between numbers of threads. MulAdd says where it is meant.
+# No -march: lib/cpu chooses its SIMD target at run time. No -ffast-math: NaN and infinity are kept.
+# No contraction of a * b + c into one instruction: it would differ between copies of a template, and
+# the last bit would depend on the number of threads. MulAdd is used where it is wanted.
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
     """A library that exports the C ABI (lib/api/exports.lds) and nothing else."""
-    native.cc_binary(
+    cc_binary(
         name = name,
         additional_linker_inputs = ["//lib/api:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
         linkopts = [
@@ -38,7 +38,7 @@ def cpu_engine(name, src, cells, deps = []):
         for dtype, type in _DTYPES
     ]
     for instance, flags in instances:
-        native.cc_library(
+        cc_library(
             name = instance,
             srcs = [src],
             # foreach_target.h includes the source itself again, once a SIMD target.
@@ -47,7 +47,7 @@ def cpu_engine(name, src, cells, deps = []):
             alwayslink = True,
             deps = deps,
         )
-    native.cc_library(name = name, deps = [":" + i for i, _ in instances])
+    cc_library(name = name, deps = [":" + i for i, _ in instances])
 
 def cuda_engine(name, src, cells, units, deps = [], capability = ""):
     """Compiles `src` with nvcc once for each cell and unit; empty without a CUDA toolkit.
@@ -64,4 +64,4 @@ def cuda_engine(name, src, cells, units, deps = [], capability = ""):
             capability = capability,
             deps = deps,
         )
-    native.cc_library(name = name, deps = [":" + instance for _, _, instance in instances])
+    cc_library(name = name, deps = [":" + instance for _, _, instance in instances])

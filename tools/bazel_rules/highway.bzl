@@ -4,7 +4,7 @@ Looked for in $HIGHWAY_ROOT (a checkout, or a prefix with include/), else in /us
 /usr/local/include.
 """
 
-# The oldest that lib/cpu is built with.
+# The oldest version that lib/cpu is built with.
 _OLDEST = (1, 0, 3)
 
 def _version(ctx, include):
@@ -20,15 +20,17 @@ def _impl(ctx):
     root = ctx.os.environ.get("HIGHWAY_ROOT", "")
     candidates = [root, root + "/include"] if root else ["/usr/include", "/usr/local/include"]
     found = [c for c in candidates if ctx.path(c + "/hwy/highway.h").exists]
-    mend = ("install it (Debian, Ubuntu: apt-get install libhwy-dev), or set HIGHWAY_ROOT to a " +
+    advice = ("install it (Debian, Ubuntu: apt-get install libhwy-dev), or set HIGHWAY_ROOT to a " +
             "checkout of Google Highway %d.%d.%d or newer." % _OLDEST)
     if not found:
-        fail("Google Highway: no hwy/highway.h in %s; %s" % (" or ".join(candidates), mend))
+        fail("Google Highway: no hwy/highway.h in %s; %s" % (" or ".join(candidates), advice))
     version = _version(ctx, found[0])
     if version < _OLDEST:
-        fail("Google Highway %d.%d.%d in %s is too old; %s" % (version + (found[0], mend)))
+        fail("Google Highway %d.%d.%d in %s is too old; %s" % (version + (found[0], advice)))
     ctx.symlink(found[0] + "/hwy", "hwy")
-    ctx.file("BUILD", """cc_library(
+    ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
     name = "highway",
     hdrs = glob(["hwy/*.h", "hwy/ops/*.h"]),
     includes = ["."],

@@ -1,9 +1,8 @@
-"""Stand-ins for the archives that Bazel itself would download before its first action.
+"""Stand-ins for the archives that Bazel 4 to 6 would download before their first action.
 
-Bazel up to 6 loads @rules_cc for its own C++ toolchain, @rules_java beside it, and
-@remote_coverage_tools for any test. A C++ build needs only the names, which the rules built
-into Bazel answer. From Bazel 7 on those rules are no longer built in, and the real archives
-are left to Bazel.
+They load @rules_cc for their own C++ toolchain, @rules_java for their Java toolchain, and
+@remote_coverage_tools for any test. Their C++ rules are built in, so a C++ build needs the names
+alone. Bazel 7 and newer take the real @rules_cc: MODULE.bazel.
 """
 
 _CC_RULES = [
@@ -21,6 +20,21 @@ _CC_RULES = [
     "objc_library",
 ]
 
+_CC_SYMBOLS = ["CcInfo", "CcToolchainConfigInfo", "cc_common"]
+
+# Other files of @rules_cc: {file: (Bazel's own file, {name there: name in @rules_cc})}.
+_CC_FILES = {
+    "action_names": ("@bazel_tools//tools/build_defs/cc:action_names.bzl", {"ACTION_NAMES": "ACTION_NAMES"}),
+    "cc_toolchain_config_lib": (
+        "@bazel_tools//tools/cpp:cc_toolchain_config_lib.bzl",
+        {n: n for n in ["feature", "flag_group", "flag_set", "tool_path", "with_feature_set"]},
+    ),
+    "find_cc_toolchain": (
+        "@bazel_tools//tools/cpp:toolchain_utils.bzl",
+        {"find_cpp_toolchain": "find_cc_toolchain"},
+    ),
+}
+
 _JAVA_RULES = [
     "java_binary",
     "java_import",
@@ -37,14 +51,24 @@ _JAVA_RULES = [
 def _forwards(rules):
     return "\n".join(["def %s(**kwargs):\n    native.%s(**kwargs)\n" % (r, r) for r in rules])
 
+def _reexport(ctx, file, source, names, more = ""):
+    """Writes cc/`file`.bzl, which loads `source` and renames its symbols by `names`."""
+    loads = ", ".join(["_%s = %r" % (new, old) for old, new in names.items()])
+    text = "load(%r, %s)\n" % (source, loads)
+    ctx.file("cc/%s.bzl" % file, text + "".join(["%s = _%s\n" % (n, n) for n in names.values()]) + more)
+
 def _rules_cc_impl(ctx):
     ctx.file("BUILD", "")
     ctx.file("cc/BUILD", """package(default_visibility = ["//visibility:public"])
-exports_files(["defs.bzl"])
 alias(name = "toolchain_type", actual = "@bazel_tools//tools/cpp:toolchain_type")
 alias(name = "current_cc_toolchain", actual = "@bazel_tools//tools/cpp:current_cc_toolchain")
 """)
-    ctx.file("cc/defs.bzl", _forwards(_CC_RULES))
+
+    # A file of its own, because no file can bind a name that it also reads from Bazel.
+    ctx.file("cc/native.bzl", "\n".join(["native_%s = %s" % (s, s) for s in _CC_SYMBOLS]))
+    _reexport(ctx, "defs", "//cc:native.bzl", {"native_" + s: s for s in _CC_SYMBOLS}, _forwards(_CC_RULES))
+    for file, (source, names) in _CC_FILES.items():
+        _reexport(ctx, file, source, names)
 
 def _rules_java_impl(ctx):
     ctx.file("BUILD", "")
@@ -62,7 +86,7 @@ _rules_java_stub = repository_rule(implementation = _rules_java_impl, local = Tr
 _coverage_stub = repository_rule(implementation = _coverage_impl, local = True)
 
 def offline_stubs():
-    """Defines the stubs where this Bazel can do with them."""
+    """Defines the stubs where Bazel has the C++ rules built in."""
     if int(native.bazel_version.split(".")[0] or "0") > 6:
         return
     _rules_cc_stub(name = "rules_cc")

@@ -12,7 +12,7 @@ _BUILD = """package(default_visibility = ["//visibility:public"])
 
 config_setting(
     name = "for_aarch64",
-    values = {"cpu": "aarch64"},
+    constraint_values = ["@platforms//cpu:aarch64"],
 )
 
 [filegroup(
@@ -26,11 +26,11 @@ FLOOR_INPUTS = []
 FLOOR_DEPS = []
 """
 
-# The parts of libc that were libraries of their own are named whether ld sees a use of them or
-# not: what is used of them is in the stub of libc.
+# The former parts of libc are named even if ld sees no use of them, because their symbols are in the
+# stub of libc.
 _DEFS = """_COMMON = [
     "-Wl,-z,defs",
-    # Of libstdc++.a what is used, and so what it asks of glibc.
+    # Drops unused parts of libstdc++.a, and with them their use of glibc.
     "-Wl,--gc-sections",
     "-Wl,--push-state,--no-as-needed",
     "-lpthread",
@@ -40,7 +40,7 @@ _DEFS = """_COMMON = [
 ]
 FLOOR_LINKOPTS = select({linkopts}) + _COMMON
 FLOOR_INPUTS = select({inputs})
-FLOOR_DEPS = ["@{workspace}//lib/floor:compat"]
+FLOOR_DEPS = ["@haste_keras//lib/floor:compat"]
 """
 
 def _impl(ctx):
@@ -59,14 +59,13 @@ def _impl(ctx):
         made = ctx.execute(command + ["--cc", compiler])
         if made.return_code != 0:
             fail("HASTE_MANYLINUX=%s: %s%s" % (tag, made.stdout, made.stderr))
-    linkopts = {c: ["-Lexternal/local_floor/" + f] for f, c in conditions.items()}
+    linkopts = {c: ["-Lexternal/%s/%s" % (ctx.name, f)] for f, c in conditions.items()}
     inputs = {c: ["@local_floor//:" + f] for f, c in conditions.items()}
     folders = conditions.keys()
     ctx.file("BUILD", _BUILD % folders)
     ctx.file("defs.bzl", _DEFS.format(
         inputs = repr(inputs),
         linkopts = repr(linkopts),
-        workspace = Label("//tools").workspace_name,
     ))
 
 floor_configure = repository_rule(

@@ -16,22 +16,24 @@ def _python(ctx):
     named = ctx.os.environ.get("HASTE_PYTHON", "")
     if named:
         return named
-    own = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
+    own = ctx.path(Label("//:BUILD")).dirname.get_child(".venv").get_child("bin").get_child("python")
     return own if own.exists else ctx.which("python3")
 
 def _impl(ctx):
     python = _python(ctx)
-    mend = "run 'make venv', or set HASTE_PYTHON to a Python that has TensorFlow 2.16 or newer."
+    advice = "run 'make venv', or set HASTE_PYTHON to a Python that has TensorFlow 2.16 or newer."
     if not python:
-        fail("TensorFlow: no python3 found; " + mend)
+        fail("TensorFlow: no python3 found; " + advice)
     probe = ctx.execute([python, "-c", _PROBE])
     if probe.return_code != 0:
-        fail("TensorFlow: %s%s\n%s" % (probe.stdout, probe.stderr, mend))
+        fail("TensorFlow: %s%s\n%s" % (probe.stdout, probe.stderr, advice))
     root = probe.stdout.strip()
     ctx.symlink(root + "/include", "include")
     for library in ["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"]:
         ctx.symlink(root + "/" + library, library)
-    ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
+    ctx.file("BUILD", """load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
 
 # The C API alone, and what its headers include.
 cc_library(

@@ -1,4 +1,4 @@
-"""Compares the machine code of two libraries, kernel by kernel, whatever their files are called.
+"""Compares the machine code of two libraries, kernel by kernel, without the names of source files.
 
 Usage: compare_sass.py LIBRARY OTHER [--architecture sm_90a] [--any-name]
 
@@ -44,12 +44,12 @@ def cuobjdump() -> str:
 
 
 def plain(name: str) -> str:
-    """A mangled name without what comes of the file that it stands in."""
+    """A mangled name without the parts that depend on its source file."""
     return _STATIC.sub("static", _UNNAMED.sub("unnamed", name))
 
 
 def kernels(library: pathlib.Path, architecture: str) -> collections.Counter:
-    """{(name, hash of its code): how often it is there}."""
+    """{(name, hash of its code): number of copies}."""
     found = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         command = [cuobjdump(), "--extract-elf", "all", "--gpu-architecture", architecture]

@@ -1,10 +1,10 @@
-"""Lists the device code in a library: for which GPUs, how it is compressed, and what it weighs.
+"""Lists the device code in a library: for which GPUs, how it is compressed, and its size.
 
 Usage: fatbins.py LIBRARY...
        fatbins.py --only-ptx COPY LIBRARY
 
-    --only-ptx  writes a copy whose machine code no GPU takes, so that the driver compiles the PTX,
-                which CUDA_FORCE_PTX_JIT=1 would ask for of every library of a process
+    --only-ptx  writes a copy whose machine code no GPU accepts, so that the driver compiles its
+                PTX. CUDA_FORCE_PTX_JIT=1 would do so for every library of a process
 """
 
 import argparse

@@ -4,12 +4,12 @@
 Usage: nvcc.py [--newer FOLDER --add 100,120] [--headers FILE --unused FILE] -- NVCC ARGUMENT...
 
 An older toolkit makes code that older drivers load, but it does not know the newest GPUs. A newer
-ptxas, in FOLDER, assembles its PTX of 9.0 for them. These cubins, and that PTX, which only GPUs
-newer still compile, are compressed with zstd, by the fatbinary in FOLDER: every driver of such GPUs
-can read it, and it takes half the room of LZ4.
+ptxas, in FOLDER, assembles its PTX of 9.0 for them. The fatbinary in FOLDER compresses these cubins
+with zstd, and also that PTX, which only still newer GPUs compile. Every driver of such GPUs can
+read zstd, and it takes half the space of LZ4.
 
-Of the headers that one file lists, a line each, those that were not read are listed in the other. A
-header of the workspace that was read and is not listed is an error.
+--headers names a file that lists headers, one a line. Those that were not read are written to the
+file of --unused. A header of the workspace that was read and is not listed is an error.
 
 Intermediate files have names that follow from the source's alone, so that the same source gives
 the same object. NVCC's arguments name one source, and `-o OBJECT`.
@@ -70,7 +70,7 @@ def embedded(ptx, scratch):
 
 
 def add_cubins(target, ptx, newer, architectures, scratch):
-    """Adds `ptx`, in its own's place, and a cubin for each of `architectures` to `target`."""
+    """Replaces the PTX of `target` by `ptx`, and adds a cubin for each of `architectures`."""
     images = [f"--image3=kind=ptx,sm=90,file={embedded(ptx, scratch)}"]
     for architecture in architectures:
         cubin = scratch / f"sm_{architecture}.cubin"
@@ -86,7 +86,7 @@ def add_cubins(target, ptx, newer, architectures, scratch):
 
 
 def read_by(rule):
-    """The files that `rule`, of a Makefile, names as what its target is made of."""
+    """The prerequisites in `rule`, a rule of a Makefile."""
     named = rule.replace("\\\n", " ").partition(":")[2].split()
     return {os.path.normpath(path) for path in named}
 

@@ -1,4 +1,4 @@
-"""What both of the project's wheels have in common: their version and their tag."""
+"""The version and the tag, which both of the project's wheels share."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import re
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.dist import Distribution
 
-# Beside this file in the staging folder of tools/build_wheel.sh, else in the source tree.
+# Next to this file in the staging folder of tools/build_wheel.sh, else in the source tree.
 HEADER = "lib/include/haste/c_api.h"
 _HERE = pathlib.Path(__file__).resolve().parent
 ROOT = _HERE if (_HERE / HEADER).exists() else _HERE.parents[1]

@@ -25,14 +25,14 @@ namespace {
 
 namespace tf = tensorflow;
 
-// Its second function is in slot 1 by definition: how this target spells that tells the tool how
-// to read the others.
+// Its second function is in slot 1 by definition. The tool learns from it how this target encodes
+// slots.
 struct Known {
   virtual void First();
   virtual void Second();
 };
 
-// The function that returns a stream's cudaStream_t. A Stream is itself the interface …
+// The function that returns a stream's cudaStream_t. From 2.17 on, a Stream is the interface …
 template <class Stream, class = void>
 struct Native {
   static constexpr auto kFunction = &Stream::platform_specific_handle;
@@ -42,7 +42,7 @@ struct Native {
                 "a handle is no longer returned as one pointer is");
 };
 
-// … or, up to 2.16, a shell around one.
+// … and up to 2.16 it holds a pointer to it.
 template <class Stream>
 struct Native<Stream, std::void_t<decltype(std::declval<Stream*>()->implementation())>> {
   using Implementation = std::remove_pointer_t<decltype(std::declval<Stream*>()->implementation())>;

@@ -1,4 +1,4 @@
-// Which thread-block clusters a GPU has, by asking it of each size.
+// Which thread-block clusters a GPU can hold, by a query for each size.
 #ifndef HASTE_LIB_CUDA_HOST_CLUSTERS_H_
 #define HASTE_LIB_CUDA_HOST_CLUSTERS_H_
 
@@ -8,9 +8,9 @@
 
 namespace haste {
 
-// query(size, &count): false if the GPU does not answer. That means no clusters of this size, and
-// nothing about other sizes: some GPUs have none of more than eight blocks, parts of a GPU fewer.
-// multiprocessors: shared by all blocks of all clusters.
+// query(size, &count) returns false if it fails. That counts as no clusters of this size and says
+// nothing about other sizes: some GPUs have none of more than eight blocks, and parts of a GPU have
+// fewer. multiprocessors: how many there are for all blocks of all clusters.
 template <class Query>
 void CountClusters(int multiprocessors, const Query& query, int (&clusters)[kMaxCluster + 1]) {
   clusters[0] = clusters[1] = 0;
@@ -21,9 +21,9 @@ void CountClusters(int multiprocessors, const Query& query, int (&clusters)[kMax
   }
 }
 
-// Leaves no more than `most` multiprocessors, and the clusters that there are at least among so
-// many: as many fewer as there are fewer multiprocessors, and where the part is not known none of
-// more blocks than every GPU with clusters has.
+// Limits the properties to `most` multiprocessors, and to the clusters that these hold in any case:
+// in proportion to the multiprocessors, and none of more than eight blocks, which not every part of
+// a GPU has.
 inline void LimitMultiprocessors(int most, CudaProperties* properties) {
   const int all = properties->multiprocessors;
   if (most >= all) return;

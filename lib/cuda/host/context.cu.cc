@@ -11,7 +11,7 @@
 namespace haste {
 namespace {
 
-// The driver's, which is not linked: nullptr if it has no such function.
+// The driver's function, which is not linked; nullptr if the driver does not have it.
 template <class Function>
 Function Find(const char* name, [[maybe_unused]] unsigned int version) {
   void* found = nullptr;
@@ -109,7 +109,7 @@ int MultiprocessorsOfContext(int multiprocessors) {
 int MultiprocessorsOfStream([[maybe_unused]] const HasteExecutor& executor) {
 #if CUDA_VERSION >= 12040
   const auto stream = static_cast<CUstream>(executor.stream);
-  // Those that have no handle of their own belong to the current context.
+  // Streams without a handle of their own belong to the current context.
   if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return 0;
   const Driver& driver = GetDriver();
   CUgreenCtx green = nullptr;

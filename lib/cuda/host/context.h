@@ -1,5 +1,5 @@
-// The CUDA context of a call: that of its device, or a part of one (MPS, green contexts). What
-// belongs to a context is kept by it, not by the device's number.
+// The CUDA context of a call: that of its device, or of a part of one (MPS, green contexts). Caches
+// of what belongs to a context have the context as their key, not the device's number.
 #ifndef HASTE_LIB_CUDA_HOST_CONTEXT_H_
 #define HASTE_LIB_CUDA_HOST_CONTEXT_H_
 
@@ -11,8 +11,8 @@
 
 namespace haste {
 
-// Names a context for as long as the process lives. No padding: it is part of the keys of recorded
-// graphs.
+// Identifies a context during the process. It has no padding, because it is part of the keys of
+// recorded graphs.
 struct ContextKey {
   uint64_t id = 0;     // of cuCtxGetId, or (drivers before 12.0) the context's address
   int64_t device = 0;  // its number
@@ -25,10 +25,10 @@ struct ContextKey {
 // The calling thread's current context, made if the device has none yet: some 50 ns.
 int32_t GetContext(ContextKey* key, HasteStatus* status);
 
-// How many of the device's `multiprocessors` kernels of the current context may have.
+// How many of the device's `multiprocessors` kernels of the current context can use.
 int MultiprocessorsOfContext(int multiprocessors);
 
-// How many those of a stream may have that belongs to a green context; 0: to none.
+// How many multiprocessors kernels of a stream can use if it belongs to a green context; else 0.
 int MultiprocessorsOfStream(const HasteExecutor&);
 
 }  // namespace haste

@@ -15,7 +15,7 @@
 namespace haste {
 namespace {
 
-// As cuBLAS 12 and 13 have them. Declared here, so that a toolkit without cuBLAS builds this.
+// As in cuBLAS 12 and 13. Declared here, so that a toolkit without cuBLAS builds this.
 constexpr size_t kCublasAlignment = 256;  // of a workspace
 enum : int { kSuccess = 0, kAsIs = 0, kTransposed = 1, kDefaultAlgorithm = -1 };
 enum DataType : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 14 };
@@ -56,7 +56,7 @@ bool FindAll(void* library, Functions* found) {
 
 // cuBLAS's error, or 0.
 int CreateHandle(const Functions& cublas, void** handle) {
-  // Sums that it adds up in parts stay in what they are computed in.
+  // Partial sums of split products stay in the compute type.
   constexpr int kNoReducedPrecisionReduction = 16;
   const RelaxedCapture relaxed;
   int code = cublas.create(handle);
@@ -68,7 +68,7 @@ int CreateHandle(const Functions& cublas, void** handle) {
   return code;
 }
 
-// Handles that no call has, by context. One is a few megabytes and milliseconds: they are kept.
+// Unused handles, by context. A handle costs a few megabytes and milliseconds, so they are kept.
 struct Handles {
   std::mutex mutex;
   std::condition_variable given_back;
@@ -76,7 +76,7 @@ struct Handles {
   std::map<ContextKey, int> made;
 };
 Handles& GetHandles() {
-  static Handles* const handles = new Handles;  // outlives whoever calls at exit
+  static Handles* const handles = new Handles;  // never destroyed: threads may call at exit
   return *handles;
 }
 
@@ -89,8 +89,8 @@ void GiveHandle(const ContextKey& context, void* handle) {
   handles.given_back.notify_all();
 }
 
-// Where a library of this name may be, beside the places that the loader knows: next to this
-// package, where pip puts NVIDIA's, and where toolkits are installed.
+// Paths to try for a library: the loader's, NVIDIA's pip packages next to this one, and the usual
+// folder of a toolkit.
 std::vector<std::string> PlacesOf(const std::string& name) {
   std::vector<std::string> places = {name};
   Dl_info here;
@@ -106,10 +106,11 @@ std::vector<std::string> PlacesOf(const std::string& name) {
   return places;
 }
 
-// Whether that error may be gone the next time: cuBLAS has several for a GPU that is full.
+// Whether the error may be due to a full GPU, for which cuBLAS has several codes. Then a later call
+// may succeed.
 bool IsForWantOfMemory(int code) {
   constexpr int kNotInitialized = 1, kNoMemory = 3, kInternal = 14;
-  constexpr size_t kEnough = size_t{256} << 20;  // for a handle, and cuBLAS's own code
+  constexpr size_t kEnough = size_t{256} << 20;  // for a handle and cuBLAS's code
   if (code == kNoMemory) return true;
   if (code != kNotInitialized && code != kInternal) return false;
   const RelaxedCapture relaxed;
@@ -121,8 +122,8 @@ bool IsForWantOfMemory(int code) {
 
 enum class Found { kYes, kNo, kNoMemory };
 
-// One that is there, whole, and not too new for the driver. One for which there was no memory stays
-// open, so that it is found at once the next time.
+// Opens a library that has all functions and runs with this driver. If memory ran out, the library
+// stays open, so that the next call finds it immediately.
 Found Open(const std::string& place, int flags, const ContextKey& context, Functions* found) {
   void* const library = dlopen(place.c_str(), flags);
   if (library == nullptr) return Found::kNo;
@@ -141,7 +142,7 @@ Found Open(const std::string& place, int flags, const ContextKey& context, Funct
   return Found::kNo;
 }
 
-// That of the process, or else the newest that there is.
+// The cuBLAS that the process has loaded, or else the newest installed one.
 Found OpenAny(const ContextKey& context, Functions* found) {
   const char* const names[] = {"libcublas.so.13", "libcublas.so.12"};
   for (const char* name : names) {
@@ -157,7 +158,7 @@ Found OpenAny(const ContextKey& context, Functions* found) {
   return Found::kNo;
 }
 
-// nullptr if there is none, for good, or no memory for it, for now.
+// nullptr if there is no cuBLAS (permanently) or not enough memory (for now).
 const Functions* GetFunctions(const ContextKey& context) {
   static std::atomic<const Functions*> known{nullptr};
   static std::atomic<bool> is_none{false};
@@ -174,8 +175,8 @@ const Functions* GetFunctions(const ContextKey& context) {
   return known.load(std::memory_order_relaxed);
 }
 
-// cuBLAS's error, or 0. Where there is no memory for another, waits for one of those that there
-// are: calls have them only while they launch.
+// cuBLAS's error, or 0. If there is no memory for another handle, waits for an existing one: calls
+// hold them only while they launch.
 int TakeHandle(const Functions& cublas, const ContextKey& context, void** handle) {
   Handles& handles = GetHandles();
   std::unique_lock<std::mutex> lock(handles.mutex);

@@ -1,4 +1,5 @@
-// Products by cuBLAS. It is not linked: the process's own is used, or an installed one.
+// Products by cuBLAS. It is not linked: the one that the process has loaded is used, or an
+// installed one.
 #ifndef HASTE_LIB_CUDA_HOST_CUBLAS_H_
 #define HASTE_LIB_CUDA_HOST_CUBLAS_H_
 
@@ -10,16 +11,16 @@
 
 namespace haste {
 
-// A matrix of a batch. `along_rows`: neighbours of a row are neighbours in memory, rows `stride`
-// elements apart; else columns are.
+// A batch of matrices. along_rows: rows are contiguous and `stride` elements apart; otherwise
+// columns are.
 struct CublasMatrix {
   const void* data;
   int64_t stride, batch_stride;
   bool along_rows = true;
 };
 
-// c = a·b, or c += a·b, of each of a batch; a: [rows, depth], b: [depth, columns], c:
-// [rows, columns], its rows c_stride apart.
+// c = a·b or c += a·b for each matrix of a batch. a: [rows, depth], b: [depth, columns],
+// c: [rows, columns] with rows c_stride elements apart.
 struct CublasProduct {
   int32_t dtype, c_dtype;  // of a and b; of c
   bool allow_tf32, adds;
@@ -29,14 +30,14 @@ struct CublasProduct {
   int64_t c_stride, c_batch_stride = 0;
 };
 
-// Can the current context's products be given to it? Looks for it when first asked, once a context;
-// again where there was no memory for it.
+// Whether cuBLAS can be used in the current context. The first call looks it up; a later call does
+// so again if memory ran out.
 bool HaveCublas();
-// And of this dtype? bfloat16 needs a GPU of compute capability 8.0.
+// The same for a dtype. bfloat16 needs compute capability 8.0.
 bool HaveCublasFor(int32_t dtype);
 
-// One call's use of cuBLAS, on the call's stream. Its handle is used by no other call until this
-// object is destroyed.
+// Use of cuBLAS by one call, on its stream. No other call uses the handle until this object is
+// destroyed.
 class CublasCall {
  public:
   CublasCall() = default;
@@ -44,10 +45,10 @@ class CublasCall {
   CublasCall(const CublasCall&) = delete;
   CublasCall& operator=(const CublasCall&) = delete;
 
-  // workspace: null, or memory of the caller's for what it adds up in parts.
+  // workspace: memory for partial sums, or null.
   int32_t Begin(const HasteExecutor&, void* workspace, size_t bytes, HasteStatus*);
-  // Sizes and strides below 2^31. The same bits for the same product, with a workspace; without
-  // one, while no other stream is at work.
+  // Sizes and strides must be below 2^31. Equal products give equal bits with a workspace. Without
+  // one they do so only while no other stream runs.
   int32_t Multiply(const CublasProduct&, HasteStatus*) const;
 
  private:
@@ -56,7 +57,7 @@ class CublasCall {
   ContextKey context_;
 };
 
-// Memory that lets it choose freely, and may begin anywhere.
+// Workspace bytes with which cuBLAS can use every algorithm. It may begin at any address.
 constexpr size_t kCublasWorkspace = (32 << 20) + 256;
 
 }  // namespace haste

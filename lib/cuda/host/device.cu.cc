@@ -1,4 +1,4 @@
-// Devices and errors: can this build run here, and if not, what to do about it.
+// Devices and errors: whether this build runs here and, if not, how to get one that does.
 #include "lib/cuda/host/device.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace haste {
 namespace {
 
-// Its image is there exactly where those of the engines are: all are compiled alike.
-// How many threads it may have tells whether the code that runs here has what 9.0a adds to 9.0, on
-// which plans for such a GPU count: made from PTX it has not.
+// A kernel to query. It is compiled for the same GPUs as the engines. Its largest number of threads
+// shows whether the loaded code is that of 9.0a, which plans for 9.0 rely on: code that the driver
+// compiles from PTX is not.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr int kProbeThreads = 512;
 #else
@@ -38,7 +38,7 @@ int32_t NoCodeForDevice(HasteStatus* status) {
       major, minor);
 }
 
-// What clusters of so many blocks the device has at once, each block alone on a multiprocessor.
+// How many clusters of `size` blocks can be resident, each block alone on its multiprocessor.
 bool QueryClusters(int size, int shared_bytes, int* count) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -55,10 +55,10 @@ bool QueryClusters(int size, int shared_bytes, int* count) {
   return false;
 }
 
-// Counts the clusters of code that may have them. No error: then there are none.
+// Counts the resident clusters of each size. A failing query counts as no clusters.
 void SetClusters(CudaProperties* properties) {
   const int shared = static_cast<int>(properties->shared_bytes_per_block);
-  // Without it there are none of more than eight blocks.
+  // Clusters of more than eight blocks need this attribute.
   cudaFuncSetAttribute(Probe, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaFuncSetAttribute(Probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
   cudaGetLastError();
@@ -68,7 +68,8 @@ void SetClusters(CudaProperties* properties) {
       properties->clusters);
 }
 
-// All that is known of the current context. The driver takes tens of microseconds for each cluster.
+// Reads the properties of the current context. The driver takes tens of microseconds for each size
+// of cluster.
 int32_t Inspect(int device, CudaProperties* properties, HasteStatus* status) {
   const RelaxedCapture relaxed;
   int shared = 0, l2 = 0, multiprocessors = 0;
@@ -87,24 +88,24 @@ int32_t Inspect(int device, CudaProperties* properties, HasteStatus* status) {
   cudaFuncAttributes attributes;
   HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, Probe), status);
   int code = attributes.ptxVersion;
-  // What plans for such a GPU count on is in the code of 9.0a alone.
+  // Plans for 9.0 rely on instructions that only 9.0a has.
   if (properties->sm_major == 9 && attributes.maxThreadsPerBlock < kProbeThreads) code = 89;
   if (code >= 90) {
     SetClusters(properties);
-  } else {  // no better than the GPUs that it was made for
+  } else {  // plan as for the GPU that the code was compiled for
     properties->sm_major = code / 10;
     properties->sm_minor = code % 10;
   }
   return HASTE_OK;
 }
 
-// Contexts that were inspected: what failed is tried again.
+// Contexts whose properties are known. Failures are not cached.
 struct Inspected {
   std::mutex mutex;
   std::map<ContextKey, CudaProperties> contexts;
 };
 Inspected& GetInspected() {
-  static Inspected* const inspected = new Inspected;  // outlives whoever calls at exit
+  static Inspected* const inspected = new Inspected;  // never destroyed: threads may call at exit
   return *inspected;
 }
 
@@ -133,7 +134,7 @@ int32_t DriverTooOld(HasteStatus* status) {
 }  // namespace
 
 int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
-  cudaGetLastError();  // an error that is reported must not be found again by the next caller
+  cudaGetLastError();  // clears the error, so that the next caller does not report it again
   switch (error) {
     case cudaErrorInsufficientDriver:
     case cudaErrorUnsupportedPtxVersion:
@@ -142,21 +143,22 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
       return SetStatus(status, HASTE_UNIMPLEMENTED, "CUDA: no GPU is visible to this process");
     case cudaErrorNoKernelImageForDevice:
       return NoCodeForDevice(status);
-    // Plans have the multiprocessors of the stream, as far as the driver tells.
+    // Plans use the number of multiprocessors that the driver reports for the stream.
     case cudaErrorCooperativeLaunchTooLarge:
       return SetStatus(status, HASTE_UNIMPLEMENTED,
                        "%s failed with %s: this stream has fewer multiprocessors than the driver "
-                       "says; name an engine that waits for no others: \"block\", \"blas\" or "
-                       "\"stepwise\"",
+                       "reports; choose an engine whose blocks do not wait for each other: "
+                       "\"block\", \"blas\" or \"stepwise\"",
                        call, cudaGetErrorName(error));
-    // What `trap` of patience.cuh comes back as, of this call or of one before it.
+    // The errors that `trap` of patience.cuh causes, in this call or an earlier one.
     case cudaErrorLaunchFailure:
     case cudaErrorIllegalInstruction:
       return SetStatus(
           status, HASTE_INTERNAL,
-          "%s failed with %s: %s. A kernel of this process ended early; those of this library do "
-          "where they waited 60 s for what runs beside them. If that is it, HASTE_OVERLAP=0 in the "
-          "environment keeps layers from running products beside the time loop",
+          "%s failed with %s: %s. A kernel of this process aborted. Kernels of this library abort "
+          "after waiting 60 s for a kernel that should run at the same time. If that is the cause, "
+          "set HASTE_OVERLAP=0 in the environment: layers then run no products during the time "
+          "loop",
           call, cudaGetErrorName(error), cudaGetErrorString(error));
     default:
       return SetStatus(status, HASTE_INTERNAL, "%s failed with %s: %s", call,

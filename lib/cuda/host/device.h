@@ -1,5 +1,5 @@
-// What the CUDA half gives to the rest of the library, by the table of backend.cc. Plain C++:
-// includes nothing of the toolkit.
+// What the rest of the library calls through the table of backend.cc. Plain C++: includes nothing
+// from the toolkit.
 #ifndef HASTE_LIB_CUDA_HOST_DEVICE_H_
 #define HASTE_LIB_CUDA_HOST_DEVICE_H_
 
@@ -12,7 +12,7 @@
 
 namespace haste {
 
-// The version of CUDA that device code is compiled with, as CUDA counts them: 12040 is 12.4.
+// The CUDA version that device code is compiled with, as CUDA numbers them: 12040 is 12.4.
 int32_t CudaToolkit();
 
 // HASTE_OK if this machine's NVIDIA driver runs this library. Does not initialise CUDA.
@@ -20,15 +20,15 @@ int32_t CudaDriverStatus(HasteStatus* status);
 
 // Properties of the calling thread's current device.
 int32_t GetCudaProperties(CudaProperties* properties, HasteStatus* status);
-// The same of what a stream's kernels may have of it, and the current context. A stream of a green
-// context has no more than that context's multiprocessors, whichever context is the current one.
+// The same as far as kernels of a stream can use them, and the current context. A stream of a green
+// context has only that context's multiprocessors, whichever context is current.
 int32_t GetStreamProperties(const HasteExecutor&, ContextKey*, CudaProperties*, HasteStatus*);
 
-// HASTE_OK if this build can run on the current device: a device is there, its driver is new
-// enough, and the library holds code for its architecture. Else one sentence in `status`.
+// HASTE_OK if this build runs on the current device: a device exists, its driver is new enough, and
+// the library holds code for its architecture. Otherwise `status` says in one sentence why not.
 int32_t CudaDeviceStatus(HasteStatus* status);
 
-// Memory of the current device; a free waits for what was queued.
+// Memory of the current device. A free waits for queued work.
 int32_t CudaAllocate(size_t bytes, void** memory, HasteStatus* status);
 int32_t CudaFree(void* memory, HasteStatus* status);
 

@@ -28,7 +28,7 @@ std::string OldestDriver(int toolkit) {
 
 int DriverVersion() {
   static const int version = [] {
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays: CUDA takes the same
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // not closed: CUDA uses it too
     if (driver == nullptr) return 0;
     const auto get = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
     int version = 0;

@@ -1,4 +1,4 @@
-// Every CUDA call goes through HASTE_CUDA_TRY: an error names the call and what CUDA says of it.
+// Every CUDA call goes through HASTE_CUDA_TRY. An error names the call and gives CUDA's message.
 #ifndef HASTE_LIB_CUDA_HOST_ERROR_H_
 #define HASTE_LIB_CUDA_HOST_ERROR_H_
 
@@ -8,8 +8,8 @@
 
 namespace haste {
 
-// Sets `status` for a failed call. Errors that mean "this build does not fit this GPU or driver"
-// get the sentence that says how to build one that does.
+// Sets `status` for a failed call. If the build does not fit the GPU or the driver, the message
+// says how to build one that does.
 int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status);
 
 }  // namespace haste

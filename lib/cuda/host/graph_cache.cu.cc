@@ -17,17 +17,17 @@ struct Recorded::Graph {
   cudaGraphExec_t graph = nullptr;
 
   ~Graph() {
-    if (graph != nullptr) cudaGraphExecDestroy(graph);  // one that still runs, when it has ended
+    if (graph != nullptr) cudaGraphExecDestroy(graph);  // CUDA defers it if the graph still runs
     cudaGetLastError();
   }
 };
 
-// Those of this process that no call replays at present, the last used first; and keys that have
-// come, so that what never comes again is not recorded.
+// The process's graphs that no call is replaying, the last used first, and the keys seen so far:
+// only launches that come a second time are recorded.
 class RecordedGraphs {
  public:
   static RecordedGraphs& Get() {
-    static RecordedGraphs* const graphs = new RecordedGraphs;  // outlives whoever calls at exit
+    static RecordedGraphs* const graphs = new RecordedGraphs;  // never destroyed: threads may call
     return *graphs;
   }
 
@@ -46,14 +46,14 @@ class RecordedGraphs {
     std::lock_guard<std::mutex> lock(mutex_);
     free_.push_front(graph);
     if (free_.size() <= kMost) return;
-    // Where more come in turn than are kept, recording them over and over would cost more than it
-    // saves: this one is not recorded again.
+    // If more graphs alternate than are kept, recording them again and again would cost more than
+    // it saves. So the one that is dropped is not recorded again.
     seen_[HashOf(free_.back()->key)] = false;
     delete free_.back();
     free_.pop_back();
   }
 
-  // Has the key come before, and could it be recorded then?
+  // Whether the key was seen before and recording it did not fail.
   bool IsWorthIt(const std::string& key) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (seen_.size() > kMostSeen) seen_.clear();
@@ -94,7 +94,7 @@ cudaGraphExec_t Instantiate(const HasteExecutor& executor, const Recorded::Recor
     if (graph != nullptr) cudaGraphDestroy(graph);
   }
   cudaStreamDestroy(stream);
-  cudaGetLastError();  // what failed is launched as it is, and says so itself
+  cudaGetLastError();  // on failure the caller launches directly, which reports its own errors
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Launches that recur, as a CUDA graph: recorded when they come for the second time, then replayed.
-// A replay costs the host one launch for all of them.
+// Repeated launches as a CUDA graph: recorded the second time they come, then replayed. A replay
+// costs the host one launch.
 #ifndef HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
 #define HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
 
@@ -21,14 +21,14 @@ class Recorded {
   Recorded(const Recorded&) = delete;
   Recorded& operator=(const Recorded&) = delete;
 
-  // key: the bytes of everything the launches depend on. False if there is nothing to replay: the
-  // launches are new, cannot be recorded, or the caller's stream is being captured itself.
+  // key: the bytes of everything that the launches depend on. False if there is no graph: the
+  // launches are new or cannot be recorded, or the caller's stream is being captured.
   bool Find(const std::string& key, const HasteExecutor&, const Record&);
 
   // Call after Find has returned true.
   int32_t Replay(const HasteExecutor&, HasteStatus*) const;
 
-  // Bytes of a key. An object's padding may only cost a recording.
+  // Bytes of a key. Padding may differ between equal objects, which costs only one more recording.
   template <class T>
   static std::string BytesOf(const T& object) {
     static_assert(std::is_trivially_copyable_v<T>, "it is its bytes");

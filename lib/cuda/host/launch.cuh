@@ -9,8 +9,8 @@
 
 namespace haste {
 
-// Lets launches of a kernel use all the shared memory that the device allows a block, whatever this
-// launch needs: the setting belongs to the kernel, and another thread may launch it with more.
+// Lets launches of a kernel use all the shared memory that the device allows a block, not only what
+// this launch needs: the setting belongs to the kernel, and another thread may need more.
 template <class... Params>
 cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
   const RelaxedCapture relaxed;  // the first query of a kernel loads it
@@ -31,9 +31,9 @@ struct LaunchShape {
   dim3 threads;
   size_t shared_bytes = 0;
   int cluster = 1;           // blocks of a thread-block cluster
-  bool cooperative = false;  // all blocks are there at once
-  bool overlap = false;  // the kernel may start before the one ahead has ended, and waits itself
-  cudaEvent_t begun = nullptr;  // recorded once all blocks are there (CUDA 12.3)
+  bool cooperative = false;  // all blocks are resident at the same time
+  bool overlap = false;      // the kernel may start before the previous one ends, and waits for it
+  cudaEvent_t begun = nullptr;  // recorded once all blocks have started (CUDA 12.3)
 };
 
 // cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.

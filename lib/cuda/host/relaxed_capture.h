@@ -1,5 +1,5 @@
-// While another thread's stream is captured into a graph, calls that allocate may fail and break
-// the capture, unless the calling thread declares that they have nothing to do with it.
+// While another thread captures a stream into a graph, allocating calls may fail and invalidate the
+// capture, unless the calling thread declares that they do not belong to it.
 #ifndef HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
 #define HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
 
@@ -7,7 +7,7 @@
 
 namespace haste {
 
-// Declares that for this thread, as long as the object lives.
+// Declares this for the calling thread during the object's lifetime.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }

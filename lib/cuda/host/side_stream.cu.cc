@@ -14,22 +14,22 @@
 namespace haste {
 
 struct SideStream::Stream {
-  const void* main = nullptr;  // beside which it was last: MainOf
+  const void* main = nullptr;  // the caller's stream that it last worked for: MainOf
   cudaStream_t stream = nullptr;
-  cudaEvent_t event = nullptr;  // of kernels
-  cudaEvent_t order = nullptr;  // of one stream for the other
+  cudaEvent_t event = nullptr;  // recorded by kernels
+  cudaEvent_t order = nullptr;  // makes one stream wait for the other
 };
 
-// Those of this process that no call has at present. One that is given back may still be at work.
+// The process's side streams that no call uses. One that was given back may still have work queued.
 class SideStreams {
  public:
   static SideStreams& Get() {
-    static SideStreams* const streams = new SideStreams;  // outlives whoever calls at exit
+    static SideStreams* const streams = new SideStreams;  // never destroyed: threads may call
     return *streams;
   }
 
-  // That which was beside `main` before, or one that has nothing to do: what waits for one caller
-  // should not keep another waiting.
+  // The stream that worked for `main` before, or an idle one, so that the queued work of one caller
+  // does not delay another.
   int32_t Take(const ContextKey& context, const void* main, SideStream::Stream** stream,
                HasteStatus* status) {
     const RelaxedCapture relaxed;
@@ -57,7 +57,7 @@ class SideStreams {
       found = std::find_if(free.begin(), free.end(), [](const SideStream::Stream* of) {
         return cudaStreamQuery(of->stream) == cudaSuccess;
       });
-      cudaGetLastError();  // those that are at work say so
+      cudaGetLastError();  // busy streams return cudaErrorNotReady
     }
     if (found == free.end()) return false;
     *stream = *found;
@@ -65,7 +65,7 @@ class SideStreams {
     free.erase(found);
     return true;
   }
-  // Where a walk waits for what is here, its blocks must not come before those: hence the priority.
+  // High priority: if a walk waits for this stream's work, the walk's blocks must not start first.
   static cudaError_t Create(SideStream::Stream* made) {
     int least = 0, greatest = 0;
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -94,7 +94,8 @@ cudaStream_t Of(const HasteExecutor& executor) {
   return static_cast<cudaStream_t>(executor.stream);
 }
 
-// Tells streams apart. A stream a thread has one name for all threads.
+// Identifies a stream. cudaStreamPerThread is one handle for all threads, so it gets an address of
+// the thread.
 const void* MainOf(const HasteExecutor& executor) {
   static thread_local const char kThread = 0;
   return Of(executor) == cudaStreamPerThread ? &kThread : executor.stream;
@@ -102,7 +103,8 @@ const void* MainOf(const HasteExecutor& executor) {
 
 using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 
-// The driver's, which is not linked; nullptr if it has none, or no events of launches.
+// The driver's function, which is not linked; nullptr if the driver does not have it or does not
+// support launch events.
 WaitValue GetWaitValue() {
   static const WaitValue wait = []() -> WaitValue {
     void* found = nullptr;

@@ -12,7 +12,7 @@ namespace haste {
 class SideStream {
  public:
   SideStream() = default;
-  // Joins, if that was not done.
+  // Calls Join unless it was called.
   ~SideStream();
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;

@@ -1,4 +1,4 @@
-// haste_windows on CUDA: a thread for each feature of a step, and of what is carried over.
+// haste_windows on CUDA: a thread for each feature of a step or of a carried row.
 #include "lib/cuda/ops/causal_windows.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 20;
 
-// Calls step(n, t, c) for each step, or carried(n, b, c) for each row of what is carried over.
+// Calls step(n, t, c) for each step and carried(n, b, c) for each carried row.
 template <class Args, class Step, class Carried>
 __device__ __forceinline__ void ForEach(const Args& args, const Step& step,
                                         const Carried& carried) {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) WindowsForward(HasteWindows args) {
         });
       },
       [&](int64_t n, int64_t row, int64_t c) {
-        if (after == nullptr || row != 0) return;  // one thread has all rows of a feature
+        if (after == nullptr || row != 0) return;  // one thread writes all rows of a feature
         const WindowWalk walk(args, n);
         walk.Backwards(known - 1, walk.Last(), [&](int64_t k, int64_t step, int64_t b) {
           after[(n * known + k) * C + c] = value(n, step, b, c);

@@ -1,6 +1,6 @@
-// Layer normalisation of rows, and its gradient. Bound by memory: a warp takes a row, or a block a
-// longer one, and keeps it in registers between its statistics and its result. What does not fit
-// there is read again.
+// Layer normalisation of rows, and its gradient. It is bound by memory. A warp, or for longer rows
+// a block, reads a row once and keeps it in registers until the result is written. The part that
+// does not fit is read again.
 #include "lib/cuda/ops/layer_norm.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace haste {
 namespace {
 
 constexpr int kMaxThreads = 512;    // of a row
-constexpr int kBlockThreads = 256;  // at least, with several warps' rows to a block
+constexpr int kBlockThreads = 256;  // at least, where each warp has a row of its own
 
 // Elements of a row that a thread keeps.
 template <class T>
@@ -29,8 +29,8 @@ constexpr int kHeld = sizeof(T) == 8 ? 8 : 16;
 template <class T>
 constexpr int kWide = 16 / sizeof(T);
 
-// The part of a row [features] that a thread has: vectors of kVector, blockDim.x of them apart.
-// The first kSlots of them stay in registers.
+// A thread's part of a row [features]: every blockDim.x-th vector of kVector elements. The first
+// kSlots vectors stay in registers.
 template <class T, int kVector>
 class RowPart {
   using Vector = Fragment<T, kVector>;
@@ -52,8 +52,8 @@ class RowPart {
     return slot < kSlots ? held_[slot] : LoadFragment<kVector>(row_ + at);
   }
 
-  // visit(slot, at) for each vector; slot is known at compile time where it is below kSlots, and
-  // kSlots behind.
+  // Calls visit(slot, at) for each vector. slot is a compile-time constant below kSlots, and kSlots
+  // for all later vectors.
   template <class Visit>
   static __device__ __forceinline__ void Each(int64_t features, const Visit& visit) {
 #pragma unroll
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kMaxThreads) Normalise(const __grid_constant__
   __shared__ typename BlockSum<C, 2>::Shared shared;
   BlockSum<C, 2> block_sum(&shared);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (row >= g.rows * g.lanes) return;  // a whole warp, of a block that has no barrier
+  if (row >= g.rows * g.lanes) return;  // whole warps, in a block without barriers
   const int64_t at_lane = row % g.lanes * g.features;
   const T* gamma = static_cast<const T*>(g.gamma) + at_lane;
   const T* beta = g.beta == nullptr ? nullptr : static_cast<const T*>(g.beta) + at_lane;
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(kMaxThreads) Normalise(const __grid_constant__
   });
 }
 
-// How the gradient's rows are shared out: every lane in groups of `rows` neighbouring rows, each
-// with its own partial sums. A function of sizes only, and with it the order of all sums.
+// How the gradient divides the rows: each lane in groups of `rows` adjacent rows with partial sums
+// of their own. It depends on sizes only, and so does the order of all sums.
 struct RowGroups {
   int64_t rows, count;
 };
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   __shared__ typename BlockSum<C, 2>::Shared shared;
   BlockSum<C, 2> block_sum(&shared);
   const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (index >= parts.groups.count * g.lanes) return;  // a whole warp, as in Normalise
+  if (index >= parts.groups.count * g.lanes) return;  // whole warps, as in Normalise
   const int64_t lane = index % g.lanes;
   const int64_t begin = index / g.lanes * parts.groups.rows;
   const int64_t end = min(begin + parts.groups.rows, g.rows);
@@ -219,14 +219,14 @@ __global__ void __launch_bounds__(kMaxThreads)
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       const int held = slot * kVector + i;
-      if (held >= Part::kElements) continue;  // there already
+      if (held >= Part::kElements) continue;  // written already
       gamma_part[at + i] = gamma_sum[held];
       if (beta_part != nullptr) beta_part[at + i] = beta_sum[held];
     }
   });
 }
 
-// Threads of a row, in x: a power of two of warps, as many as keep it all if there may be so many.
+// Threads of a row, in x: a power of two of warps, enough to keep the whole row if possible.
 template <class T>
 int RowThreads(int64_t features) {
   int threads = kWarpThreads;
@@ -256,7 +256,7 @@ GradientTerms TermsOf(const HasteLayerNormGrad& g, Workspace* workspace) {
 
 bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-// Launches `kernel` with a row, or a group of them, for each of `units`.
+// Launches `kernel` with one of `units` rows, or groups of rows, for each threadIdx.y.
 template <class... Params, class... Args>
 int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
                    const HasteExecutor& executor, HasteStatus* status, const Args&... args) {
@@ -336,7 +336,7 @@ size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecuto
     HASTE_DTYPES(HASTE_CASE)
 #undef HASTE_CASE
     default:
-      return 0;  // CudaLayerNormGrad says so
+      return 0;  // CudaLayerNormGrad reports the error
   }
 }
 

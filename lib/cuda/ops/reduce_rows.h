@@ -8,7 +8,7 @@
 
 namespace haste {
 
-// out[c] = Σ_r in[r, c] of in [rows, columns]. Sums in one fixed order.
+// out[c] = Σ_r in[r, c] for in [rows, columns]. The order of the sums is fixed.
 int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                        const HasteExecutor& executor, HasteStatus* status);
 

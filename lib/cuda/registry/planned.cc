@@ -14,7 +14,7 @@
 namespace haste {
 namespace {
 
-// All that a plan depends on. Without padding, so that keys are compared byte by byte.
+// All that a plan depends on. It has no padding, because keys are compared byte by byte.
 struct Key {
   ContextKey context;
   const CudaCell* cell;
@@ -30,7 +30,7 @@ static_assert(sizeof(Key) == sizeof(ContextKey) + 5 * 8 + 8 * 4 + HASTE_MAX_STAT
                                  sizeof(Key::engine),
               "padding");
 
-// More are not kept at once: a process with so many kinds of calls begins anew.
+// The cache is cleared when it holds this many plans.
 constexpr size_t kMostKept = 4096;
 
 struct Kept {
@@ -38,11 +38,11 @@ struct Kept {
   std::map<Key, PlannedRnn> plans;
 };
 Kept& GetKept() {
-  static Kept* const kept = new Kept;  // outlives whoever calls at exit
+  static Kept* const kept = new Kept;  // never destroyed: threads may still call at exit
   return *kept;
 }
 
-// engine: its name was checked, and is shorter than Key::engine.
+// The name of config.engine was checked before and is shorter than Key::engine.
 Key KeyOf(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
           const CudaProperties& cuda, const ContextKey& context) {
   Key key = {};
@@ -85,7 +85,8 @@ int32_t PlanCudaRnn(const HasteRnnConfig& config, const CudaCell& cell, bool bac
   CudaProperties cuda = planned->cuda;
   cuda.has_cublas = true;
   HASTE_TRY(PlanRecurrence(config, cell.info, {}, cuda, &planned->plan, status, backward));
-  // cuBLAS is looked for where it would be the best, and again where it was not found.
+  // cuBLAS is loaded only if the plan would use it. Plans made without it are not cached, so that
+  // the next call tries again.
   const bool lacks_cublas = planned->plan.engine == EngineKind::kBlas && !HaveCublas();
   if (lacks_cublas) {
     cuda.has_cublas = false;

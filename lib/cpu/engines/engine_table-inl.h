@@ -1,0 +1,108 @@
+// The functions of the engine table, for the best SIMD target. Included at the end of the file of
+// an engine that multiplies. That file defines in this namespace
+//
+//   Forward           a walk, made of (config, args, workspace, layer); layer: x, W and b in place
+//                     of args.wx, or nullptr, as it is unless Forward::kProjects
+//   Backward          a walk, made of (config, args, workspace)
+//   Run(walk, config, plan, executor)
+//
+// and, for the build, HASTE_CELL and HASTE_DTYPE_NAME. Per-target header.
+#if defined(HASTE_LIB_CPU_ENGINES_ENGINE_TABLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_ENGINE_TABLE_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_ENGINE_TABLE_INL_H_
+#endif
+
+#include "lib/base/workspace.h"
+#include "lib/engine/engine.h"
+#include "lib/plan/plan.h"
+
+HASTE_TARGET_BEGIN
+
+namespace {  // one of each target and each compilation of an engine
+
+size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
+                      const HasteLayerForwardArgs* layer) {
+  Workspace count(nullptr);
+  // The call may have a mask and a seed: reserve memory for both.
+  const uint8_t some_mask = 0;
+  if (backward) {
+    HasteRnnBackwardArgs args = HASTE_INIT(HasteRnnBackwardArgs);
+    args.mask = &some_mask;
+    Backward walk(config, args, &count);
+  } else {
+    HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
+    args.mask = &some_mask;
+    Forward walk(config, args, &count, layer);
+  }
+  return count.used();
+}
+
+void RunForward(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
+                const HasteRnnForwardArgs& args, void* memory, const Plan& plan,
+                const HasteExecutor& executor) {
+  Workspace workspace(memory);
+  Forward walk(config, args, &workspace, layer);
+  Run(walk, config, plan, executor);
+}
+
+void RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* memory,
+                 const Plan& plan, const HasteExecutor& executor) {
+  Workspace workspace(memory);
+  Backward walk(config, args, &workspace);
+  Run(walk, config, plan, executor);
+}
+
+}  // namespace
+
+HASTE_TARGET_END
+
+#if HWY_ONCE
+namespace haste {
+namespace {
+
+size_t DispatchWorkspace(const HasteRnnConfig& config, const PlannedRnn& planned) {
+  return HASTE_DISPATCH(WorkspaceBytes)(config, planned.backward, nullptr);
+}
+
+size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const PlannedRnn&,
+                              const HasteLayerForwardArgs& layer) {
+  return HASTE_DISPATCH(WorkspaceBytes)(config, false, &layer);
+}
+
+int32_t DispatchForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                        const HasteRnnForwardArgs& args, void* workspace,
+                        const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(config, nullptr, args, workspace, planned.plan, executor);
+  return HASTE_OK;
+}
+
+int32_t DispatchLayerForward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                             const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& args,
+                             void* workspace, const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(config, &layer, args, workspace, planned.plan, executor);
+  return HASTE_OK;
+}
+
+int32_t DispatchBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
+                         const HasteRnnBackwardArgs& args, void* workspace,
+                         const HasteExecutor& executor, HasteStatus*) {
+  HASTE_DISPATCH(RunBackward)(config, args, workspace, planned.plan, executor);
+  return HASTE_OK;
+}
+
+}  // namespace
+
+#define HASTE_ENGINE_NAME2(CELL, DTYPE) CpuEngine_##CELL##_##DTYPE
+#define HASTE_ENGINE_NAME(CELL, DTYPE) HASTE_ENGINE_NAME2(CELL, DTYPE)
+extern const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME);
+constexpr bool kProjects = HWY_NAMESPACE::Forward::kProjects;
+const Engine HASTE_ENGINE_NAME(HASTE_CELL, HASTE_DTYPE_NAME) = {
+    DispatchWorkspace, DispatchForward, DispatchBackward,
+    kProjects ? DispatchLayerWorkspace : nullptr, kProjects ? DispatchLayerForward : nullptr};
+
+}  // namespace haste
+#endif  // HWY_ONCE
+
+#endif

@@ -1,0 +1,300 @@
+// Forward through time. Per-target header; lib/cpu/engines/walk-inl.h says how R lies.
+#if defined(HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_
+#endif
+
+#include "lib/cpu/engines/input-inl.h"
+#include "lib/cpu/engines/walk-inl.h"
+#include "lib/cpu/product/pack-inl.h"
+#include "lib/cpu/product/row_product-inl.h"
+
+HASTE_TARGET_BEGIN
+
+template <class Cell, class T>
+class ForwardWalk : public Walk<Cell, T> {
+  using Base = Walk<Cell, T>;
+  using Base::config_, Base::act_, Base::panels_, Base::Row;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using typename Base::C;
+  using typename Base::V;
+
+ public:
+  using Base::FirstGate, Base::EndGate, Base::GatesOf;
+  using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
+  // Whether Finish is called, for each lane and panel, after all steps.
+  static constexpr bool kFinishes = false;
+  // Whether the walk can compute x·W + b itself.
+  static constexpr bool kProjects = Projection<T, 1, 0, 1, 1>::kPossible;
+
+  // layer: x, W and b in place of args.wx, or nullptr.
+  ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
+              const HasteLayerForwardArgs* layer)
+      : Base(config, args.mask, args.seed, workspace),
+        args_(args),
+        packs_(!MultipliesInPlace()),
+        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, workspace),
+        input_(config, args.wx, layer, workspace) {
+    for (int p = 0; p < kPhases; ++p) {
+      panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
+      if (packs_) packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+    }
+    h_[0] = workspace->Take<C>(K * N * Hp);
+    h_[1] = workspace->Take<C>(K * N * Hp);
+    // Where h enters the product: h itself unless dropout makes a difference.
+    operand_[0] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[0];
+    operand_[1] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[1];
+    for (int s = 1; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
+    if (kPhases > 1) {
+      for (int g = 0; g <= Cell::kResetGates; ++g) reset_[g] = workspace->Take<C>(K * N * Hp);
+    }
+  }
+
+  int64_t steps() const { return T_ * kPhases; }
+
+  // Whether Pack is to be called.
+  bool packs() const { return packs_ || input_.packs(); }
+
+  void Pack(int phase, int64_t k, int64_t panel) {
+    if (phase + 1 < kPhases) first_input_.Pack(k, panel);
+    if (phase + 1 == kPhases) input_.Pack(k, panel);
+    if (!packs_) return;
+    const int gates = GatesOf(phase), most = UnitsOf(phase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
+    C* to = Panel(phase, k, panel);
+    const int64_t first = panel * most * W, end = std::min(Hp, first + most * W);
+    if constexpr (Cell::kRecurrentBias) {
+      const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
+      to = PackGates(bias, H, gates, first, end, to);
+    }
+    for (int64_t i = 0; i < H; ++i, r += kGates * H) to = PackGates(r, H, gates, first, end, to);
+  }
+
+  void Begin(int64_t k, Range rows) {
+    this->PrepareDropout(k, rows);
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      for (int64_t j = 0; j < Hp; j += W) {
+        const int64_t at = Row(k, n) + j;
+        for (int s = 0; s < kStates; ++s) {
+          const T* from = static_cast<const T*>(args_.s0[s]);
+          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
+          Store(v, (s == 0 ? h_[0] : state_[s]) + at);
+          if (s == 0) Store(this->Scaled(v, at), operand_[0] + at);
+        }
+      }
+    }
+  }
+
+  // The phases of a step have consecutive numbers.
+  void Step(int64_t phase, int64_t k, Range panels, Range rows) {
+    if constexpr (kProjects) {
+      if (input_.Forms()) return StepWith<true>(phase, k, panels, rows);
+    }
+    StepWith<false>(phase, k, panels, rows);
+  }
+
+  void End(int64_t k, Range rows) {
+    for (int s = 0; s < kStates; ++s) {
+      T* to = static_cast<T*>(args_.sT[s]);
+      if (to == nullptr) continue;
+      const C* from = s == 0 ? h_[T_ & 1] : state_[s];
+      for (int64_t n = rows.begin; n < rows.end; ++n) {
+        for (int64_t j = 0; j < H; j += W) {
+          StorePart(Load(from + Row(k, n) + j), to + (n * K + k) * H + j, H - j);
+        }
+      }
+    }
+  }
+
+ private:
+  // Steps, and bytes of a lane's R, up to which a single row is multiplied with R in place.
+  // Measured on Zen 4: as fast as packed up to 1 MiB; at 4 MiB, with rows 8 KiB apart, 20 % slower
+  // a step.
+  static constexpr int64_t kStepsInPlace = 16;
+  static constexpr int64_t kBytesInPlace = 1 << 20;
+  // Sums that one sweep over R keeps in registers.
+  static constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
+  // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
+  static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
+  template <int kPhase>
+  using InputOf = Input<Cell, T, FirstGate(kPhase), GatesOf(kPhase), UnitsOf(kPhase)>;
+  // Rows of a panel: with a recurrent bias, the sums start from it.
+  static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
+
+  // A single row is multiplied with R in place: packing costs as much as two such products or more,
+  // and pays off only if R is large and the walk is long.
+  bool MultipliesInPlace() const {
+    const bool whole_vectors = H % W == 0;
+    const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
+    return N == 1 && whole_vectors && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
+  }
+
+  C* Panel(int phase, int64_t k, int64_t panel) const {
+    return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
+  }
+
+  // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
+  // 10 %.
+  template <bool kForms>
+  void StepWith(int64_t phase, int64_t k, Range panels, Range rows) {
+    if constexpr (kPhases > 1) {
+      if (phase % kPhases == 0) return Phase<0, kForms>(phase / kPhases, k, panels, rows);
+    }
+    Phase<kPhases - 1, kForms>(phase / kPhases, k, panels, rows);
+  }
+
+  template <int kPhase, bool kForms>
+  HWY_INLINE void Phase(int64_t step, int64_t k, Range panels, Range rows) {
+    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
+    const C* a =
+        (kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates]) + Row(k, rows.begin);
+    const int64_t t = this->Time(k, step);
+    const C* formed = nullptr;
+    if constexpr (kForms && kPhase + 1 < kPhases) {
+      formed = first_input_.Form(step, k, panels, rows);
+    } else if constexpr (kForms) {
+      formed = input_.Form(step, k, panels, rows);
+    }
+    const auto cell = [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+      if constexpr (kPhase + 1 < kPhases) {
+        Reset<kForms>(step, t, k, n, j, q, formed);
+      } else {
+        Element<kForms>(step, t, k, n, j, q, formed);
+      }
+    };
+    if (!packs_) {
+      const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(a, k, {first, end}, cell);
+    }
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const int64_t first = panel * kUnits * W;
+      const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias>(
+          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
+          [&](int u, int64_t row, const V* q)
+              HWY_ATTR { cell(rows.begin + row, first + u * W, q); });
+    }
+  }
+
+  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time.
+  template <int kPhase, int kUnits, class Use>
+  HWY_INLINE void InPlace(const C* a, int64_t k, Range units, const Use& cell) const {
+    constexpr int kPanelGates = GatesOf(kPhase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
+    const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
+    int64_t j = units.begin;
+    for (; j + kUnits * W <= units.end; j += kUnits * W) {
+      V sums[kUnits][kPanelGates];
+      if constexpr (Cell::kRecurrentBias) {
+#pragma GCC unroll 8
+        for (int u = 0; u < kUnits; ++u) {
+          const T* start = bias + j + u * W;
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
+        }
+      }
+      RowProduct(a, H, r + j, kGates * H, H, sums);
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
+    }
+    if constexpr (kUnits > 1) InPlace<kPhase, kUnits / 2>(a, k, {j, units.end}, cell);
+  }
+
+  // First phase of two: gates 0 … kResetGates - 1, and the operand of the second product.
+  template <bool kForms>
+  HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                        const C* formed) {
+    constexpr int kGatesNow = EndGate(0);
+    const int64_t at = Row(k, n) + j;
+    const int64_t ahead = this->RowAhead(k, n, t);
+    if (!kForms) Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGatesNow, H);
+    V kept[kKept];
+    if (this->Live(n, t)) {
+      V x[kGates], entering[kStates];
+      first_input_.template Read<kForms>(formed, n, (n * T_ + t) * K + k, j, x);
+      entering[0] = Load(operand_[step & 1] + at);
+      for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
+      Cell::ForwardReset(act_, x, q, entering, kept);
+    }
+    for (int g = 0; g < kGatesNow; ++g) Store(kept[g], reset_[g] + at);
+    Store(kept[Cell::kOperand], reset_[kGatesNow] + at);
+  }
+
+  // One row of one vector of hidden units, from j on; q: its products with R.
+  template <bool kForms>
+  HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                          const C* formed) {
+    constexpr int kFirst = FirstGate(kPhases - 1);
+    const int64_t at = Row(k, n) + j;
+    const int64_t count = H - j;
+    const int64_t step_row = (n * T_ + t) * K + k;
+    const int64_t ahead = this->RowAhead(k, n, t);
+    const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
+    if (!kForms) Base::template Ahead<T>(args_.wx, wx_ahead, kGates - kFirst, H);
+    Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
+    // The previous states, and the same as the cell reads them: h with dropout.
+    V prev[kStates], entering[kStates], next[kStates], kept[kKept];
+    prev[0] = Load(h_[step & 1] + at);
+    for (int s = 1; s < kStates; ++s) prev[s] = entering[s] = Load(state_[s] + at);
+    entering[0] = this->dropout_ ? Load(operand_[step & 1] + at) : prev[0];
+    if constexpr (kPhases > 1) {
+      for (int g = 0; g < kFirst; ++g) kept[g] = Load(reset_[g] + at);
+      kept[Cell::kOperand] = Load(reset_[kFirst] + at);
+    }
+    V y;
+    if (this->Live(n, t)) {
+      V x[kGates];
+      input_.template Read<kForms>(formed, n, step_row, j, x);
+      if constexpr (kPhases > 1) {
+        V all_q[kGates];
+        for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
+        Cell::Forward(act_, x, all_q, entering, kept, next);
+      } else {
+        Cell::Forward(act_, x, q, entering, kept, next);
+      }
+      if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Forward(prev, next);
+      y = next[0];
+    } else {
+      for (int s = 0; s < kStates; ++s) next[s] = prev[s];
+      if (this->Repeats(k, n, step)) y = prev[0];
+    }
+    if (args_.keep) Keep(step_row, ahead, j, entering, kept);
+    StorePart(y, static_cast<T*>(args_.y) + step_row * H + j, count);
+    const int after = (step + 1) & 1;
+    Store(next[0], h_[after] + at);
+    if (this->dropout_) Store(this->Scaled(next[0], at), operand_[after] + at);
+    for (int s = 1; s < kStates; ++s) Store(next[s], state_[s] + at);
+  }
+
+  HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* entering,
+                       const V* kept) {
+    if (args_.gates != args_.wx) {
+      Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
+    }
+    T* gates = static_cast<T*>(args_.gates) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) StorePart(kept[g], gates + g * H, H - j);
+    const auto save = [&](int tensor, V v) HWY_ATTR {
+      Base::template Ahead<T>(args_.saved[tensor], ahead * H + j, 1, 0);
+      StorePart(v, static_cast<T*>(args_.saved[tensor]) + step_row * H + j, H - j);
+    };
+    for (int s = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) save(Base::SavedState(s), entering[s]);
+    }
+    for (int i = kGates; i < kKept; ++i) save(Base::SavedKept(i), kept[i]);
+  }
+
+  const HasteRnnForwardArgs& args_;
+  const bool packs_;
+  InputOf<0> first_input_;  // what x adds to the gates of the first of two phases
+  InputOf<kPhases - 1> input_;
+  C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
+  C* h_[2];                               // [K, N, Hp] by parity of the step
+  C* operand_[2];                         // the same, as it enters the product
+  C* state_[kStates] = {};                // [K, N, Hp] the other states
+  C* reset_[Cell::kResetGates + 1] = {};  // [K, N, Hp] gates of the first phase, then its operand
+};
+
+HASTE_TARGET_END
+
+#endif

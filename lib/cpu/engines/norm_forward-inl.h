@@ -1,0 +1,213 @@
+// Forward through time of a cell that normalises h·R; lib/cpu/engines/norm_walk-inl.h. Per-target
+// header.
+#if defined(HASTE_LIB_CPU_ENGINES_NORM_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_NORM_FORWARD_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_NORM_FORWARD_INL_H_
+#endif
+
+#include "lib/cpu/engines/norm_walk-inl.h"
+
+HASTE_TARGET_BEGIN
+
+template <class Cell, class T>
+class NormForwardWalk : public NormWalk<Cell, T> {
+  using Base = NormWalk<Cell, T>;
+  using Base::config_, Base::act_, Base::At, Base::Param;
+  using Base::kGates, Base::kStates, Base::kKept, Base::kNormed;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using typename Base::C;
+  using typename Base::V;
+  // Rows [Hp] of scratch for each row of the batch: h·R, then the kept tensors. A cell that
+  // normalises a state also has its new states there, except h.
+  static constexpr int kFresh = kKept;
+  static constexpr int kScratch = kNormed > 0 ? kFresh + kStates - 1 : kGates;
+
+ public:
+  static constexpr bool kProjects = false;  // wx must be given
+  static constexpr bool kProductFirst = true;
+  static constexpr bool kFinishes = false;
+
+  NormForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                  Workspace* workspace, const HasteLayerForwardArgs*)
+      : Base(config, args.extra, args.mask, args.seed, Columns(config), workspace), args_(args) {
+    for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
+    // Where h enters the product: h itself unless there is dropout.
+    operand_ = this->dropout_ ? workspace->Take<C>(K * N * Hp) : state_[0];
+    scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
+  }
+
+  // A panel's vectors are gathered from a row [G, Hp] of h·R.
+  void Pack(int64_t k, int64_t panel) {
+    const T* r = static_cast<const T*>(args_.R) + k * H * kGates * H;
+    C* to = this->Panel(k, panel, H);
+    const int64_t vectors = this->PanelVectors(panel);
+    for (int64_t i = 0; i < H; ++i, r += kGates * H) {
+      for (int64_t u = 0; u < vectors; ++u, to += W) {
+        const int64_t column = (panel * Base::kPanel + u) * W;
+        const int64_t g = column / Hp, j = column % Hp;
+        Store(LoadPart(r + g * H + j, H - j), to);
+      }
+    }
+  }
+
+  void Begin(int64_t k, Range rows) {
+    this->PrepareDropout(k, rows);
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      for (int64_t j = 0; j < Hp; j += W) {
+        const int64_t at = At(k, n) + j;
+        for (int s = 0; s < kStates; ++s) {
+          const T* from = static_cast<const T*>(args_.s0[s]);
+          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
+          Store(v, state_[s] + at);
+          if (s == 0) Store(this->Scaled(v, at), operand_ + at);
+        }
+      }
+    }
+  }
+
+  void Multiply(int64_t k, int64_t panel, Range rows) {
+    C* to = Scratch(k, rows.begin);
+    Base::Multiply(operand_ + At(k, rows.begin), H, Hp, rows.end - rows.begin, k, panel,
+                   [&](int64_t row, int64_t column, V product)
+                       HWY_ATTR { Store(product, to + row * kScratch * Hp + column); });
+  }
+
+  void Rows(int64_t step, int64_t k, Range rows) {
+    const int64_t t = this->Time(k, step);
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      if (this->Live(n, t)) {
+        LiveRow(step, t, k, n);
+      } else {
+        MaskedRow(step, t, k, n);
+      }
+    }
+  }
+
+  void End(int64_t k, Range rows) {
+    for (int s = 0; s < kStates; ++s) {
+      T* to = static_cast<T*>(args_.sT[s]);
+      if (to == nullptr) continue;
+      for (int64_t n = rows.begin; n < rows.end; ++n) {
+        for (int64_t j = 0; j < H; j += W) {
+          StorePart(Load(state_[s] + At(k, n) + j), to + (n * K + k) * H + j, H - j);
+        }
+      }
+    }
+  }
+
+ private:
+  static int64_t Columns(const HasteRnnConfig& config) {
+    return kGates * ((config.hidden + Width<C>() - 1) / Width<C>());
+  }
+  C* Scratch(int64_t k, int64_t n) const { return scratch_ + (k * N + n) * kScratch * Hp; }
+  int64_t StepRow(int64_t t, int64_t k, int64_t n) const { return (n * T_ + t) * K + k; }
+
+  void LiveRow(int64_t step, int64_t t, int64_t k, int64_t n) {
+    C* scratch = Scratch(k, n);
+    const int64_t step_row = StepRow(t, k, n), ahead = this->RowAhead(k, n, t);
+    const Moments<C> moments = this->template ScratchMoments<kGates>(scratch);
+    for (int64_t j = 0; j < H; j += W) {
+      const int64_t at = At(k, n) + j;
+      AskAhead(ahead, j);
+      V raw[kGates], q[kGates], x[kGates], entering[kStates], kept[kKept], next[kStates];
+      const T* wx = static_cast<const T*>(args_.wx) + step_row * kGates * H + j;
+      for (int g = 0; g < kGates; ++g) {
+        x[g] = LoadPart(wx + g * H, H - j);
+        raw[g] = Load(scratch + g * Hp + j);
+        const V offset = Cell::kRecurrentBias ? Param(k, Base::kBias + g, j) : V();
+        q[g] = MulAdd(moments.Normed(raw[g]), Param(k, Base::kGamma + g, j), offset);
+      }
+      // As the cell sees it, h has dropout.
+      for (int s = 0; s < kStates; ++s) entering[s] = Load((s == 0 ? operand_ : state_[s]) + at);
+      Cell::Forward(act_, x, q, entering, kept, next);
+      if (args_.keep) Keep(step_row, j, raw, entering, kept);
+      if constexpr (kNormed > 0) {
+        for (int i = 0; i < kKept; ++i) Store(kept[i], scratch + i * Hp + j);
+        for (int s = 1; s < kStates; ++s) Store(next[s], scratch + (kFresh + s - 1) * Hp + j);
+      } else {
+        Leave(t, k, n, j, next);
+      }
+    }
+    if constexpr (kNormed > 0) Output(t, k, n);
+  }
+
+  // Normalises the state, and computes h from it.
+  void Output(int64_t t, int64_t k, int64_t n) {
+    const C* scratch = Scratch(k, n);
+    const Moments<C> moments =
+        this->template ScratchMoments<1>(scratch + (kFresh + kNormed - 1) * Hp);
+    for (int64_t j = 0; j < H; j += W) {
+      V kept[kKept], next[kStates];
+      for (int i = 0; i < kKept; ++i) kept[i] = Load(scratch + i * Hp + j);
+      for (int s = 1; s < kStates; ++s) next[s] = Load(scratch + (kFresh + s - 1) * Hp + j);
+      const V normed = MulAdd(moments.Normed(next[kNormed]), Param(k, Base::kStateGamma, j),
+                              Param(k, Base::kStateBeta, j));
+      next[0] = Cell::Output(act_, kept, normed);
+      Leave(t, k, n, j, next);
+    }
+  }
+
+  // Writes the states that leave the step.
+  HWY_INLINE void Leave(int64_t t, int64_t k, int64_t n, int64_t j, V* next) {
+    const int64_t at = At(k, n) + j;
+    if (this->zoneout_) {
+      V prev[kStates];
+      for (int s = 0; s < kStates; ++s) prev[s] = Load(state_[s] + at);
+      this->ZoneoutOf(t, k, n, j).Forward(prev, next);
+    }
+    StorePart(next[0], static_cast<T*>(args_.y) + StepRow(t, k, n) * H + j, H - j);
+    for (int s = 0; s < kStates; ++s) Store(next[s], state_[s] + at);
+    if (this->dropout_) Store(this->Scaled(next[0], at), operand_ + at);
+  }
+
+  void MaskedRow(int64_t step, int64_t t, int64_t k, int64_t n) {
+    const int64_t step_row = StepRow(t, k, n);
+    const bool repeats = this->Repeats(k, n, step);
+    for (int64_t j = 0; j < H; j += W) {
+      const int64_t at = At(k, n) + j;
+      V entering[kStates];
+      const V none[kKept];
+      for (int s = 0; s < kStates; ++s) entering[s] = Load((s == 0 ? operand_ : state_[s]) + at);
+      if (args_.keep) Keep(step_row, j, none, entering, none);
+      StorePart(repeats ? Load(state_[0] + at) : V(), static_cast<T*>(args_.y) + step_row * H + j,
+                H - j);
+    }
+  }
+
+  // Writes the reserve.
+  HWY_INLINE void Keep(int64_t step_row, int64_t j, const V* products, const V* entering,
+                       const V* kept) const {
+    this->StoreGates(args_.products, step_row, j, products);
+    this->StoreGates(args_.gates, step_row, j, kept);
+    const auto save = [&](int tensor, V v) HWY_ATTR {
+      StorePart(v, static_cast<T*>(args_.saved[tensor]) + step_row * H + j, H - j);
+    };
+    for (int s = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) save(Base::SavedState(s), entering[s]);
+    }
+    for (int i = kGates; i < kKept; ++i) save(Base::SavedKept(i), kept[i]);
+  }
+
+  HWY_INLINE void AskAhead(int64_t row, int64_t j) const {
+    const int64_t gates = row * kGates * H + j;
+    Base::template Ahead<T>(args_.wx, gates, kGates, H);
+    Base::template Ahead<T>(args_.y, row * H + j, 1, 0);
+    if (!args_.keep) return;
+    if (args_.gates != args_.wx) Base::template Ahead<T>(args_.gates, gates, kGates, H);
+    Base::template Ahead<T>(args_.products, gates, kGates, H);
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
+      Base::template Ahead<T>(args_.saved[i], row * H + j, 1, 0);
+    }
+  }
+
+  const HasteRnnForwardArgs& args_;
+  C* state_[kStates];  // [K, N, Hp]
+  C* operand_;         // [K, N, Hp] h as it enters the product
+  C* scratch_;         // [K, N, kScratch, Hp]
+};
+
+HASTE_TARGET_END
+
+#endif

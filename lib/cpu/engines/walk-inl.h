@@ -1,0 +1,169 @@
+// The walk through time of one cell on the CPU. Per-target header.
+//
+// R is packed once a call into panels (lib/cpu/product/product-inl.h): forward's hold all gates of
+// the same hidden units side by side, so that the cell runs on the accumulators while they are in
+// registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
+// Forward of a single row does not pack: it reads R in place (lib/cpu/product/row_product-inl.h).
+//
+// h is double-buffered: every panel of a step reads all of the previous step's h.
+//
+// A cell with two products a step (kResetGates) walks it in two phases, each with panels of its own
+// gates. The second reads the whole lane's results of the first.
+#if defined(HASTE_LIB_CPU_ENGINES_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_WALK_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_WALK_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "haste/c_api.h"
+#include "lib/base/workspace.h"
+#include "lib/cells/cells.h"
+#include "lib/cpu/engines/zoneout-inl.h"
+#include "lib/cpu/product/product-inl.h"
+
+HASTE_TARGET_BEGIN
+
+// Rows [begin, end) of one lane, or panels [begin, end) counted through all lanes.
+struct Range {
+  int64_t begin, end;
+};
+
+// What forward and backward share: sizes, masks, random draws, scratch that both need.
+template <class Cell, class T>
+class Walk {
+ public:
+  using C = Compute<T>;
+  using V = Vec<C>;
+  static constexpr int kGates = Cell::kGates;
+  static constexpr int kStates = Cell::kStates;
+  static constexpr int kKept = Cell::kKept;
+  static constexpr int kPhases = Cell::kResetGates > 0 ? 2 : 1;
+  // Gates [FirstGate(p), EndGate(p)) take the product of phase p.
+  static constexpr int FirstGate(int phase) { return phase == 0 ? 0 : Cell::kResetGates; }
+  static constexpr int EndGate(int phase) {
+    return phase + 1 < kPhases ? Cell::kResetGates : kGates;
+  }
+  static constexpr int GatesOf(int phase) { return EndGate(phase) - FirstGate(phase); }
+
+  explicit Walk(const HasteRnnConfig& config, const uint8_t* mask, const int64_t* seed,
+                Workspace* workspace)
+      : config_(config),
+        mask_(mask),
+        N(config.batch),
+        T_(config.time),
+        K(config.lanes),
+        H(config.hidden),
+        W(Width<C>()),
+        Hp((H + W - 1) / W * W),
+        act_(CellActivations<Cell>(config)) {
+    dropout_ = config.training && config.recurrent_dropout > 0.0f;
+    zoneout_ = AnyZoneout<Cell>(config);
+    if (seed != nullptr) key_ = MakePhiloxKey(seed);
+    if (dropout_) scale_ = workspace->Take<C>(K * N * Hp);
+    if (mask != nullptr) first_live_ = workspace->Take<int64_t>(2 * N);
+  }
+
+  // Before rows are walked, once for all of them.
+  void PrepareMask() {
+    if (mask_ == nullptr) return;
+    for (int64_t n = 0; n < N; ++n) {
+      const uint8_t* row = mask_ + n * T_;
+      int64_t first = 0, last = T_ - 1;
+      while (first < T_ && !row[first]) ++first;
+      while (last >= 0 && !row[last]) --last;
+      first_live_[n] = first;
+      first_live_[N + n] = T_ - 1 - last;
+    }
+  }
+
+  void PrepareDropout(int64_t k, Range rows) {
+    if (!dropout_) return;
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      C* scale = scale_ + Row(k, n);
+      for (int64_t j = 0; j < H; j += W) {
+        Store(DropoutScales<C>(key_, n, k * H + j, config_.recurrent_dropout), scale + j);
+      }
+    }
+  }
+
+  int64_t panels(int64_t phase) const { return panels_[phase]; }
+
+ protected:
+  // The reserve's tensors of state s as it enters a step, and of kept[i] with i >= kGates.
+  static constexpr int SavedState(int s) {
+    int before = 0;
+    for (int i = 0; i < s; ++i) before += Cell::kReadsState[i];
+    return before;
+  }
+  static constexpr int SavedKept(int i) { return SavedStates<Cell>() + i - kGates; }
+
+  // Time index of a step of the walk.
+  int64_t Time(int64_t k, int64_t step) const {
+    return config_.reverse != nullptr && config_.reverse[k] ? T_ - 1 - step : step;
+  }
+  // Row of [N, T, K] that follows (n, t, k) in the walk; after the last step, any valid row.
+  int64_t RowAhead(int64_t k, int64_t n, int64_t t, bool backward = false) const {
+    const bool reverse = (config_.reverse != nullptr && config_.reverse[k]) != backward;
+    return (n * T_ + std::min(std::max<int64_t>(t + (reverse ? -1 : 1), 0), T_ - 1)) * K + k;
+  }
+  bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
+  // Whether y repeats the previous output at a masked step (otherwise it is 0).
+  bool Repeats(int64_t k, int64_t n, int64_t step) const {
+    const bool reverse = config_.reverse != nullptr && config_.reverse[k];
+    return !config_.zero_output_for_mask && step >= first_live_[(reverse ? N : 0) + n];
+  }
+  // Offset of a row in scratch of [K, N, Hp].
+  int64_t Row(int64_t k, int64_t n) const { return (k * N + n) * Hp; }
+
+  V Scaled(V h, int64_t at) const { return dropout_ ? h * Load(scale_ + at) : h; }
+
+  HWY_INLINE Zoneout<Cell, C> ZoneoutOf(int64_t t, int64_t k, int64_t n, int64_t j) const {
+    return {config_, key_, t, n, k * H + j};
+  }
+
+  // Prefetches what the next step reads and writes at the same place. Rows of one step are too far
+  // apart for the hardware's prefetcher.
+  template <class E>
+  static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count, int64_t stride) {
+    const E* from = static_cast<const E*>(tensor) + at;
+    for (int i = 0; i < count; ++i) __builtin_prefetch(from + i * stride, 1);
+  }
+
+  // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
+  // kPerUnit vectors belong to one vector of units; the last panel may have fewer units.
+  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use,
+            class Prefetch = NoPrefetch>
+  void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
+               int64_t depth, const Use& use, const Prefetch& meet = {}) const {
+    if constexpr (kUnits > 1) {
+      if (units < kUnits) {
+        return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth, use,
+                                                        meet);
+      }
+    }
+    PanelProduct<kPerUnit * kUnits, kHasStart>(
+        a, a_stride, rows, panel, depth,
+        [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
+          for (int u = 0; u < kUnits; ++u) use(u, row, acc + u * kPerUnit);
+        },
+        meet);
+  }
+
+  const HasteRnnConfig& config_;
+  const uint8_t* mask_;
+  const int64_t N, T_, K, H, W, Hp;
+  const Activations act_;
+  bool dropout_ = false;
+  bool zoneout_ = false;
+  PhiloxKey key_{};
+  C* scale_ = nullptr;             // [K, N, Hp] recurrent dropout
+  int64_t* first_live_ = nullptr;  // [2, N] first live step of a forward, of a reverse walk
+  int64_t panels_[kPhases] = {};   // of a lane, in each phase
+};
+
+HASTE_TARGET_END
+
+#endif

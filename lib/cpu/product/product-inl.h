@@ -1,0 +1,153 @@
+// The micro-kernel under every matrix product of the CPU: a few rows times one packed panel,
+// with all accumulators in registers. Per-target header.
+//
+// A panel holds `depth` rows of kVecs vectors, so that one step of the contraction is kVecs
+// loads and rows × kVecs multiply-adds. A first row may come before them: the sums start from it.
+#if defined(HASTE_LIB_CPU_PRODUCT_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_PRODUCT_PRODUCT_INL_H_
+#else
+#define HASTE_LIB_CPU_PRODUCT_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lib/cpu/simd/simd-inl.h"
+
+HASTE_TARGET_BEGIN
+
+// Rows of a tile: with 4 vectors a row, accumulators, one panel row and one broadcast fill the
+// 32 registers of AVX-512 or the 16 of AVX2.
+#if HWY_TARGET <= HWY_AVX3
+inline constexpr int kTileRows = 6;
+#else
+inline constexpr int kTileRows = 3;
+#endif
+
+// Cache lines of E that the code after a tile's product reads or writes, in runs of kRun vectors,
+// at most kRowRuns a row. The product prefetches them one by one while the memory is idle; all
+// together they would wait for each other. Rows of one step are too far apart for the hardware's
+// prefetcher. The few lines of a single row are prefetched immediately.
+template <class E, int kRun, int kRowRuns, int kRows>
+class Lines {
+ public:
+  // `count` runs, `stride` elements apart, the first at tensor[at].
+  HWY_INLINE void Add(const void* tensor, int64_t at, int count = 1, int64_t stride = 0) {
+    const E* run = static_cast<const E*>(tensor) + at;
+    for (int i = 0; i < count; ++i, run += stride) {
+      if constexpr (kRows > 1) {
+        run_[runs_++] = run;
+      } else {
+        for (int v = 0; v < kRun; ++v) Ask(run, v);
+      }
+    }
+  }
+  int64_t count() const { return runs_ * kRun; }
+  HWY_INLINE void Ask(int64_t i) const { Ask(run_[i / kRun], i % kRun); }
+
+ private:
+  static HWY_INLINE void Ask(const E* run, int64_t vector) {
+    __builtin_prefetch(run + vector * Width<Compute<E>>(), 1);
+  }
+
+  int64_t runs_ = 0;
+  const E* run_[kRows * kRowRuns];
+};
+struct NoLines {};
+
+template <int kRows, int kVecs, class C>
+HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
+                         int64_t i, Vec<C> (&acc)[kTileRows][kVecs]) {
+  Vec<C> b[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) b[v] = Load(panel + (i * kVecs + v) * Width<C>());
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i]));
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
+  }
+}
+
+// acc[r][v] += Σ_i a[r][i] · panel[i][v], in the order of i for every kRows. So the grouping of
+// rows, and with it the number of threads, does not change a bit of the result.
+template <int kRows, int kVecs, class C, class AnyLines>
+HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
+                            int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kTileRows][kVecs]) {
+  int64_t i = 0;
+  if constexpr (!std::is_same_v<AnyLines, NoLines>) {
+    for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
+      lines.Ask(i);
+      TileStep<kRows>(a, a_stride, panel, i, acc);
+    }
+    for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
+  }
+  for (; i < depth; ++i) TileStep<kRows>(a, a_stride, panel, i, acc);
+}
+
+// Rows of the next tile. Eight rows are two tiles of four, not six and two: a tile of two rows
+// spends most of its time loading the panel.
+HWY_INLINE int64_t NextTile(int64_t rows) {
+  if (kTileRows == 6 && rows == 8) return 4;
+  return std::min<int64_t>(rows, kTileRows);
+}
+
+struct NoPrefetch {
+  template <int kRows>
+  using TileLines = NoLines;
+  HWY_INLINE void operator()(int64_t, NoLines*) const {}
+};
+
+// Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
+// Before a tile's product, meet(row, lines) adds the lines that use(row, …) reads and writes.
+template <int kVecs, bool kHasStart = false, class C, class Use, class Prefetch = NoPrefetch>
+HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
+                             int64_t depth, const Use& use, const Prefetch& meet = {}) {
+  const C* start = panel;
+  if constexpr (kHasStart) panel += kVecs * Width<C>();
+  int64_t row = 0;
+  const auto tile = [&](auto count) HWY_ATTR {
+    constexpr int kRows = decltype(count)::value;
+    Vec<C> acc[kTileRows][kVecs];
+    if constexpr (kHasStart) {
+      for (int v = 0; v < kVecs; ++v) {
+        const Vec<C> first = Load(start + v * Width<C>());
+        for (int r = 0; r < kRows; ++r) acc[r][v] = first;
+      }
+    }
+    typename Prefetch::template TileLines<kRows> lines;
+    for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
+    TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, lines, acc);
+    for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
+    row += kRows;
+  };
+  while (row < rows) {
+    switch (NextTile(rows - row)) {
+      case 1:
+        tile(std::integral_constant<int, 1>());
+        break;
+      case 2:
+        tile(std::integral_constant<int, 2>());
+        break;
+      case 3:
+        tile(std::integral_constant<int, 3>());
+        break;
+#if HWY_TARGET <= HWY_AVX3
+      case 4:
+        tile(std::integral_constant<int, 4>());
+        break;
+      case 5:
+        tile(std::integral_constant<int, 5>());
+        break;
+      case 6:
+        tile(std::integral_constant<int, 6>());
+        break;
+#endif
+    }
+  }
+}
+
+HASTE_TARGET_END
+
+#endif

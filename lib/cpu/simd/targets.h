@@ -1,0 +1,90 @@
+// Chooses, at run time, among the SIMD targets that a translation unit was compiled for.
+//
+// Highway's own dispatcher lives in a shared library that we would have to ship; the three targets
+// that we build need only this.
+#ifndef HASTE_LIB_CPU_SIMD_TARGETS_H_
+#define HASTE_LIB_CPU_SIMD_TARGETS_H_
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+// AVX-512, AVX2 + FMA + F16C, and a baseline that runs everywhere. Targets that a newer Highway
+// adds are left out, because the code below would not choose them.
+#ifdef HASTE_NATIVE_TARGET  // one of them and the baseline: a build for this machine alone
+#define HWY_DISABLED_TARGETS (~(HASTE_NATIVE_TARGET | HWY_EMU128 | HWY_SCALAR))
+#else
+#define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_EMU128 | HWY_SCALAR))
+#endif
+#else
+// The target of the compiler's flags, NEON on Arm. There is no choice at run time.
+#define HWY_COMPILE_ONLY_STATIC
+#endif
+#define HASTE_SIMD 1
+
+namespace haste {
+
+enum class SimdTarget { kBaseline, kAvx2, kAvx3 };  // each includes those before it
+
+#if defined(__x86_64__)
+// Conversions of halves. Reads the bit of cpuid, because not every Clang has a name for it.
+inline bool HasF16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+// The best that the machine has.
+inline SimdTarget MachineTarget() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
+  const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl");
+  return avx2 && avx3 ? SimdTarget::kAvx3 : avx2 ? SimdTarget::kAvx2 : SimdTarget::kBaseline;
+#else
+  return SimdTarget::kBaseline;
+#endif
+}
+
+// The most that HASTE_SIMD_TARGET (baseline, avx2 or avx3) allows.
+inline SimdTarget AllowedTarget() {
+  const char* wanted = getenv("HASTE_SIMD_TARGET");
+  if (wanted == nullptr || *wanted == 0 || strcmp(wanted, "avx3") == 0) return SimdTarget::kAvx3;
+  if (strcmp(wanted, "avx2") == 0) return SimdTarget::kAvx2;
+  if (strcmp(wanted, "baseline") == 0) return SimdTarget::kBaseline;
+  fprintf(stderr, "haste: HASTE_SIMD_TARGET: expected baseline, avx2 or avx3, got %s: ignored\n",
+          wanted);
+  return SimdTarget::kAvx3;
+}
+
+// The best target of the machine. HASTE_SIMD_TARGET limits it, to compare targets or to get on one
+// machine the results of another.
+inline SimdTarget BestTarget() {
+  static const SimdTarget target = std::min(MachineTarget(), AllowedTarget());
+  return target;
+}
+
+// A target that was not compiled is nullptr, because the baseline's flags include it.
+template <class Fn>
+Fn* ChooseTarget(Fn* avx3, Fn* avx2, Fn* baseline) {
+  const SimdTarget best = BestTarget();
+  if (best == SimdTarget::kAvx3 && avx3 != nullptr) return avx3;
+  if (best != SimdTarget::kBaseline && avx2 != nullptr) return avx2;
+  return baseline;
+}
+
+// Usable after HWY_ONCE, for functions in namespace haste::HWY_NAMESPACE.
+#define HASTE_DISPATCH(FN)                                                                  \
+  ChooseTarget<decltype(HWY_STATIC_DISPATCH(FN))>(HWY_CHOOSE_AVX3(FN), HWY_CHOOSE_AVX2(FN), \
+                                                  &HWY_STATIC_DISPATCH(FN))
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CPU_SIMD_TARGETS_H_

@@ -1,0 +1,32 @@
+// Threads for the CPU engine: those that the executor lends (TensorFlow's intra-op pool), or
+// haste's own.
+//
+// No function depends on a helper. A pool may be busy, even with the caller itself. So the caller
+// does all work that no helper has taken, and a busy pool cannot deadlock.
+#ifndef HASTE_LIB_CPU_THREADS_TEAM_H_
+#define HASTE_LIB_CPU_THREADS_TEAM_H_
+
+#include <stdint.h>
+
+#include <functional>
+
+#include "haste/c_api.h"
+
+namespace haste {
+
+// Threads that `executor` offers, the caller's own included; at least 1.
+int TeamThreads(const HasteExecutor& executor);
+
+// Calls task(i) once for every i in [0, count), on at most TeamThreads() threads.
+void ParallelFor(const HasteExecutor& executor, int64_t count,
+                 const std::function<void(int64_t)>& task);
+
+// Calls task(step, slice) for every slice in [0, slices) of step 0, then of step 1, and so on; a
+// step begins when all slices of the one before are done. A slice stays with one thread, so that
+// what it reads each step stays in that core's cache.
+void Lockstep(const HasteExecutor& executor, int64_t steps, int slices,
+              const std::function<void(int64_t, int)>& task);
+
+}  // namespace haste
+
+#endif  // HASTE_LIB_CPU_THREADS_TEAM_H_

@@ -1,0 +1,71 @@
+#include "lib/cpu/threads/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+
+namespace haste {
+
+namespace {
+
+std::atomic<ThreadPool*> shared{nullptr};
+// Guards the creation of `shared`. It is unlocked in a forked child.
+std::mutex making;
+
+void ForgetThreadsOfTheParent() {
+  // Never freed: its mutex may be held by a thread of the parent, which the child does not have.
+  shared.store(nullptr, std::memory_order_relaxed);
+  making.unlock();
+}
+
+}  // namespace
+
+ThreadPool& ThreadPool::Shared() {
+  if (ThreadPool* pool = shared.load(std::memory_order_acquire)) return *pool;
+  static const int registered =
+      pthread_atfork([] { making.lock(); }, [] { making.unlock(); }, ForgetThreadsOfTheParent);
+  (void)registered;  // fails only without memory; then a child runs on the calling thread alone
+  std::lock_guard<std::mutex> lock(making);
+  ThreadPool* pool = shared.load(std::memory_order_relaxed);
+  if (pool == nullptr) {
+    pool = new ThreadPool(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1));
+    shared.store(pool, std::memory_order_release);
+  }
+  return *pool;
+}
+
+ThreadPool::ThreadPool(int threads) {
+  for (int i = 0; i < threads; ++i) {
+    try {
+      threads_.emplace_back([this] { Run(); });
+    } catch (const std::system_error&) {  // a limit of the system: go on with the threads so far
+      if (threads_.empty()) throw;
+      break;
+    }
+  }
+}
+
+void ThreadPool::Schedule(void (*fn)(void*), void* arg) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    queue_.push_back({fn, arg});
+  }
+  wake_.notify_one();
+}
+
+void ThreadPool::Run() {
+  while (true) {
+    Work work;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [this] { return !queue_.empty(); });
+      work = queue_.front();
+      queue_.pop_front();
+    }
+    work.fn(work.arg);
+  }
+}
+
+}  // namespace haste
