@@ -75,12 +75,13 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
 template <class... Params, class... Args>
 cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
                    bool overlap, const HasteExecutor& executor, Args&&... args) {
-  LaunchShape shape;
-  shape.blocks = blocks;
-  shape.threads = threads;
-  shape.shared_bytes = shared_bytes;
-  shape.overlap = overlap;
-  return Launch(kernel, shape, executor, static_cast<Args&&>(args)...);
+  return Launch(kernel, {blocks, threads, shared_bytes, 1, false, overlap}, executor,
+                static_cast<Args&&>(args)...);
+}
+
+// Sets memory to 0, after what the stream has to do already.
+inline cudaError_t Clear(void* memory, size_t bytes, const HasteExecutor& executor) {
+  return cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(executor.stream));
 }
 
 }  // namespace haste

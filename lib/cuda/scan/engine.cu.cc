@@ -30,11 +30,8 @@ int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
   for (p->first_lane = 0; p->first_lane < p->K; p->first_lane += kScanLanes) {
     p->lanes = std::min<int64_t>(kScanLanes, p->K - p->first_lane);
     std::fill(std::begin(p->directions), std::end(p->directions), 0u);
-    for (int64_t k = 0; config.reverse != nullptr && k < p->lanes; ++k) {
-      if (config.reverse[p->first_lane + k]) p->directions[k / 32] |= 1u << (k % 32);
-    }
-    const int32_t code = run();
-    if (code != HASTE_OK) return code;
+    FillDirections(config, p->first_lane, p->lanes, p->directions);
+    HASTE_TRY(run());
   }
   return HASTE_OK;
 }
@@ -127,7 +124,7 @@ struct ElementWalk {
   static int32_t LaunchElements(void (*plain)(const Params), void (*any)(const Params),
                                 const Params& p, const HasteExecutor& executor,
                                 HasteStatus* status) {
-    const int64_t blocks = (p.N * p.lanes * p.H + kScanThreads - 1) / kScanThreads;
+    const int64_t blocks = CeilDiv(p.N * p.lanes * p.H, kScanThreads);
     if (blocks > INT32_MAX) {
       return SetStatus(status, HASTE_UNIMPLEMENTED,
                        "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
