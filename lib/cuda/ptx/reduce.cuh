@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdint>
 
+#include "lib/base/int_math.h"
 #include "lib/base/status.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
 template <class From, class To>
 int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* out,
                           const HasteExecutor& executor, HasteStatus* status) {
-  const int64_t blocks = (columns + kSumColumns - 1) / kSumColumns;
+  const int64_t blocks = CeilDiv(columns, kSumColumns);
   if (blocks > INT32_MAX) {
     return SetStatus(status, HASTE_UNIMPLEMENTED,
                      "columns: %" PRId64 " are more than one launch takes", columns);
