@@ -23,11 +23,6 @@ struct SideStream::Stream {
 // Those of this process that no call has at present. One that is given back may still be at work.
 class SideStreams {
  public:
-  static SideStreams& Get() {
-    static SideStreams* const streams = new SideStreams;  // outlives whoever calls at exit
-    return *streams;
-  }
-
   // That which was beside `main` before, or one that has nothing to do: what waits for one caller
   // should not keep another waiting.
   int32_t Take(const ContextKey& context, const void* main, SideStream::Stream** stream,
@@ -102,24 +97,14 @@ const void* MainOf(const HasteExecutor& executor) {
 
 using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 
-// The driver's, which is not linked; nullptr if it has none, or no events of launches.
+// The driver's; nullptr if it has none, or no events of launches.
 WaitValue GetWaitValue() {
   static const WaitValue wait = []() -> WaitValue {
-    void* found = nullptr;
-#if CUDART_VERSION >= 12030
     int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver < 12030) return nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    constexpr const char* kName = "cuStreamWaitValue32";
-#if CUDART_VERSION >= 12050
-    cudaGetDriverEntryPointByVersion(kName, &found, 12000, cudaEnableDefault, &result);
-#else
-    cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result);
-#endif
-    cudaGetLastError();
-    if (result != cudaDriverEntryPointSuccess) return nullptr;
-#endif
-    return reinterpret_cast<WaitValue>(found);
+    if (CUDART_VERSION < 12030 || cudaDriverGetVersion(&driver) != cudaSuccess || driver < 12030) {
+      return nullptr;
+    }
+    return reinterpret_cast<WaitValue>(FindDriverFunction("cuStreamWaitValue32", 12000));
   }();
   return wait;
 }
@@ -138,22 +123,16 @@ bool IsManaged(const void* memory) {
 SideStream::~SideStream() {
   if (stream_ == nullptr) return;
   if (!joined_) Join(nullptr);
-  SideStreams::Get().Give(context_, stream_);
+  OfProcess<SideStreams>().Give(context_, stream_);
 }
 
 bool SideStream::Possible(const HasteExecutor& main) {
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(Of(main), &capturing) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
-  return capturing == cudaStreamCaptureStatusNone && MultiprocessorsOfStream(main) == 0 &&
-         GetWaitValue() != nullptr;
+  return !IsCaptured(main) && MultiprocessorsOfStream(main) == 0 && GetWaitValue() != nullptr;
 }
 
 int32_t SideStream::Begin(const HasteExecutor& main, HasteStatus* status) {
   HASTE_TRY(GetContext(&context_, status));
-  HASTE_TRY(SideStreams::Get().Take(context_, MainOf(main), &stream_, status));
+  HASTE_TRY(OfProcess<SideStreams>().Take(context_, MainOf(main), &stream_, status));
   main_ = executor_ = main;
   executor_.stream = stream_->stream;
   return HASTE_OK;
