@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lib/base/workspace.h"
 #include "lib/cpu/cpu.h"

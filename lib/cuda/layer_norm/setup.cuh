@@ -3,7 +3,6 @@
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <algorithm>
-
 #include "lib/base/dtypes.h"
 #include "lib/base/workspace.h"
 #include "lib/cuda/gemm/split_fp16.h"
