@@ -35,7 +35,7 @@ int MultiprocessorsOfContext(int multiprocessors);
 // How many those of a stream may have that belongs to a green context; 0: to none.
 int MultiprocessorsOfStream(const HasteExecutor&);
 
-// The process's one T, which outlives whoever calls at exit.
+// The process's one T, never destroyed: threads may call at exit.
 template <class T>
 T& OfProcess() {
   static T* const one = new T;
