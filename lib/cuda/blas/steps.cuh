@@ -61,8 +61,8 @@ class BlasStage {
  public:
   explicit BlasStage(const Params& p) : p_(p), kernel_(Epilogue::kKernel) {}
 
-  int32_t Set(const HasteRnnConfig& config, const CudaProperties& device, HasteStatus* status) {
-    return kernel_.Set(Epilogue::ShapeOf(p_), config, device, status);
+  int32_t Set(const CudaProperties& device, HasteStatus* status) {
+    return kernel_.Set(Epilogue::ShapeOf(p_), device, status);
   }
 
   int32_t Run(const CublasCall& cublas, bool allow_tf32, bool multiplies, const WalkStep& step,
@@ -144,8 +144,8 @@ class BlasPolicy {
                HasteStatus* status) const {
     BlasStage<First> one(phased.of[0]);
     BlasStage<typename D::Second> two(phased.of[kLast]);
-    HASTE_TRY(one.Set(config_, planned_.cuda, status));
-    if (kLast > 0) HASTE_TRY(two.Set(config_, planned_.cuda, status));
+    HASTE_TRY(one.Set(planned_.cuda, status));
+    if (kLast > 0) HASTE_TRY(two.Set(planned_.cuda, status));
     const bool tf32 = config_.allow_tf32 != 0;
     const auto launch = [&](const WalkStep& from, int64_t count, const HasteExecutor& on,
                             HasteStatus* said) -> int32_t {

@@ -4,7 +4,6 @@
 #define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 #include <type_traits>
 
@@ -127,16 +126,9 @@ struct StepKernel {
 
   explicit StepKernel(void (*of)(Params...)) : kernel(of) {}
 
-  int32_t Set(const LaunchShape& of, const HasteRnnConfig& config, const CudaProperties& device,
-              HasteStatus* status) {
+  int32_t Set(const LaunchShape& of, const CudaProperties& device, HasteStatus* status) {
     shape = of;
-    const int64_t blocks = shape.blocks;
-    if (blocks > INT32_MAX) {
-      return SetStatus(status, HASTE_UNIMPLEMENTED,
-                       "batch and lanes: at most 2^31 - 1 blocks of work a step, %" PRId64
-                       " × %" PRId64 " need %" PRId64,
-                       config.batch, config.lanes, blocks);
-    }
+    HASTE_TRY(CheckBlocks(shape.blocks, "batch, lanes, hidden", status));
     HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);

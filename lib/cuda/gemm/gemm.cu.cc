@@ -5,7 +5,6 @@
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <type_traits>
 
 #include "lib/base/dtypes.h"
@@ -141,11 +140,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 template <class T, int kTile>
 int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   const int64_t column_tiles = CeilDiv(g.n, kTile), blocks = CeilDiv(g.m, kTile) * column_tiles;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "m, n: a product of [%" PRId64 ", %" PRId64 "] is larger than one launch", g.m,
-                     g.n);
-  }
+  HASTE_TRY(CheckBlocks(blocks, "m, n", status));
   HASTE_CUDA_TRY(Launch(Gemm<T, kTile>, blocks, kThreads, 0, false, executor, g, column_tiles),
                  status);
   return HASTE_OK;

@@ -34,8 +34,8 @@ class NormStepwisePolicy : public StepwiseProducts<NormPhases<Rows>> {
     HASTE_TRY(Rows::Begin(config_, p, executor, status));
     StepKernel product(StepsOf<Product>(p.tiling));
     StepKernel rows(Rows::kKernel);
-    HASTE_TRY(product.Set(ShapeOf(p.tiling, p.K), config_, device_, status));
-    HASTE_TRY(rows.Set(ShapeOfRows(p), config_, device_, status));
+    HASTE_TRY(product.Set(ShapeOf(p.tiling, p.K), device_, status));
+    HASTE_TRY(rows.Set(ShapeOfRows(p), device_, status));
     const auto launch = [&](const WalkStep& from, int64_t count, const HasteExecutor& on,
                             HasteStatus* said) {
       return ForEachStep<NormPhases<Rows>>(

@@ -4,7 +4,6 @@
 #include "lib/cuda/ops/layer_norm.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 
 #include "lib/base/dtypes.h"
@@ -262,10 +261,7 @@ int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
                    const HasteExecutor& executor, HasteStatus* status, const Args&... args) {
   const int rows_of_block = threads == kWarpThreads ? kBlockThreads / kWarpThreads : 1;
   const int64_t blocks = CeilDiv(units, rows_of_block);
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "rows, lanes: %" PRId64 " are more than one launch takes", units);
-  }
+  HASTE_TRY(CheckBlocks(blocks, "rows, lanes", status));
   HASTE_CUDA_TRY(Launch(kernel, blocks, dim3(threads, rows_of_block), 0, false, executor, args...),
                  status);
   return HASTE_OK;

@@ -8,7 +8,6 @@
 #include "lib/engine/engine.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 #include <type_traits>
 
@@ -96,12 +95,7 @@ struct ElementWalk {
     const auto kernel = p->mask == nullptr && !p->zoneout ? plain : any;
     return ForLanes(config, p, [&]() -> int32_t {
       const int64_t blocks = CeilDiv(p->N * p->lanes * p->H, kScanThreads);
-      if (blocks > INT32_MAX) {
-        return SetStatus(status, HASTE_UNIMPLEMENTED,
-                         "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
-                         " × %" PRId64 " × %" PRId64 " need %" PRId64,
-                         kScanThreads, p->N, p->lanes, p->H, blocks);
-      }
+      HASTE_TRY(CheckBlocks(blocks, "batch, lanes, hidden", status));
       HASTE_CUDA_TRY(Launch(kernel, {blocks, kScanThreads}, executor, *p), status);
       return HASTE_OK;
     });

@@ -110,12 +110,7 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
     return SetStatus(status, HASTE_UNIMPLEMENTED, "time: expected at most %d steps, got %" PRId64,
                      kMaxScanSteps, p->T_);
   }
-  if (plan.blocks() > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
-                     " × %" PRId64 " × %" PRId64 " need %" PRId64,
-                     kScanWidth, p->N, p->lanes, p->H, plan.blocks());
-  }
+  HASTE_TRY(CheckBlocks(plan.blocks(), "batch, lanes, hidden", status));
   p->units = plan.units;
   p->chunk_steps = plan.chunk_steps;
   const bool wide = IsWide(*p), chunked = plan.chunks > 1;

@@ -19,7 +19,7 @@ template <class D>
 class StepwisePolicy : public StepwiseProducts<D> {
   using First = typename D::First;
   using Second = typename D::Second;
-  using StepwiseProducts<D>::config_, StepwiseProducts<D>::device_;
+  using StepwiseProducts<D>::device_;
   static constexpr int kLast = D::kPhases - 1;
 
  public:
@@ -33,8 +33,8 @@ class StepwisePolicy : public StepwiseProducts<D> {
       return WalkInOne(phased, first, steps, executor, status);
     }
     StepKernel one(StepsOf<First>(p.tiling)), two(StepsOf<Second>(q.tiling));
-    HASTE_TRY(one.Set(ShapeOf(p.tiling, p.K), config_, device_, status));
-    if (kLast > 0) HASTE_TRY(two.Set(ShapeOf(q.tiling, q.K), config_, device_, status));
+    HASTE_TRY(one.Set(ShapeOf(p.tiling, p.K), device_, status));
+    if (kLast > 0) HASTE_TRY(two.Set(ShapeOf(q.tiling, q.K), device_, status));
     const auto launch = [&](const WalkStep& from, int64_t count, const HasteExecutor& on,
                             HasteStatus* said) {
       return ForEachStep<D>(from, count, [&](int i, const WalkStep& step, bool after) {
@@ -54,14 +54,14 @@ class StepwisePolicy : public StepwiseProducts<D> {
     LaunchShape shape = ShapeOf(p.tiling, p.K);
     if constexpr (kLast == 0) {
       StepKernel kernel(StepsOf<First>(p.tiling));
-      HASTE_TRY(kernel.Set(shape, config_, device_, status));
+      HASTE_TRY(kernel.Set(shape, device_, status));
       return kernel.Run(false, executor, status, p, WalkStep{nullptr, first}, steps);
     } else {
       using C = typename D::Params::C;
       StepKernel kernel(p.tiling.rows == 2 ? StepsOfTwo<First, Second, 2>
                                            : StepsOfTwo<First, Second, kManyRows<C>>);
       shape.shared_bytes = std::max(shape.shared_bytes, q.tiling.shared_bytes);
-      HASTE_TRY(kernel.Set(shape, config_, device_, status));
+      HASTE_TRY(kernel.Set(shape, device_, status));
       return kernel.Run(false, executor, status, p, q, first, steps);
     }
   }

@@ -20,12 +20,11 @@ class TiledKernel {
  public:
   explicit TiledKernel(const Params& p) : p_(p), kernel_(Of(p.tiling)) {}
 
-  int32_t Set(const TiledPlan& plan, const HasteRnnConfig& config, const CudaProperties& device,
-              HasteStatus* status) {
+  int32_t Set(size_t shared_bytes, const CudaProperties& device, HasteStatus* status) {
+    const TiledTiling& t = p_.tiling;
     return kernel_.Set(
-        {plan.tiling.blocks(config.lanes), ShapeOf<Phase>().threads(),
-         static_cast<size_t>(plan.shared_bytes), plan.tiling.splits, plan.tiling.persistent},
-        config, device, status);
+        {t.blocks(p_.K), ShapeOf<Phase>().threads(), shared_bytes, t.splits, t.persistent}, device,
+        status);
   }
   int32_t Run(bool after, int64_t step, int64_t count, const HasteExecutor& executor,
               HasteStatus* status) const {
@@ -101,8 +100,8 @@ class TiledPolicy {
                HasteStatus* status) const {
     TiledKernel<First> one(phased.of[0]);
     TiledKernel<typename D::Second> two(phased.of[kLast]);
-    HASTE_TRY(one.Set(plan_.tiled[0], config_, device_, status));
-    if (kLast > 0) HASTE_TRY(two.Set(plan_.tiled[kLast], config_, device_, status));
+    HASTE_TRY(one.Set(plan_.tiled[0].shared_bytes, device_, status));
+    if (kLast > 0) HASTE_TRY(two.Set(plan_.tiled[kLast].shared_bytes, device_, status));
     // A launch of all steps, or one for each phase of a step.
     const bool persistent = plan_.tiled[0].tiling.persistent;
     const int64_t a_launch = persistent ? steps : 1;

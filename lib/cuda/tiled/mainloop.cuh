@@ -48,7 +48,7 @@ class TiledProduct {
         layout_(ShapeOf<Phase>(), p.tiling),
         shared_(shared),
         counters_(reinterpret_cast<TiledCounters*>(shared + layout_.counters)),
-        pipeline_(counters_->full, counters_->empty),
+        threads_(ShapeOf<Phase>().threads()),
         log_slots_(p.tiling.log_stages),
         all_parts_(kTerms == 1 || p.exact),
         streamed_(p.tiling.chunks - p.tiling.kept) {
@@ -66,7 +66,7 @@ class TiledProduct {
     const int slots = 1 << t_.log_stages;
     counters_->meeting.Init(1);
     counters_->kept.Init(1);
-    pipeline_.Init(slots, ShapeOf<Phase>().threads() / 32);
+    pipeline().Init(slots, threads_ / 32);
   }
 
   // Fetches the part of R that stays in shared memory.
@@ -101,7 +101,7 @@ class TiledProduct {
     int of_group = first_group_;  // chunks to come
     do {
       const uint32_t stage = asked_ + chunk;
-      pipeline_.Wait(SlotOf(stage), stage >> log_slots_ & 1);
+      pipeline().Wait(SlotOf(stage), stage >> log_slots_ & 1);
       if (chunk >= kTiledEpilogue) {
         const int ask = chunk - kTiledEpilogue + slots();
         if (ask < t_.chunks && Asks(asked_ + ask)) {
@@ -141,12 +141,15 @@ class TiledProduct {
   }
 
  private:
+  __device__ __forceinline__ Pipeline pipeline() const {
+    return {counters_->full, counters_->empty};
+  }
   __device__ __forceinline__ int slots() const { return 1 << log_slots_; }
   __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
   // Called by whole warps that have read a chunk.
   __device__ __forceinline__ void Free(uint32_t stage) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) pipeline_.Free(SlotOf(stage));
+    if (threadIdx.x % 32 == 0) pipeline().Free(SlotOf(stage));
   }
   // Is this the thread that loads a stage? Starting a load takes a warp some 500 clocks, so warps
   // take turns.
@@ -172,16 +175,16 @@ class TiledProduct {
     const bool streams = chunk < streamed_;
     const uint32_t stage = asked_ + chunk, lap = stage >> log_slots_;
     const uint32_t bytes = (streams ? ReadOfKernel() : 0) + ReadOfOperand();
-    if (lap > 0) pipeline_.AwaitFree(SlotOf(stage), (lap - 1) & 1);
-    pipeline_.Expect(SlotOf(stage), bytes);
+    if (lap > 0) pipeline().AwaitFree(SlotOf(stage), (lap - 1) & 1);
+    pipeline().Expect(SlotOf(stage), bytes);
     if (!streams) return;
-    pipeline_.Copy(SlotOf(stage), KernelSlot(chunk),
-                   kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
+    pipeline().Copy(SlotOf(stage), KernelSlot(chunk),
+                    kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
   }
   // After AskForKernel.
   __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
-    pipeline_.Copy(SlotOf(asked_ + chunk), OperandSlot(chunk),
-                   operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
+    pipeline().Copy(SlotOf(asked_ + chunk), OperandSlot(chunk),
+                    operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
   }
 
   const Params& p_;
@@ -189,11 +192,10 @@ class TiledProduct {
   const TiledLayout layout_;
   unsigned char* const shared_;
   TiledCounters* const counters_;
-  const Pipeline pipeline_;
-  const int log_slots_;
-  const bool all_parts_;  // all split terms are read; else all but the last
-  const int streamed_;    // chunks of R that do not stay in shared memory
-  int first_group_;       // chunks of the first group, from this block's first on
+  const int threads_, log_slots_;  // of the block; of the pipeline
+  const bool all_parts_;           // all split terms are read; else all but the last
+  const int streamed_;             // chunks of R that do not stay in shared memory
+  int first_group_;                // chunks of the first group, from this block's first on
   const unsigned char* kernel_;
   const uint16_t* operand_;
   int64_t parity_stride_;
