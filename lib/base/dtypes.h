@@ -49,6 +49,21 @@ inline size_t DtypeSize(int32_t dtype) {
   }
 }
 
+// Calls run with a number of a dtype's storage type. The dtype was checked (lib/api/validate.h).
+template <class Run>
+auto WithDtype(int32_t dtype, const Run& run) {
+  switch (dtype) {
+    case HASTE_FLOAT64:
+      return run(double());
+    case HASTE_FLOAT32:
+      return run(float());
+    case HASTE_FLOAT16:
+      return run(Half());
+    default:
+      return run(Bfloat16());
+  }
+}
+
 // Names of the dtypes and of the cells in symbols such as CpuEngine_Lstm_f32.
 #define HASTE_DTYPES(X)        \
   X(f32, float, HASTE_FLOAT32) \

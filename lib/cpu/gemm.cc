@@ -193,30 +193,12 @@ void RunReduceRows(int64_t rows, int64_t columns, const void* in, void* out,
 }
 
 void GemmOf(const HasteGemm& gemm, const HasteExecutor& executor) {
-  switch (gemm.dtype) {
-    case HASTE_FLOAT32:
-      return RunGemm<float>(gemm, executor);
-    case HASTE_FLOAT64:
-      return RunGemm<double>(gemm, executor);
-    case HASTE_FLOAT16:
-      return RunGemm<Half>(gemm, executor);
-    default:
-      return RunGemm<Bfloat16>(gemm, executor);
-  }
+  WithDtype(gemm.dtype, [&](auto of) { RunGemm<decltype(of)>(gemm, executor); });
 }
 
 void ReduceRowsOf(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                   const HasteExecutor& executor) {
-  switch (dtype) {
-    case HASTE_FLOAT32:
-      return RunReduceRows<float>(rows, columns, in, out, executor);
-    case HASTE_FLOAT64:
-      return RunReduceRows<double>(rows, columns, in, out, executor);
-    case HASTE_FLOAT16:
-      return RunReduceRows<Half>(rows, columns, in, out, executor);
-    default:
-      return RunReduceRows<Bfloat16>(rows, columns, in, out, executor);
-  }
+  WithDtype(dtype, [&](auto of) { RunReduceRows<decltype(of)>(rows, columns, in, out, executor); });
 }
 
 }  // namespace

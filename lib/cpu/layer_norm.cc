@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lib/base/workspace.h"
 #include "lib/cpu/cpu.h"
@@ -142,36 +141,16 @@ void RunGradient(const HasteLayerNormGrad& norm, void* memory, const HasteExecut
   });
 }
 
-// Calls use() with a null pointer of the storage type of `dtype`.
-template <class Use>
-auto WithType(int32_t dtype, const Use& use) {
-  switch (dtype) {
-    case HASTE_FLOAT32:
-      return use(static_cast<float*>(nullptr));
-    case HASTE_FLOAT64:
-      return use(static_cast<double*>(nullptr));
-    case HASTE_FLOAT16:
-      return use(static_cast<Half*>(nullptr));
-    default:
-      return use(static_cast<Bfloat16*>(nullptr));
-  }
-}
-
 void ForwardOf(const HasteLayerNorm& norm, const HasteExecutor& executor) {
-  WithType(norm.dtype,
-           [&](auto* type) { RunForward<std::remove_pointer_t<decltype(type)>>(norm, executor); });
+  WithDtype(norm.dtype, [&](auto of) { RunForward<decltype(of)>(norm, executor); });
 }
 
 size_t WorkspaceOf(const HasteLayerNormGrad& norm) {
-  return WithType(norm.dtype, [&](auto* type) {
-    return GradientBytes<std::remove_pointer_t<decltype(type)>>(norm);
-  });
+  return WithDtype(norm.dtype, [&](auto of) { return GradientBytes<decltype(of)>(norm); });
 }
 
 void GradientOf(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
-  WithType(norm.dtype, [&](auto* type) {
-    RunGradient<std::remove_pointer_t<decltype(type)>>(norm, memory, executor);
-  });
+  WithDtype(norm.dtype, [&](auto of) { RunGradient<decltype(of)>(norm, memory, executor); });
 }
 
 }  // namespace

@@ -34,16 +34,7 @@ void Sum(const std::vector<const void*>& rows, int64_t features, void* to) {
 }
 
 void SumOf(int32_t dtype, const std::vector<const void*>& rows, int64_t features, void* to) {
-  switch (dtype) {
-    case HASTE_FLOAT32:
-      return Sum<float>(rows, features, to);
-    case HASTE_FLOAT64:
-      return Sum<double>(rows, features, to);
-    case HASTE_FLOAT16:
-      return Sum<Half>(rows, features, to);
-    default:
-      return Sum<Bfloat16>(rows, features, to);
-  }
+  WithDtype(dtype, [&](auto of) { Sum<decltype(of)>(rows, features, to); });
 }
 
 }  // namespace

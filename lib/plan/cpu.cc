@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lib/base/int_math.h"
 #include "lib/plan/internal.h"
 
 namespace haste {
@@ -45,8 +46,8 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
         fits_l2 ? "fewer rows than threads" : "R exceeds a core's cache: each keeps a slice";
     return plan;
   }
-  const int64_t groups = std::min(n, (useful + k - 1) / k);
-  plan.rows_per_task = (n + groups - 1) / groups;
+  const int64_t groups = std::min(n, CeilDiv(useful, k));
+  plan.rows_per_task = CeilDiv(n, groups);
   plan.threads = static_cast<int>(std::min(useful, k * groups));
   plan.reason =
       plan.threads == 1 ? "too small to split a step" : "rows for every thread: no barrier";

@@ -6,7 +6,7 @@
 namespace haste {
 namespace {
 std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
-  std::string text = EngineName(plan.engine);
+  std::string text;
   double clocks = 0;
   for (const TiledPlan& tiled : plan.tiled) {
     const TiledTiling& t = tiled.tiling;
@@ -26,43 +26,38 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
 }  // namespace
 
 std::string Describe(const Plan& plan, const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  char where[400];
+  char cut[400] = "";
   const PersistentTiling& t = plan.persistent.tiling;
   if (plan.engine == EngineKind::kCluster || plan.engine == EngineKind::kGrid) {
-    snprintf(where, sizeof where,
-             "%s: groups × blocks × units %" PRId64
-             " × %d × %d, rows %d × %d%s, about %.0f clocks a "
-             "step",
-             EngineName(plan.engine), config.lanes * t.row_groups, t.blocks, t.units(), t.passes,
-             t.rows(),
+    snprintf(cut, sizeof cut,
+             ": groups × blocks × units %" PRId64
+             " × %d × %d, rows %d × %d%s, about %.0f clocks a step",
+             config.lanes * t.row_groups, t.blocks, t.units(), t.passes, t.rows(),
              t.sharers > 1         ? ", clusters share gradients"
              : t.element_warps > 0 ? ", warps for elements"
                                    : "",
              plan.persistent.clocks);
   } else if (plan.engine == EngineKind::kBlock) {
-    snprintf(where, sizeof where,
-             "%s: groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",
-             EngineName(plan.engine), plan.block.blocks / plan.block.tiling.blocks,
-             plan.block.tiling.blocks, plan.block.tiling.rows, plan.block.tiling.warps,
-             plan.block.clocks);
+    snprintf(cut, sizeof cut,
+             ": groups × blocks × rows %" PRId64 " × %d × %d, %d warps, about %.0f clocks a step",
+             plan.block.blocks / plan.block.tiling.blocks, plan.block.tiling.blocks,
+             plan.block.tiling.rows, plan.block.tiling.warps, plan.block.clocks);
   } else if (plan.engine == EngineKind::kTiled) {
-    snprintf(where, sizeof where, "%s", DescribeTiles(plan, config).c_str());
+    snprintf(cut, sizeof cut, "%s", DescribeTiles(plan, config).c_str());
   } else if (plan.engine == EngineKind::kBlas) {
-    const int splits = plan.blas[PhasesOf(cell) - 1].splits;
-    snprintf(where, sizeof where, "%s: depth in %d", EngineName(plan.engine), splits);
-  } else if (config.device == HASTE_CUDA) {
-    snprintf(where, sizeof where, "%s", EngineName(plan.engine));
-  } else {
+    snprintf(cut, sizeof cut, ": depth in %d", plan.blas[PhasesOf(cell) - 1].splits);
+  } else if (config.device == HASTE_CPU) {
     const char* terms = plan.engine == EngineKind::kScan ? "rows and units"
                         : plan.split == CpuSplit::kUnits ? "units"
                                                          : "rows";
-    snprintf(where, sizeof where, "%s: %d thread%s over %s", EngineName(plan.engine), plan.threads,
-             plan.threads == 1 ? "" : "s", terms);
+    snprintf(cut, sizeof cut, ": %d thread%s over %s", plan.threads, plan.threads == 1 ? "" : "s",
+             terms);
   }
   char text[640];
   snprintf(text, sizeof text,
-           "%s on %s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
-           where, config.batch, config.time, config.lanes, config.hidden, plan.reason);
+           "%s on %s%s, N=%" PRId64 " T=%" PRId64 " K=%" PRId64 " H=%" PRId64 ": %s", cell.name,
+           EngineName(plan.engine), cut, config.batch, config.time, config.lanes, config.hidden,
+           plan.reason);
   return text;
 }
 

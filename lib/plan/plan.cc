@@ -8,25 +8,10 @@
 namespace haste {
 
 const char* EngineName(EngineKind kind) {
-  switch (kind) {
-    case EngineKind::kCpu:
-      return "cpu";
-    case EngineKind::kStepwise:
-      return "stepwise";
-    case EngineKind::kBlas:
-      return "blas";
-    case EngineKind::kTiled:
-      return "tiled";
-    case EngineKind::kBlock:
-      return "block";
-    case EngineKind::kCluster:
-      return "cluster";
-    case EngineKind::kGrid:
-      return "grid";
-    case EngineKind::kScan:
-      return "scan";
-  }
-  return "";
+  // In the order of EngineKind.
+  static constexpr const char* kNames[] = {"cpu",   "stepwise", "blas", "tiled",
+                                           "block", "cluster",  "grid", "scan"};
+  return kNames[static_cast<int>(kind)];
 }
 
 int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, HasteStatus* status) {
@@ -61,8 +46,7 @@ int32_t CheckEngine(const HasteRnnConfig& config, const HasteCellInfo& cell, Has
 int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
                        const CpuProperties& cpu, const CudaProperties& cuda, Plan* plan,
                        HasteStatus* status, bool backward) {
-  const int32_t code = CheckEngine(config, cell, status);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(CheckEngine(config, cell, status));
   *plan = Plan();
   if (config.device == HASTE_CUDA) return PlanCuda(config, cell, cuda, backward, plan, status);
   *plan = cell.recurrence == HASTE_DENSE ? PlanCpu(config, cell, cpu) : PlanScan(config, cpu);

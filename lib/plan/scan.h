@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "lib/base/int_math.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -38,7 +39,7 @@ constexpr int TileSteps(int64_t element_bytes) {
 }
 // Tiles that a warp has in flight: 4 KiB, or one.
 constexpr int TilesAhead(int64_t tile_bytes) {
-  return tile_bytes < 4096 ? static_cast<int>((4096 + tile_bytes - 1) / tile_bytes) : 1;
+  return tile_bytes < 4096 ? static_cast<int>(CeilDiv(4096, tile_bytes)) : 1;
 }
 
 struct ScanSizes {
@@ -54,31 +55,29 @@ struct ScanPlan {
   int64_t blocks() const { return units * chunks; }
 };
 
-inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 inline ScanPlan PlanLinearScan(const ScanSizes& sizes, const CudaProperties& device) {
   const int64_t processors = std::max(device.multiprocessors, 1);
   ScanPlan plan;
-  plan.units = DivideUp(sizes.elements, kScanWidth);
+  plan.units = CeilDiv(sizes.elements, kScanWidth);
   const int64_t under_way = sizes.tile_bytes * TilesAhead(sizes.tile_bytes);
-  const int64_t bytes = DivideUp(processors * kScanBytesUnderWay, plan.units * under_way);
-  const int64_t work = DivideUp(processors * kScanWarpsAtWork, plan.units);
+  const int64_t bytes = CeilDiv(processors * kScanBytesUnderWay, plan.units * under_way);
+  const int64_t work = CeilDiv(processors * kScanWarpsAtWork, plan.units);
   // No more than share a multiprocessor with the other blocks that fall to it.
-  const int64_t neighbours = DivideUp(plan.units, processors);
+  const int64_t neighbours = CeilDiv(plan.units, processors);
   const int64_t shared = device.shared_bytes_per_block / neighbours - sizes.shared_bytes;
   const int64_t most = std::min({kScanResidentWarps / neighbours, shared / sizes.warp_bytes,
-                                 DivideUp(sizes.time, sizes.tile_steps), int64_t{kMaxScanWarps}});
+                                 CeilDiv(sizes.time, sizes.tile_steps), int64_t{kMaxScanWarps}});
   plan.warps = static_cast<int>(std::max<int64_t>(std::min(std::max(bytes, work), most), 1));
 
   const int64_t turn = plan.warps * sizes.tile_steps;
   // Two passes pay if at most a quarter of the GPU is busy and a block has enough tiles.
   int64_t chunks = 1;
   if (plan.units * 4 <= processors && sizes.time >= 4 * turn) {
-    chunks = std::min(processors / plan.units, DivideUp(sizes.time, turn));
+    chunks = std::min(processors / plan.units, CeilDiv(sizes.time, turn));
   }
-  plan.chunk_steps = DivideUp(DivideUp(sizes.time, chunks), turn) * turn;
-  if (plan.chunk_steps > kMaxScanChunk) plan.chunk_steps = DivideUp(sizes.time, turn) * turn;
-  plan.chunks = DivideUp(sizes.time, plan.chunk_steps);
+  plan.chunk_steps = PadTo(CeilDiv(sizes.time, chunks), turn);
+  if (plan.chunk_steps > kMaxScanChunk) plan.chunk_steps = PadTo(sizes.time, turn);
+  plan.chunks = CeilDiv(sizes.time, plan.chunk_steps);
   return plan;
 }
 

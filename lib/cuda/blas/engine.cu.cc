@@ -11,8 +11,8 @@ template <class Cell, class T>
 constexpr int kOperandsOf = sizeof(T) == 2 && Cell::kExponential ? 2 : 1;
 
 template <class Cell, class T, int kTerms = kOperandsOf<Cell, T>>
-using Blas = WalkEngine<Cell, BlasPolicy<Cell, ForwardPhases<Cell, BlasForwardParams<T, kTerms>>>,
-                        BlasPolicy<Cell, BackwardPhases<Cell, BlasBackwardParams<T, kTerms>>>>;
+using Blas = WalkEngine<Cell, BlasPolicy<ForwardPhases<Cell, BlasForwardParams<T, kTerms>>>,
+                        BlasPolicy<BackwardPhases<Cell, BlasBackwardParams<T, kTerms>>>>;
 
 }  // namespace
 

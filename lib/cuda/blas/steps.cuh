@@ -39,10 +39,7 @@ struct BlasEpilogue {
 
   static constexpr auto kKernel = BlasElements<Phase>;
   static LaunchShape ShapeOf(const Params& p) {
-    LaunchShape shape;
-    shape.blocks = p.N * p.K * CeilDiv(p.H, kBlasThreads);
-    shape.threads = kBlasThreads;
-    return shape;
+    return {p.N * p.K * CeilDiv(p.H, kBlasThreads), kBlasThreads};
   }
 
   // Begin runs before the first step, End after the last.
@@ -59,47 +56,19 @@ template <class Phase>
 class BlasStage {
   using Params = typename Phase::Params;
   using T = typename Params::Storage;
-  using Behind = BlasEpilogue<Phase>;
+  using Epilogue = BlasEpilogue<Phase>;
 
  public:
-  explicit BlasStage(const Params& p) : p_(p), kernel_(Behind::kKernel) {}
+  explicit BlasStage(const Params& p) : p_(p), kernel_(Epilogue::kKernel) {}
 
-  static void Fill(const HasteRnnConfig& config, const BlasTiling& tiling, Workspace* workspace,
-                   Params* p) {
-    const int64_t splits = p->K * tiling.splits;
-    p->tiling = tiling;
-    p->kernel = workspace->Take<T>(splits * tiling.columns * tiling.depth);
-    p->operand.splits = tiling.splits;
-    p->operand.depth = static_cast<uint32_t>(tiling.depth);
-    p->operand.part = splits * p->N * tiling.depth;
-    p->operand.a = workspace->Take<T>(Params::kTerms * p->operand.part);
-    Behind::TakeSums(config, workspace, p);
-  }
-
-  int32_t Prepare(const HasteRnnConfig& config, const void* r, const HasteExecutor& executor,
-                  HasteStatus* status) const {
-    const BlasTiling& t = p_.tiling;
-    const int64_t tiles =
-        p_.K * t.splits * CeilDiv(t.depth, kPackTile) * CeilDiv(t.columns, kPackTile);
-    HASTE_CUDA_TRY(
-        Launch(PackBlas<Phase>, std::min<int64_t>(tiles, 1 << 16), kPackTile * kPackRows, 0, false,
-               executor, t, p_.K, p_.H, static_cast<const T*>(r), const_cast<T*>(p_.kernel)),
-        status);
-    HASTE_CUDA_TRY(cudaMemsetAsync(p_.operand.a, 0, Params::kTerms * p_.operand.part * sizeof(T),
-                                   static_cast<cudaStream_t>(executor.stream)),
-                   status);
-    return Behind::Begin(config, p_, executor, status);
-  }
-
-  int32_t Set(const HasteRnnConfig& config, const CudaProperties& device, HasteStatus* status) {
-    return kernel_.Set(Behind::ShapeOf(p_), config, device, status);
+  int32_t Set(const CudaProperties& device, HasteStatus* status) {
+    return kernel_.Set(Epilogue::ShapeOf(p_), device, status);
   }
 
   int32_t Run(const CublasCall& cublas, bool allow_tf32, bool multiplies, const WalkStep& step,
               const HasteExecutor& executor, HasteStatus* status) const {
     for (int part = 0; multiplies && part < Params::kTerms; ++part) {
-      const int32_t code = cublas.Multiply(Product(part, allow_tf32), status);
-      if (code != HASTE_OK) return code;
+      HASTE_TRY(cublas.Multiply(Product(part, allow_tf32), status));
     }
     return kernel_.Run(multiplies, executor, status, p_, step);
   }
@@ -113,7 +82,7 @@ class BlasStage {
     product.allow_tf32 = allow_tf32;
     product.adds = part > 0;
     product.rows = p_.N;
-    product.columns = Behind::ColumnsOf(p_);
+    product.columns = Epilogue::ColumnsOf(p_);
     product.depth = t.depth;
     product.batch = p_.K * t.splits;
     product.a = {p_.operand.a + part * p_.operand.part, t.depth, p_.N * t.depth, true};
@@ -128,92 +97,69 @@ class BlasStage {
   StepKernel<const Params, const WalkStep> kernel_;
 };
 
-// The launches of a step.
-template <class Direction>
-class BlasSteps {
-  using First = typename Direction::First;
-  static constexpr int kLast = Direction::kPhases - 1;
-
- public:
-  BlasSteps(const HasteRnnConfig& config, const Phased<Direction>& phased, void* of_cublas)
-      : config_(config),
-        phased_(phased),
-        of_cublas_(of_cublas),
-        one_(phased.of[0]),
-        two_(phased.of[kLast]) {}
-
-  int32_t Set(const CudaProperties& device, HasteStatus* status) {
-    const int32_t code = one_.Set(config_, device, status);
-    return code != HASTE_OK || kLast == 0 ? code : two_.Set(config_, device, status);
-  }
-
-  // Recorded steps (from.first) are in the middle of a walk.
-  int32_t Launch(const WalkStep& from, int64_t count, const HasteExecutor& executor,
-                 HasteStatus* status) const {
-    const bool tf32 = config_.allow_tf32 != 0, midst = from.first != nullptr;
-    CublasCall cublas;
-    int32_t code = cublas.Begin(executor, of_cublas_, kCublasWorkspace, status);
-    for (int64_t done = 0; code == HASTE_OK && done < count; ++done) {
-      const WalkStep step = from.After(done * First::kStride);
-      const bool multiplies = midst || First::HasProduct(phased_.of[0], step.step);
-      code = one_.Run(cublas, tf32, multiplies, step, executor, status);
-      if (code == HASTE_OK && kLast > 0 && (midst || step.step >= 0)) {
-        code = two_.Run(cublas, tf32, true, step, executor, status);
-      }
-    }
-    return code;
-  }
-
-  std::string Key() const {
-    std::string key = Recorded::BytesOf(BlasEpilogue<First>::kKernel) +
-                      Recorded::BytesOf(config_.allow_tf32) + Recorded::BytesOf(of_cublas_);
-    for (const auto& p : phased_.of) key += Recorded::BytesOf(p);
-    return key;
-  }
-
- private:
-  const HasteRnnConfig& config_;
-  const Phased<Direction>& phased_;
-  void* const of_cublas_;
-  BlasStage<First> one_;
-  BlasStage<typename Direction::Second> two_;
-};
-
 // The EnginePolicy for WalkEngine.
-template <class Cell, class D>
+template <class D>
 class BlasPolicy {
+  using First = typename D::First;
+  static constexpr int kLast = D::kPhases - 1;
+
  public:
   using Direction = D;
 
-  BlasPolicy(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
+  BlasPolicy(const HasteRnnConfig& config, const PlannedRnn& planned)
+      : config_(config), planned_(planned) {}
 
-  void Fill(Workspace* workspace, Phased<Direction>* phased) {
-    FillPhases<Cell>(config_, workspace, phased, [&](auto* phase, int i) {
-      using Phase = std::remove_pointer_t<decltype(phase)>;
-      BlasStage<Phase>::Fill(config_, plan_.blas[i], workspace, &phased->of[i]);
-    });
-    of_cublas_ = workspace->Take<char>(kCublasWorkspace);
+  template <class Phase, class Params>
+  auto FillPhase(Phase*, int i, Workspace* workspace, Params* p) {
+    using T = typename Params::Storage;
+    const BlasTiling& tiling = p->tiling = planned_.plan.blas[i];
+    const int64_t splits = p->K * tiling.splits;
+    p->kernel = workspace->Take<T>(splits * tiling.columns * tiling.depth);
+    p->operand.splits = tiling.splits;
+    p->operand.depth = static_cast<uint32_t>(tiling.depth);
+    p->operand.part = splits * p->N * tiling.depth;
+    p->operand.a = workspace->Take<T>(Params::kTerms * p->operand.part);
+    BlasEpilogue<Phase>::TakeSums(config_, workspace, p);
+    if (i == kLast) of_cublas_ = workspace->Take<char>(kCublasWorkspace);
+    return p->operand;
   }
 
-  int32_t Prepare(const Phased<Direction>& phased, const void* r, const HasteExecutor& executor,
-                  HasteStatus* status) const {
-    return ForEachPhase<Direction>([&](auto* phase, int i) {
-      using Phase = std::remove_pointer_t<decltype(phase)>;
-      return BlasStage<Phase>(phased.of[i]).Prepare(config_, r, executor, status);
-    });
+  template <class Phase, class Params>
+  int32_t PreparePhase(Phase*, const Params& p, const void* r, const HasteExecutor& executor,
+                       HasteStatus* status) const {
+    using T = typename Params::Storage;
+    const BlasTiling& t = p.tiling;
+    const int64_t tiles =
+        p.K * t.splits * CeilDiv(t.depth, kPackTile) * CeilDiv(t.columns, kPackTile);
+    HASTE_CUDA_TRY(
+        Launch(PackBlas<Phase>, std::min<int64_t>(tiles, 1 << 16), kPackTile * kPackRows, 0, false,
+               executor, t, p.K, p.H, static_cast<const T*>(r), const_cast<T*>(p.kernel)),
+        status);
+    const size_t bytes = Params::kTerms * p.operand.part * sizeof(T);
+    HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
+    return BlasEpilogue<Phase>::Begin(config_, p, executor, status);
   }
 
-  int32_t Walk(const Phased<Direction>& phased, int64_t first, int64_t steps,
-               const CudaProperties& device, const HasteExecutor& executor,
+  int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,
                HasteStatus* status) const {
-    BlasSteps<Direction> walk(config_, phased, of_cublas_);
-    int32_t code = walk.Set(device, status);
-    if (code != HASTE_OK) return code;
-    const StepRange span = StepRangeOf<typename Direction::First>(phased.of[0], first, steps);
-    const auto launch = [&](const auto&... given) { return walk.Launch(given...); };
-    code = WalkRecorded(span, walk.Key(), phased.of[0].recorded_at, launch, executor, status);
-    if (code != HASTE_OK) return code;
-    return ForEachPhase<Direction>([&](auto* phase, int i) {
+    BlasStage<First> one(phased.of[0]);
+    BlasStage<typename D::Second> two(phased.of[kLast]);
+    HASTE_TRY(one.Set(planned_.cuda, status));
+    if (kLast > 0) HASTE_TRY(two.Set(planned_.cuda, status));
+    const bool tf32 = config_.allow_tf32 != 0;
+    const auto launch = [&](const WalkStep& from, int64_t count, const HasteExecutor& on,
+                            HasteStatus* said) -> int32_t {
+      CublasCall cublas;
+      HASTE_TRY(cublas.Begin(on, of_cublas_, kCublasWorkspace, said));
+      return ForEachStep<D>(from, count, [&](int i, const WalkStep& step, bool) {
+        return i == 0 ? one.Run(cublas, tf32, Multiplies<First>(phased.of[0], step), step, on, said)
+                      : two.Run(cublas, tf32, true, step, on, said);
+      });
+    };
+    const std::string key = Recorded::BytesOf(BlasEpilogue<First>::kKernel) +
+                            Recorded::BytesOf(tf32) + Recorded::BytesOf(of_cublas_);
+    HASTE_TRY(WalkRecorded(phased, first, steps, key, launch, executor, status));
+    return ForEachPhase<D>([&](auto* phase, int i) {
       using Phase = std::remove_pointer_t<decltype(phase)>;
       return BlasEpilogue<Phase>::End(config_, phased.of[i], executor, status);
     });
@@ -221,7 +167,7 @@ class BlasPolicy {
 
  private:
   const HasteRnnConfig& config_;
-  const Plan& plan_;
+  const PlannedRnn& planned_;
   char* of_cublas_ = nullptr;
 };
 

@@ -17,6 +17,27 @@ namespace haste {
 constexpr int ForwardColumns(int gates) { return gates >= 3 ? gates : 4; }
 constexpr int kBackwardColumns = 4;
 
+// The product of a phase (phase_forward.cuh): of R's gates kBefore … kBefore + kGates - 1. Forward
+// leaves one sum a gate, backward one sum over the gates.
+template <class Cell, int kFirst, int kCount>
+struct PhaseProduct {
+  static constexpr int kBefore = kFirst, kGates = kCount, kAfter = Cell::kGates - kFirst - kCount;
+  static constexpr int kAllGates = Cell::kGates;
+};
+template <class Cell, int kFirst, int kCount>
+struct ForwardProduct : PhaseProduct<Cell, kFirst, kCount> {
+  static constexpr bool kBackward = false;
+  static constexpr int kStride = 1;  // of the walk
+  static constexpr int kDepth = 1;   // of the product, in multiples of H
+  static constexpr int kColumns = ForwardColumns(kCount), kSums = kCount;
+};
+template <class Cell, int kFirst, int kCount>
+struct BackwardProduct : PhaseProduct<Cell, kFirst, kCount> {
+  static constexpr bool kBackward = true;
+  static constexpr int kStride = -1;
+  static constexpr int kDepth = kCount, kColumns = kBackwardColumns, kSums = 1;
+};
+
 template <class Cell>
 constexpr uint32_t ReadStates() {
   uint32_t bits = 0;
@@ -117,6 +138,16 @@ __device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& plac
   }
 }
 
+// Stores states or their gradients in tensors [N, K, H], some of which may be null.
+template <class T, int kStates>
+__device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
+                                            const Compute<T> (&states)[kStates]) {
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (to[s] != nullptr) static_cast<T*>(to[s])[at] = FromCompute<T>(states[s]);
+  }
+}
+
 // What backward reads from the reserve: the gates before kEnd, and all saved tensors.
 template <class Cell, class T, int kEnd>
 struct Reserve {
@@ -192,6 +223,18 @@ __device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&
     } else if (share[s] != C(0)) {
       next[s] = MulAdd(share[s], prev[s] - next[s], next[s]);
     }
+  }
+}
+
+// Its gradient: what Zoneout passed around the cell has one that goes around it too, `past`. The
+// rest of ds is the cell's.
+template <int kStates, class C>
+__device__ __forceinline__ void SplitZoneout(const C (&share)[kStates], C (&ds)[kStates],
+                                             C (&past)[kStates]) {
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
+    ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
   }
 }
 
@@ -273,13 +316,7 @@ __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
   C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
-    if (!p.zoneout) continue;
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      // What Zoneout passed around the cell has a gradient that goes around it too.
-      past[e][s] = share[e][s] == C(0) ? C(0) : ds[e][s] * share[e][s];
-      ds[e][s] = share[e][s] == C(1) ? C(0) : ds[e][s] - past[e][s];
-    }
+    if (p.zoneout) SplitZoneout(share[e], ds[e], past[e]);
   }
   WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
 #pragma unroll

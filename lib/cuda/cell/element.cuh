@@ -115,16 +115,6 @@ __device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& p
   }
 }
 
-// Stores states or their gradients in tensors [N, K, H], some of which may be null.
-template <class T, int kStates>
-__device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
-                                            const float (&states)[kStates]) {
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
-    if (to[s] != nullptr) static_cast<T*>(to[s])[at] = FromCompute<T>(states[s]);
-  }
-}
-
 // A backward step of the same. ds: on entry, gradients of the states that leave the step, without
 // those of the output; on return, of those that enter it, without what the product adds.
 template <class Cell, class T, int kCount, class Kept>

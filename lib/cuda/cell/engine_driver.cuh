@@ -1,10 +1,11 @@
-// The common part of a call in all engines that walk phases as PlanRecurrence has cut them.
+// The common part of a call in all engines that walk phases.
 //
-// Each engine provides an EnginePolicy<Direction> (ForwardPhases, BackwardPhases):
-//   EnginePolicy(config, plan)
-//   Fill(workspace, phased)    the workspace of each phase: FillWalk's and the engine's own
-//   Prepare(phased, R, …)      R in the layout of the engine's products
-//   Walk(phased, first, steps, device, …)
+// Each engine provides an EnginePolicy<Direction> (ForwardPhases, BackwardPhases). phase: a null
+// pointer to the type of phase i.
+//   EnginePolicy(config, planned)
+//   FillPhase(phase, i, workspace, &params)    what a phase has of its own; returns its operand
+//   PreparePhase(phase, params, R, …)          R in the layout of the phase's product
+//   Walk(phased, first, steps, …)
 #ifndef HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
 #define HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
 
@@ -20,11 +21,26 @@ class WalkEngine {
     return HasBoundedStates(config, CellInfo<Cell>());
   }
 
+  // `workspace` counts the bytes.
+  template <class EnginePolicy, class Direction>
+  static void Fill(const HasteRnnConfig& config, EnginePolicy* policy, Workspace* workspace,
+                   Phased<Direction>* phased) {
+    typename Direction::Params p = phased->of[0];
+    FillWalk<Cell>(config, p.args, workspace, &p);
+    for (auto& of_phase : phased->of) of_phase = p;
+    ForEachPhase<Direction>([&](auto* phase, int i) {
+      phased->of[Direction::kPhases - 1 - i].other =
+          policy->FillPhase(phase, i, workspace, &phased->of[i]);
+      return HASTE_OK;
+    });
+  }
+
   template <class EnginePolicy>
-  static size_t BytesOf(const HasteRnnConfig& config, const Plan& plan) {
+  static size_t BytesOf(const HasteRnnConfig& config, const PlannedRnn& planned) {
     Workspace count(nullptr);
     Phased<typename EnginePolicy::Direction> phased = {};
-    EnginePolicy(config, plan).Fill(&count, &phased);
+    EnginePolicy policy(config, planned);
+    Fill(config, &policy, &count, &phased);
     return count.used();
   }
 
@@ -33,23 +49,24 @@ class WalkEngine {
                       const void* const* states, int64_t first, int64_t steps, void* workspace,
                       const HasteExecutor& executor, HasteStatus* status) {
     using Direction = typename EnginePolicy::Direction;
-    EnginePolicy machine(config, planned.plan);
+    EnginePolicy policy(config, planned);
     Phased<Direction> phased = {};
     phased.of[0].args = args;
     Workspace pieces(workspace);
-    machine.Fill(&pieces, &phased);
-    HASTE_TRY(machine.Prepare(phased, args.R, executor, status));
+    Fill(config, &policy, &pieces, &phased);
+    HASTE_TRY(ForEachPhase<Direction>([&](auto* phase, int i) {
+      return policy.PreparePhase(phase, phased.of[i], args.R, executor, status);
+    }));
     HASTE_TRY((PrepareStates<Cell, Direction::First::kBackward>(config, states, phased.of[0],
                                                                 executor, status)));
-    return machine.Walk(phased, first, steps, planned.cuda, executor, status);
+    return policy.Walk(phased, first, steps, executor, status);
   }
 
  public:
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
-    const Plan& plan = planned.plan;
-    return planned.backward    ? BytesOf<BackwardPolicy>(config, plan)
-           : IsBounded(config) ? BytesOf<BoundedPolicy>(config, plan)
-                               : BytesOf<ForwardPolicy>(config, plan);
+    return planned.backward    ? BytesOf<BackwardPolicy>(config, planned)
+           : IsBounded(config) ? BytesOf<BoundedPolicy>(config, planned)
+                               : BytesOf<ForwardPolicy>(config, planned);
   }
 
   static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
@@ -63,10 +80,9 @@ class WalkEngine {
   static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
-    const int32_t code =
-        Call<BackwardPolicy>(config, planned, args, args.dsT, config.time - 1,
-                             BackwardSteps<Cell>(config, args), workspace, executor, status);
-    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+    HASTE_TRY(Call<BackwardPolicy>(config, planned, args, args.dsT, config.time - 1,
+                                   BackwardSteps<Cell>(config, args), workspace, executor, status));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lib/base/int_math.h"
-#include "lib/cuda/cell/params.cuh"
+#include "lib/cuda/cell/walk_setup.cuh"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/graph_cache.h"
 #include "lib/cuda/host/launch.cuh"
@@ -21,57 +21,48 @@ static __global__ void AddSteps(int64_t* at, int64_t steps) { *at += steps; }
 // Steps of a graph: enough to leave the host little to do, few enough to be recorded quickly.
 constexpr int64_t kLeastRecorded = 4, kMostRecorded = 32;
 
-// The steps of a call: `count` from `first` on, `stride` apart. `alone_before` steps at the
-// beginning and `alone_after` at the end differ from the others.
-struct StepRange {
-  int64_t first, count;
-  int stride;
-  int64_t alone_before, alone_after;
-};
-
-// For phases (phase_forward.cuh). Two steps differ from the others: a first step that has no
-// product, and backward's step -1, which ends with the gradients of the initial states.
-template <class Phase>
-StepRange StepRangeOf(const typename Phase::Params& p, int64_t first, int64_t count) {
-  return {first, count, Phase::kStride, Phase::HasProduct(p, first) ? 0 : 1,
-          std::max<int64_t>(count - p.T_, 0)};
-}
-
-// launch(from, count, executor, status) launches steps from `from` on. key: everything they depend
-// on except the step. at: in the workspace, the step that recorded steps count from.
-template <class LaunchSteps>
-int32_t WalkRecorded(const StepRange& span, const std::string& key, int64_t* at,
+// Runs `count` steps from `first` on: launch(from, count, executor, status) launches some of them.
+// key: everything that launches depend on except the step and the phases' parameters.
+//
+// Two steps differ from the others: a first step that has no product, and backward's step -1, which
+// ends with the gradients of the initial states.
+template <class Direction, class LaunchSteps>
+int32_t WalkRecorded(const Phased<Direction>& phased, int64_t first, int64_t count, std::string key,
                      const LaunchSteps& launch, const HasteExecutor& executor,
                      HasteStatus* status) {
+  using First = typename Direction::First;
+  const auto& p = phased.of[0];
+  const int64_t alone_before = First::HasProduct(p, first) ? 0 : 1;
+  const int64_t alone_after = std::max<int64_t>(count - p.T_, 0);
+  int64_t* const at = p.recorded_at;  // the step that recorded steps count from
   const auto launch_from = [&](int64_t done, int64_t count) -> int32_t {
     if (count <= 0) return HASTE_OK;
-    return launch(WalkStep{nullptr, span.first + done * span.stride}, count, executor, status);
+    return launch(WalkStep{nullptr, first + done * First::kStride}, count, executor, status);
   };
-  const int64_t alike = std::max<int64_t>(span.count - span.alone_before - span.alone_after, 0);
+  const int64_t alike = std::max<int64_t>(count - alone_before - alone_after, 0);
   const int64_t replays = std::max<int64_t>(CeilDiv(alike, kMostRecorded), 1);
   const int64_t of_graph = alike / replays;
   Recorded graph;
   const auto record = [&](const HasteExecutor& recording) {
     HasteStatus unused;
-    const int32_t code = launch(WalkStep{at, 0}, of_graph, recording, &unused);
-    if (code != HASTE_OK) return code;
-    HASTE_CUDA_TRY(Launch(AddSteps, 1, 1, 0, false, recording, at, of_graph * span.stride),
+    HASTE_TRY(launch(WalkStep{at, 0}, of_graph, recording, &unused));
+    HASTE_CUDA_TRY(Launch(AddSteps, 1, 1, 0, false, recording, at, of_graph * First::kStride),
                    &unused);
     return static_cast<int32_t>(HASTE_OK);
   };
-  const std::string whole_key = key + Recorded::BytesOf(of_graph) + Recorded::BytesOf(at);
-  if (of_graph < kLeastRecorded || !graph.Find(whole_key, executor, record)) {
-    return launch_from(0, span.count);
+  for (const auto& of_phase : phased.of) key += Recorded::BytesOf(of_phase);
+  key += Recorded::BytesOf(of_graph);
+  if (of_graph < kLeastRecorded || !graph.Find(key, executor, record)) {
+    return launch_from(0, count);
   }
   // The remainder goes first, so that the GPU has work while the graph is launched.
   const int64_t replayed = of_graph * replays;
-  const int64_t before = span.alone_before + alike - replayed;
-  int32_t code = launch_from(0, before);
-  if (code != HASTE_OK) return code;
-  HASTE_CUDA_TRY(Launch(SetStep, 1, 1, 0, false, executor, at, span.first + before * span.stride),
+  const int64_t before = alone_before + alike - replayed;
+  HASTE_TRY(launch_from(0, before));
+  HASTE_CUDA_TRY(Launch(SetStep, 1, 1, 0, false, executor, at, first + before * First::kStride),
                  status);
-  for (int64_t i = 0; code == HASTE_OK && i < replays; ++i) code = graph.Replay(executor, status);
-  return code != HASTE_OK ? code : launch_from(before + replayed, span.alone_after);
+  for (int64_t i = 0; i < replays; ++i) HASTE_TRY(graph.Replay(executor, status));
+  return launch_from(before + replayed, alone_after);
 }
 
 }  // namespace haste

@@ -2,7 +2,7 @@
 #ifndef HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
 #define HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
 
-#include <algorithm>
+#include <type_traits>
 
 #include "lib/base/workspace.h"
 #include "lib/cells/info.h"
@@ -97,22 +97,13 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
                 Workspace* workspace, Params* p) {
   FillRecurrence<Cell, typename Params::Storage>(config, args, p);
   p->args = args;
-  for (int64_t k = 0; config.reverse != nullptr && k < config.lanes; ++k) {
-    if (config.reverse[k]) p->directions[k / 32] |= 1u << (k % 32);
-  }
+  FillDirections(config, 0, config.lanes, p->directions);
   p->first_live = p->mask != nullptr ? workspace->Take<int64_t>(2 * p->N) : nullptr;
 }
 
-// Finds where live steps begin.
 template <class Params>
 int32_t PrepareOnChip(const Params& p, const HasteExecutor& executor, HasteStatus* status) {
-  if (p.mask == nullptr) return HASTE_OK;
-  const int64_t blocks =
-      std::min<int64_t>((2 * p.N * 32 + kPrepareThreads - 1) / kPrepareThreads, 4096);
-  HASTE_CUDA_TRY(Launch(FindFirstLive, blocks, kPrepareThreads, 0, false, executor, p.N, p.T_,
-                        p.mask, const_cast<int64_t*>(p.first_live)),
-                 status);
-  return HASTE_OK;
+  return PrepareFirstLive(p, executor, status);
 }
 
 }  // namespace haste

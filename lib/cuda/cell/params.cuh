@@ -53,6 +53,14 @@ void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrencePa
   p->seed = args.seed;
 }
 
+// Sets the bits of those of `lanes` lanes from `first` on that walk in reverse. bits: all 0.
+inline void FillDirections(const HasteRnnConfig& config, int64_t first, int64_t lanes,
+                           uint32_t* bits) {
+  for (int64_t k = 0; config.reverse != nullptr && k < lanes; ++k) {
+    if (config.reverse[first + k]) bits[k / 32] |= 1u << (k % 32);
+  }
+}
+
 // One element of [N, K, H].
 struct Element {
   int64_t n, k, j;

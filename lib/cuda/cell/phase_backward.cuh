@@ -21,17 +21,12 @@ __device__ __forceinline__ void PutGates(const Params& p, int64_t step, const El
 // The product of the next step's gradients of h·R with Rᵀ: of all gates, or of the reset gates.
 // After it, everything this step's gradients depend on is known, except for the reset gates.
 template <class Cell, class P>
-struct BackwardPhase {
+struct BackwardPhase
+    : BackwardProduct<Cell, 0, Cell::kResetGates == 0 ? Cell::kGates : Cell::kResetGates> {
   using Params = P;
   using T = typename P::Storage;
   using C = Compute<T>;
   static constexpr int kReset = Cell::kResetGates, kStates = Cell::kStates;
-  static constexpr bool kBackward = true;
-  static constexpr int kAllGates = Cell::kGates;
-  static constexpr int kStride = -1;
-  static constexpr int kBefore = 0, kGates = kReset > 0 ? kReset : Cell::kGates;
-  static constexpr int kAfter = Cell::kGates - kGates;
-  static constexpr int kDepth = kGates, kColumns = kBackwardColumns, kSums = 1;
   static_assert(kReset == 0 || !Cell::kSplitsGradient, "the reset gates' dq would be lost");
 
   Reserve<Cell, T, Cell::kGates> reserve;
@@ -98,13 +93,7 @@ struct BackwardPhase {
   }
 
   __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
-    if (at.step < 0) {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        if (p.args.ds0[s] != nullptr) static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(ds[s]);
-      }
-      return;
-    }
+    if (at.step < 0) return StoreStates<T>(p.args.ds0, e.at, ds);
     // Only gates after the reset gates: dwx may overwrite the gates, and BackwardResetPhase still
     // has to read the reset gates.
 #pragma unroll
@@ -126,16 +115,12 @@ struct BackwardPhase {
 // The product of this step's gradients of the other gates, from which follow those of the reset
 // gates. BackwardPhase left its part of these in `made`; this phase completes it.
 template <class Cell, class P>
-struct BackwardResetPhase {
+struct BackwardResetPhase
+    : BackwardProduct<Cell, Cell::kResetGates, Cell::kGates - Cell::kResetGates> {
   using Params = P;
   using T = typename P::Storage;
   using C = Compute<T>;
   static constexpr int kReset = Cell::kResetGates, kStates = Cell::kStates;
-  static constexpr bool kBackward = true;
-  static constexpr int kAllGates = Cell::kGates;
-  static constexpr int kStride = -1;
-  static constexpr int kBefore = kReset, kGates = Cell::kGates - kReset, kAfter = 0;
-  static constexpr int kDepth = kGates, kColumns = kBackwardColumns, kSums = 1;
 
   Reserve<Cell, T, kReset> reserve;  // dwx may have overwritten the later gates
   bool live;

@@ -16,16 +16,10 @@ namespace haste {
 
 // What both phases read for their element. Gates kFirst … kFirst + kCount - 1 are in the product.
 template <class Cell, class P, int kFirst, int kCount>
-struct ForwardInputs {
+struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   using Params = P;
   using T = typename P::Storage;
   using C = Compute<T>;
-  static constexpr bool kBackward = false;
-  static constexpr int kStride = 1;  // of the walk
-  static constexpr int kBefore = kFirst, kGates = kCount, kAfter = Cell::kGates - kFirst - kCount;
-  static constexpr int kAllGates = Cell::kGates;
-  static constexpr int kDepth = 1;  // of the product, in multiples of H
-  static constexpr int kColumns = ForwardColumns(kCount), kSums = kCount;
 
   T x[kCount], bias[kCount];
   bool live;

@@ -3,7 +3,13 @@
 #ifndef HASTE_LIB_CUDA_CELL_PREPARE_CUH_
 #define HASTE_LIB_CUDA_CELL_PREPARE_CUH_
 
+#include <algorithm>
+#include <cstdint>
+
+#include "lib/base/int_math.h"
 #include "lib/cuda/cell/step_params.cuh"
+#include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
 
 namespace haste {
 
@@ -127,6 +133,27 @@ static __global__ void SetDirections(const Directions directions, int64_t lanes,
   for (int64_t k = GlobalThread(); k < lanes; k += GlobalThreads()) {
     reverse[k] = directions.bits[k / 32] >> (k % 32) & 1;
   }
+}
+
+// --- Host code
+
+// Launches a kernel whose threads take turns with what there is to do.
+template <class... Params, class... Args>
+cudaError_t LaunchPrepare(void (*kernel)(Params...), int64_t threads, const HasteExecutor& executor,
+                          const Args&... args) {
+  const int64_t blocks = std::min<int64_t>(CeilDiv(threads, kPrepareThreads), 4096);
+  return Launch(kernel, blocks, kPrepareThreads, 0, false, executor, args...);
+}
+
+// Finds where live steps begin.
+template <class T>
+int32_t PrepareFirstLive(const RecurrenceParams<T>& p, const HasteExecutor& executor,
+                         HasteStatus* status) {
+  if (p.mask == nullptr) return HASTE_OK;
+  HASTE_CUDA_TRY(LaunchPrepare(FindFirstLive, 2 * p.N * 32, executor, p.N, p.T_, p.mask,
+                               const_cast<int64_t*>(p.first_live)),
+                 status);
+  return HASTE_OK;
 }
 
 }  // namespace haste

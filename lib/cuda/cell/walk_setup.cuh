@@ -4,7 +4,6 @@
 #define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 #include <type_traits>
 
@@ -57,6 +56,26 @@ int32_t ForEachPhase(const Run& run) {
   return code;
 }
 
+// True if a step begins with a product. Recorded steps do: they are in the middle of a walk.
+template <class Phase>
+bool Multiplies(const typename Phase::Params& p, const WalkStep& step) {
+  return step.first != nullptr || Phase::HasProduct(p, step.step);
+}
+
+// Calls run(index, step, after) for each phase of `count` steps from `from` on; stops at the first
+// error. after: a kernel of the walk was launched before.
+template <class Direction, class Run>
+int32_t ForEachStep(const WalkStep& from, int64_t count, const Run& run) {
+  for (int64_t done = 0; done < count; ++done) {
+    const WalkStep step = from.After(done * Direction::First::kStride);
+    HASTE_TRY(run(0, step, done > 0));
+    // Backward's step -1 ends with the gradients of the initial states.
+    const bool ends = step.first == nullptr && step.step < 0;
+    if (Direction::kPhases == 2 && !ends) HASTE_TRY(run(1, step, true));
+  }
+  return HASTE_OK;
+}
+
 // Fills in sizes, options and the workspace that all phases of a call share. `workspace` counts the
 // bytes.
 template <class Cell, class Args, class T>
@@ -73,28 +92,6 @@ void FillWalk(const HasteRnnConfig& config, const Args& args, Workspace* workspa
   }
 }
 
-// The same for all phases. fill(phase, index) fills in what each phase has of its own, such as its
-// operand, which is then `other` in the other phase.
-template <class Cell, class Direction, class FillPhase>
-void FillPhases(const HasteRnnConfig& config, Workspace* workspace, Phased<Direction>* phased,
-                const FillPhase& fill) {
-  typename Direction::Params p = phased->of[0];
-  FillWalk<Cell>(config, p.args, workspace, &p);
-  ForEachPhase<Direction>([&](auto* phase, int i) {
-    phased->of[i] = p;
-    fill(phase, i);
-    return HASTE_OK;
-  });
-  for (int i = 0; i < Direction::kPhases; ++i) {
-    phased->of[i].other = phased->of[Direction::kPhases - 1 - i].operand;
-  }
-}
-
-inline int PrepareBlocks(int64_t threads) {
-  return static_cast<int>(
-      std::min<int64_t>((threads + kPrepareThreads - 1) / kPrepareThreads, 4096));
-}
-
 // Prepares directions, where live steps begin, and the states that enter the walk. In forward also
 // the first operand, so operands must have been cleared before.
 template <class Cell, bool kBackward, class Params>
@@ -104,27 +101,18 @@ int32_t PrepareStates(const HasteRnnConfig& config, const void* const* states, c
   for (int64_t first = 0; first < p.K; first += kLanesPerCall) {
     const int64_t lanes = std::min<int64_t>(kLanesPerCall, p.K - first);
     Directions directions = {};
-    for (int64_t k = 0; config.reverse != nullptr && k < lanes; ++k) {
-      if (config.reverse[first + k]) directions.bits[k / 32] |= 1u << (k % 32);
-    }
-    HASTE_CUDA_TRY(Launch(SetDirections, PrepareBlocks(lanes), kPrepareThreads, 0, false, executor,
-                          directions, lanes, const_cast<uint8_t*>(p.reverse) + first),
+    FillDirections(config, first, lanes, directions.bits);
+    HASTE_CUDA_TRY(LaunchPrepare(SetDirections, lanes, executor, directions, lanes,
+                                 const_cast<uint8_t*>(p.reverse) + first),
                    status);
   }
-  if (p.mask != nullptr) {
-    HASTE_CUDA_TRY(Launch(FindFirstLive, PrepareBlocks(2 * p.N * 32), kPrepareThreads, 0, false,
-                          executor, p.N, p.T_, p.mask, const_cast<int64_t*>(p.first_live)),
-                   status);
-  }
+  HASTE_TRY(PrepareFirstLive(p, executor, status));
   StatePointers from = {};
   for (int s = 0; s < Cell::kStates; ++s) from.of[s] = states[s];
-  const int blocks = PrepareBlocks(p.N * p.K * p.H);
-  HASTE_CUDA_TRY(
-      Launch(CarryIn<Cell::kStates, T>, blocks, kPrepareThreads, 0, false, executor, p, from),
-      status);
+  const int64_t elements = p.N * p.K * p.H;
+  HASTE_CUDA_TRY(LaunchPrepare(CarryIn<Cell::kStates, T>, elements, executor, p, from), status);
   if constexpr (!kBackward) {
-    HASTE_CUDA_TRY(Launch(FirstOperand<Params>, blocks, kPrepareThreads, 0, false, executor, p),
-                   status);
+    HASTE_CUDA_TRY(LaunchPrepare(FirstOperand<Params>, elements, executor, p), status);
   }
   return HASTE_OK;
 }
@@ -138,16 +126,9 @@ struct StepKernel {
 
   explicit StepKernel(void (*of)(Params...)) : kernel(of) {}
 
-  int32_t Set(const LaunchShape& of, const HasteRnnConfig& config, const CudaProperties& device,
-              HasteStatus* status) {
+  int32_t Set(const LaunchShape& of, const CudaProperties& device, HasteStatus* status) {
     shape = of;
-    const int64_t blocks = shape.blocks;
-    if (blocks > INT32_MAX) {
-      return SetStatus(status, HASTE_UNIMPLEMENTED,
-                       "batch and lanes: at most 2^31 - 1 blocks of work a step, %" PRId64
-                       " × %" PRId64 " need %" PRId64,
-                       config.batch, config.lanes, blocks);
-    }
+    HASTE_TRY(CheckBlocks(shape.blocks, "batch, lanes, hidden", status));
     HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);

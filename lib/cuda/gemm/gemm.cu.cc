@@ -5,9 +5,10 @@
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <type_traits>
 
+#include "lib/base/dtypes.h"
+#include "lib/base/int_math.h"
 #include "lib/base/math.h"
 #include "lib/cuda/gemm/split_fp16.h"
 #include "lib/cuda/host/cublas.h"
@@ -138,13 +139,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <class T, int kTile>
 int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
-  const int64_t column_tiles = (g.n + kTile - 1) / kTile;
-  const int64_t blocks = (g.m + kTile - 1) / kTile * column_tiles;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "m, n: a product of [%" PRId64 ", %" PRId64 "] is larger than one launch", g.m,
-                     g.n);
-  }
+  const int64_t column_tiles = CeilDiv(g.n, kTile), blocks = CeilDiv(g.m, kTile) * column_tiles;
+  HASTE_TRY(CheckBlocks(blocks, "m, n", status));
   HASTE_CUDA_TRY(Launch(Gemm<T, kTile>, blocks, kThreads, 0, false, executor, g, column_tiles),
                  status);
   return HASTE_OK;
@@ -156,8 +152,8 @@ int32_t TiledGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus
     CudaProperties device;
     HASTE_TRY(GetCudaProperties(&device, status));
     // Large tiles read less memory; small ones keep more multiprocessors busy.
-    const int64_t large = ((g.m + 127) / 128) * ((g.n + 127) / 128);
-    if (large >= device.multiprocessors) return LaunchGemm<T, 128>(g, executor, status);
+    if (CeilDiv(g.m, 128) * CeilDiv(g.n, 128) >= device.multiprocessors)
+      return LaunchGemm<T, 128>(g, executor, status);
   }
   return LaunchGemm<T, 64>(g, executor, status);
 }
@@ -257,16 +253,7 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
     return ScaledGemm(whole, plan, workspace, executor, status);
   }
   if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(whole, executor, status);
-  switch (g.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return TiledGemm<type>(g, executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-    default:
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d",
-                       g.dtype);
-  }
+  return WithDtype(g.dtype, [&](auto of) { return TiledGemm<decltype(of)>(g, executor, status); });
 }
 
 int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,

@@ -4,9 +4,8 @@
 #define HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
 
 #include "lib/cuda/gemm/params.cuh"
-#include "lib/cuda/ptx/bulk_copy.cuh"
-#include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/named_barrier.cuh"
+#include "lib/cuda/ptx/pipeline.cuh"
 
 namespace haste {
 
@@ -21,31 +20,30 @@ class TilePipeline {
  public:
   __device__ __forceinline__ TilePipeline(unsigned char* stages, TransactionBarrier* full,
                                           TransactionBarrier* empty, int half)
-      : stages_(stages), full_(full), empty_(empty), half_(half) {}
+      : stages_(stages), pipeline_(full, empty), half_(half) {}
 
   __device__ __forceinline__ void Init() const {
-    for (int i = 0; i < kTileStages; ++i) {
-      full_[i].Init(1);
-      empty_[i].Init(2 * kWarpsOfTile<kTerms>);  // of both blocks
-    }
+    pipeline_.Init(kTileStages, 2 * kWarpsOfTile<kTerms>);  // of both blocks
   }
   __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
   __device__ __forceinline__ unsigned char* b() const { return a() + kKBlockBytes; }
   // Fetches a K-block of a. FetchB fetches this block's half of a K-block of b, for both blocks.
+  // AwaitFree returns at once in the first lap.
   __device__ __forceinline__ void FetchA(const unsigned char* from) const {
-    empty_[stage_].Wait(lap_ ^ 1);  // returns at once in the first lap
-    full_[stage_].ArriveAndExpect(kStageBytes);
-    CopyBulk(a(), from, kKBlockBytes, &full_[stage_]);
+    pipeline_.AwaitFree(stage_, lap_ ^ 1);
+    pipeline_.Expect(stage_, kStageBytes);
+    pipeline_.Copy(stage_, a(), from, kKBlockBytes);
   }
   __device__ __forceinline__ void FetchB(const unsigned char* from) const {
     constexpr int kHalf = kKBlockBytes / 2;
-    empty_[stage_].Wait(lap_ ^ 1);
-    CopyBulkTo(3, b() + half_ * kHalf, from + half_ * kHalf, kHalf, &full_[stage_]);
+    pipeline_.AwaitFree(stage_, lap_ ^ 1);
+    pipeline_.CopyTo(3, stage_, b() + half_ * kHalf, from + half_ * kHalf, kHalf);
   }
-  __device__ __forceinline__ void Wait() const { full_[stage_].Wait(lap_); }
+  __device__ __forceinline__ void Wait() const { pipeline_.Wait(stage_, lap_); }
   // Frees the previous stage.
   __device__ __forceinline__ void FreeLast() const {
-    Free(stage_ == 0 ? kTileStages - 1 : stage_ - 1);
+    const int last = stage_ == 0 ? kTileStages - 1 : stage_ - 1;
+    if (threadIdx.x % 32 < 2) pipeline_.FreeIn(threadIdx.x % 32, last);
   }
   __device__ __forceinline__ void Next() {
     if (++stage_ < kTileStages) return;
@@ -60,12 +58,8 @@ class TilePipeline {
   }
 
  private:
-  __device__ __forceinline__ void Free(int stage) const {
-    if (threadIdx.x % 32 < 2) empty_[stage].ArriveIn(threadIdx.x % 32);
-  }
-
   unsigned char* const stages_;
-  TransactionBarrier *const full_, *const empty_;
+  const Pipeline pipeline_;
   const int half_;
   int stage_ = 0;
   uint32_t lap_ = 0;

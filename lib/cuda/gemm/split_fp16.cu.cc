@@ -85,9 +85,7 @@ class Operand {
     const int64_t line_blocks = CeilDiv(padded, kLinesOfBlock);
     if constexpr (kScales) {
       const int64_t depth_blocks = CeilDiv(depth, kMostDepths);
-      HASTE_CUDA_TRY(cudaMemsetAsync(p.most, 0, padded * sizeof(uint32_t),
-                                     static_cast<cudaStream_t>(executor.stream)),
-                     status);
+      HASTE_CUDA_TRY(Clear(p.most, padded * sizeof(uint32_t), executor), status);
       HASTE_CUDA_TRY(Launch(FindMostOfLines<T>, line_blocks * depth_blocks, kLinesOfBlock, 0, false,
                             executor, p, line_blocks),
                      status);

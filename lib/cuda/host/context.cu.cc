@@ -11,21 +11,9 @@
 namespace haste {
 namespace {
 
-// The driver's function, which is not linked; nullptr if the driver does not have it.
 template <class Function>
-Function Find(const char* name, [[maybe_unused]] unsigned int version) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
-#else
-  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
-#endif
-  if (error != cudaSuccess) cudaGetLastError();
-  return error == cudaSuccess && result == cudaDriverEntryPointSuccess
-             ? reinterpret_cast<Function>(found)
-             : nullptr;
+void Find(const char* name, unsigned int version, Function* function) {
+  *function = reinterpret_cast<Function>(FindDriverFunction(name, version));
 }
 
 struct Driver {
@@ -42,13 +30,13 @@ struct Driver {
 const Driver& GetDriver() {
   static const Driver driver = [] {
     Driver found;
-    found.current = Find<decltype(found.current)>("cuCtxGetCurrent", 4000);
-    found.id = Find<decltype(found.id)>("cuCtxGetId", 12000);
-    found.affinity = Find<decltype(found.affinity)>("cuCtxGetExecAffinity", 11040);
+    Find("cuCtxGetCurrent", 4000, &found.current);
+    Find("cuCtxGetId", 12000, &found.id);
+    Find("cuCtxGetExecAffinity", 11040, &found.affinity);
 #if CUDA_VERSION >= 12040
-    found.resource = Find<decltype(found.resource)>("cuCtxGetDevResource", 12040);
-    found.green = Find<decltype(found.green)>("cuStreamGetGreenCtx", 12040);
-    found.green_resource = Find<decltype(found.green_resource)>("cuGreenCtxGetDevResource", 12040);
+    Find("cuCtxGetDevResource", 12040, &found.resource);
+    Find("cuStreamGetGreenCtx", 12040, &found.green);
+    Find("cuGreenCtxGetDevResource", 12040, &found.green_resource);
 #endif
     return found;
   }();
@@ -63,6 +51,19 @@ CUcontext CurrentContext() {
 }
 
 }  // namespace
+
+void* FindDriverFunction(const char* name, [[maybe_unused]] unsigned int version) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? found : nullptr;
+}
 
 int32_t GetContext(ContextKey* key, HasteStatus* status) {
   int device = 0;

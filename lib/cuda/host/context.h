@@ -22,6 +22,10 @@ struct ContextKey {
   }
 };
 
+// A function of the driver, which is not linked, as that version of CUDA has it; nullptr if there
+// is none.
+void* FindDriverFunction(const char* name, unsigned int version);
+
 // The calling thread's current context, made if the device has none yet: some 50 ns.
 int32_t GetContext(ContextKey* key, HasteStatus* status);
 
@@ -30,6 +34,13 @@ int MultiprocessorsOfContext(int multiprocessors);
 
 // How many multiprocessors kernels of a stream can use if it belongs to a green context; else 0.
 int MultiprocessorsOfStream(const HasteExecutor&);
+
+// The process's one T, never destroyed: threads may call at exit.
+template <class T>
+T& OfProcess() {
+  static T* const one = new T;
+  return *one;
+}
 
 }  // namespace haste
 

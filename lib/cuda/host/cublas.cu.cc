@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -75,13 +74,9 @@ struct Handles {
   std::map<ContextKey, std::vector<void*>> free;
   std::map<ContextKey, int> made;
 };
-Handles& GetHandles() {
-  static Handles* const handles = new Handles;  // never destroyed: threads may call at exit
-  return *handles;
-}
 
 void GiveHandle(const ContextKey& context, void* handle) {
-  Handles& handles = GetHandles();
+  Handles& handles = OfProcess<Handles>();
   {
     std::lock_guard<std::mutex> lock(handles.mutex);
     handles.free[context].push_back(handle);
@@ -131,8 +126,9 @@ Found Open(const std::string& place, int flags, const ContextKey& context, Funct
   int code = 0;
   if (FindAll(library, found) && (code = CreateHandle(*found, &handle)) == kSuccess) {
     {
-      std::lock_guard<std::mutex> lock(GetHandles().mutex);
-      ++GetHandles().made[context];
+      Handles& handles = OfProcess<Handles>();
+      std::lock_guard<std::mutex> lock(handles.mutex);
+      ++handles.made[context];
     }
     GiveHandle(context, handle);
     return Found::kYes;
@@ -160,25 +156,18 @@ Found OpenAny(const ContextKey& context, Functions* found) {
 
 // nullptr if there is no cuBLAS (permanently) or not enough memory (for now).
 const Functions* GetFunctions(const ContextKey& context) {
-  static std::atomic<const Functions*> known{nullptr};
-  static std::atomic<bool> is_none{false};
-  const Functions* functions = known.load(std::memory_order_acquire);
-  if (functions != nullptr || is_none.load(std::memory_order_relaxed)) return functions;
   static std::mutex mutex;
+  static Found found = Found::kNoMemory;
+  static Functions functions;
   std::lock_guard<std::mutex> lock(mutex);
-  functions = known.load(std::memory_order_relaxed);
-  if (functions != nullptr || is_none.load(std::memory_order_relaxed)) return functions;
-  static Functions found;
-  const Found here = OpenAny(context, &found);
-  is_none = here == Found::kNo;
-  if (here == Found::kYes) known.store(&found, std::memory_order_release);
-  return known.load(std::memory_order_relaxed);
+  if (found == Found::kNoMemory) found = OpenAny(context, &functions);
+  return found == Found::kYes ? &functions : nullptr;
 }
 
 // cuBLAS's error, or 0. If there is no memory for another handle, waits for an existing one: calls
 // hold them only while they launch.
 int TakeHandle(const Functions& cublas, const ContextKey& context, void** handle) {
-  Handles& handles = GetHandles();
+  Handles& handles = OfProcess<Handles>();
   std::unique_lock<std::mutex> lock(handles.mutex);
   std::vector<void*>& free = handles.free[context];
   if (free.empty()) {

@@ -104,13 +104,9 @@ struct Inspected {
   std::mutex mutex;
   std::map<ContextKey, CudaProperties> contexts;
 };
-Inspected& GetInspected() {
-  static Inspected* const inspected = new Inspected;  // never destroyed: threads may call at exit
-  return *inspected;
-}
 
 int32_t PropertiesOf(const ContextKey& context, CudaProperties* properties, HasteStatus* status) {
-  Inspected& inspected = GetInspected();
+  Inspected& inspected = OfProcess<Inspected>();
   {
     std::lock_guard<std::mutex> lock(inspected.mutex);
     const auto known = inspected.contexts.find(context);

@@ -26,11 +26,6 @@ struct Recorded::Graph {
 // only launches that come a second time are recorded.
 class RecordedGraphs {
  public:
-  static RecordedGraphs& Get() {
-    static RecordedGraphs* const graphs = new RecordedGraphs;  // never destroyed: threads may call
-    return *graphs;
-  }
-
   Recorded::Graph* Take(const std::string& key) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto at = free_.begin(); at != free_.end(); ++at) {
@@ -101,16 +96,10 @@ cudaGraphExec_t Instantiate(const HasteExecutor& executor, const Recorded::Recor
 }  // namespace
 
 bool Recorded::Find(const std::string& key, const HasteExecutor& executor, const Record& record) {
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   ContextKey context;
   HasteStatus ignored = {};
-  if (cudaStreamIsCapturing(static_cast<cudaStream_t>(executor.stream), &capturing) !=
-          cudaSuccess ||
-      capturing != cudaStreamCaptureStatusNone || GetContext(&context, &ignored) != HASTE_OK) {
-    cudaGetLastError();
-    return false;
-  }
-  RecordedGraphs& graphs = RecordedGraphs::Get();
+  if (IsCaptured(executor) || GetContext(&context, &ignored) != HASTE_OK) return false;
+  RecordedGraphs& graphs = OfProcess<RecordedGraphs>();
   const std::string here = BytesOf(context) + key;
   graph_ = graphs.Take(here);
   if (graph_ != nullptr) return true;
@@ -134,7 +123,7 @@ int32_t Recorded::Replay(const HasteExecutor& executor, HasteStatus* status) con
 }
 
 Recorded::~Recorded() {
-  if (graph_ != nullptr) RecordedGraphs::Get().Give(graph_);
+  if (graph_ != nullptr) OfProcess<RecordedGraphs>().Give(graph_);
 }
 
 }  // namespace haste

@@ -4,7 +4,9 @@
 
 #include <cuda_runtime.h>
 
-#include "haste/c_api.h"
+#include <cinttypes>
+
+#include "lib/base/status.h"
 #include "lib/cuda/host/relaxed_capture.h"
 
 namespace haste {
@@ -24,6 +26,14 @@ cudaError_t AllowSharedMemory(void (*kernel)(Params...)) {
   if (error != cudaSuccess) return error;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               most - static_cast<int>(attributes.sharedSizeBytes));
+}
+
+// An error if a launch would have more blocks than there can be. of: the sizes that they come of.
+inline int32_t CheckBlocks(int64_t blocks, const char* of, HasteStatus* status) {
+  if (blocks <= INT32_MAX) return HASTE_OK;
+  return SetStatus(status, HASTE_UNIMPLEMENTED,
+                   "%s: expected sizes for at most 2^31 - 1 blocks of a launch, got %" PRId64, of,
+                   blocks);
 }
 
 struct LaunchShape {
@@ -75,12 +85,13 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
 template <class... Params, class... Args>
 cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
                    bool overlap, const HasteExecutor& executor, Args&&... args) {
-  LaunchShape shape;
-  shape.blocks = blocks;
-  shape.threads = threads;
-  shape.shared_bytes = shared_bytes;
-  shape.overlap = overlap;
-  return Launch(kernel, shape, executor, static_cast<Args&&>(args)...);
+  return Launch(kernel, {blocks, threads, shared_bytes, 1, false, overlap}, executor,
+                static_cast<Args&&>(args)...);
+}
+
+// Sets memory to 0, after what the stream has to do already.
+inline cudaError_t Clear(void* memory, size_t bytes, const HasteExecutor& executor) {
+  return cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(executor.stream));
 }
 
 }  // namespace haste

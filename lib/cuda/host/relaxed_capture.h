@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include "haste/c_api.h"
+
 namespace haste {
 
 // Declares this for the calling thread during the object's lifetime.
@@ -18,6 +20,17 @@ class RelaxedCapture {
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
+
+// Whether the stream is being captured, as far as CUDA tells.
+inline bool IsCaptured(const HasteExecutor& executor) {
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  const auto stream = static_cast<cudaStream_t>(executor.stream);
+  if (cudaStreamIsCapturing(stream, &capturing) == cudaSuccess) {
+    return capturing != cudaStreamCaptureStatusNone;
+  }
+  cudaGetLastError();
+  return true;
+}
 
 }  // namespace haste
 

@@ -23,11 +23,6 @@ struct SideStream::Stream {
 // The process's side streams that no call uses. One that was given back may still have work queued.
 class SideStreams {
  public:
-  static SideStreams& Get() {
-    static SideStreams* const streams = new SideStreams;  // never destroyed: threads may call
-    return *streams;
-  }
-
   // The stream that worked for `main` before, or an idle one, so that the queued work of one caller
   // does not delay another.
   int32_t Take(const ContextKey& context, const void* main, SideStream::Stream** stream,
@@ -103,25 +98,14 @@ const void* MainOf(const HasteExecutor& executor) {
 
 using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 
-// The driver's function, which is not linked; nullptr if the driver does not have it or does not
-// support launch events.
+// The driver's function; nullptr if the driver does not have it or does not support launch events.
 WaitValue GetWaitValue() {
   static const WaitValue wait = []() -> WaitValue {
-    void* found = nullptr;
-#if CUDART_VERSION >= 12030
     int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver < 12030) return nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    constexpr const char* kName = "cuStreamWaitValue32";
-#if CUDART_VERSION >= 12050
-    cudaGetDriverEntryPointByVersion(kName, &found, 12000, cudaEnableDefault, &result);
-#else
-    cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result);
-#endif
-    cudaGetLastError();
-    if (result != cudaDriverEntryPointSuccess) return nullptr;
-#endif
-    return reinterpret_cast<WaitValue>(found);
+    if (CUDART_VERSION < 12030 || cudaDriverGetVersion(&driver) != cudaSuccess || driver < 12030) {
+      return nullptr;
+    }
+    return reinterpret_cast<WaitValue>(FindDriverFunction("cuStreamWaitValue32", 12000));
   }();
   return wait;
 }
@@ -140,22 +124,16 @@ bool IsManaged(const void* memory) {
 SideStream::~SideStream() {
   if (stream_ == nullptr) return;
   if (!joined_) Join(nullptr);
-  SideStreams::Get().Give(context_, stream_);
+  OfProcess<SideStreams>().Give(context_, stream_);
 }
 
 bool SideStream::Possible(const HasteExecutor& main) {
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(Of(main), &capturing) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
-  return capturing == cudaStreamCaptureStatusNone && MultiprocessorsOfStream(main) == 0 &&
-         GetWaitValue() != nullptr;
+  return !IsCaptured(main) && MultiprocessorsOfStream(main) == 0 && GetWaitValue() != nullptr;
 }
 
 int32_t SideStream::Begin(const HasteExecutor& main, HasteStatus* status) {
   HASTE_TRY(GetContext(&context_, status));
-  HASTE_TRY(SideStreams::Get().Take(context_, MainOf(main), &stream_, status));
+  HASTE_TRY(OfProcess<SideStreams>().Take(context_, MainOf(main), &stream_, status));
   main_ = executor_ = main;
   executor_.stream = stream_->stream;
   return HASTE_OK;

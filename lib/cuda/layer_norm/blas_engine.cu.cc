@@ -29,19 +29,10 @@ struct BlasEpilogue<NormBackwardProduct<Cell, NormParams<P>>>
 
 namespace {
 
-// One phase.
-template <class Rows>
-struct NormPhases {
-  using Params = typename Rows::Params;
-  static constexpr int kPhases = 1;
-  using First = typename Rows::Product;
-  using Second = First;
-};
-
 template <class Cell, class T>
 using NormBlas =
-    WalkEngine<Cell, BlasPolicy<Cell, NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
-               BlasPolicy<Cell, NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
+    WalkEngine<Cell, BlasPolicy<NormPhases<NormForwardRows<Cell, BlasForwardParams<T, 1>>>>,
+               BlasPolicy<NormPhases<NormBackwardRows<Cell, BlasBackwardParams<T, 1>>>>>;
 
 }  // namespace
 

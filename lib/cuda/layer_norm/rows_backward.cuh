@@ -92,11 +92,7 @@ struct NormLeaving {
     if (!p.zoneout) return;
     C share[Cell::kStates];
     ZoneoutShares<Cell>(p, e, t, share);
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
-      past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
-      ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
-    }
+    SplitZoneout(share, ds, past);
   }
 };
 
@@ -111,11 +107,7 @@ __device__ void PassBackward(const P& p, const NormRow& row, int64_t step) {
     NormLeaving<Cell, T> leaving;
     leaving.Load(p, e, step);
     if (step < 0) {
-#pragma unroll
-      for (int s = 0; s < Cell::kStates; ++s) {
-        if (p.args.ds0[s] == nullptr) continue;
-        static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(leaving.ds[s]);
-      }
+      StoreStates<T>(p.args.ds0, e.at, leaving.ds);
       continue;
     }
     if (adds_dy) {

@@ -66,12 +66,12 @@ struct NormRow {
 
 // The product of a step, a phase in the sense of lib/cuda/cell/phase_forward.cuh: it leaves its
 // sums.
-template <class P, int kSumsOfUnit, int kWidth>
-struct NormProduct {
+template <class P, class Product, int kWidth>
+struct NormProduct : Product {
   using Params = P;
   using T = typename P::Storage;
   using C = Compute<T>;
-  static constexpr int kSums = kSumsOfUnit;
+  static constexpr int kSums = Product::kSums;
 
   // Everything that belongs to an element is left to the row kernel.
   __device__ void Load(const Params&, const Element&, const StepAt&) {}
@@ -89,24 +89,14 @@ struct NormProduct {
 
 // h·R of all gates.
 template <class Cell, class P>
-struct NormForwardProduct : NormProduct<P, Cell::kGates, Cell::kKept> {
-  static constexpr bool kBackward = false;
-  static constexpr int kStride = 1;
-  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
-  static constexpr int kDepth = 1, kColumns = ForwardColumns(kGates);
-
+struct NormForwardProduct : NormProduct<P, ForwardProduct<Cell, 0, Cell::kGates>, Cell::kKept> {
   static __host__ __device__ bool HasProduct(const P&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 };
 
 // dq·Rᵀ, with the gradients one step later.
 template <class Cell, class P>
-struct NormBackwardProduct : NormProduct<P, 1, 1> {
-  static constexpr bool kBackward = true;
-  static constexpr int kStride = -1;
-  static constexpr int kBefore = 0, kGates = Cell::kGates, kAfter = 0, kAllGates = kGates;
-  static constexpr int kDepth = kGates, kColumns = kBackwardColumns;
-
+struct NormBackwardProduct : NormProduct<P, BackwardProduct<Cell, 0, Cell::kGates>, 1> {
   // In the last step of the walk, no later step contributes.
   static __host__ __device__ bool HasProduct(const P& p, int64_t step) { return step != p.T_ - 1; }
   static constexpr int kOperandOf = 1;  // steps later

@@ -3,7 +3,6 @@
 #ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 #define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -27,6 +26,8 @@ int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
 // One launch of the row kernel a step, with [N, K] blocks.
 template <class Cell, class P>
 struct NormForwardRows {
+  static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
+                "what the kernels are written for");
   using Params = NormParams<P>;
   using Product = NormForwardProduct<Cell, Params>;
   static constexpr auto kKernel = NormForwardRow<Cell, Params>;
@@ -74,9 +75,7 @@ struct NormBackwardRows {
     using C = typename Params::C;
     for (int e = 0; e < kExtras; ++e) {
       const size_t bytes = p.N * ExtraSize<Cell>(config, e) * sizeof(C);
-      HASTE_CUDA_TRY(
-          cudaMemsetAsync(p.norm.dextra[e], 0, bytes, static_cast<cudaStream_t>(executor.stream)),
-          status);
+      HASTE_CUDA_TRY(Clear(p.norm.dextra[e], bytes, executor), status);
     }
     return HASTE_OK;
   }
@@ -84,22 +83,27 @@ struct NormBackwardRows {
                      HasteStatus* status) {
     using C = typename Params::C;
     for (int e = 0; e < kExtras; ++e) {
-      const int32_t summed = LaunchSumOverRows<C, typename Params::Storage>(
-          p.N, ExtraSize<Cell>(config, e), p.norm.dextra[e], p.args.dextra[e], executor, status);
-      if (summed != HASTE_OK) return summed;
+      HASTE_TRY((LaunchSumOverRows<C, typename Params::Storage>(
+          p.N, ExtraSize<Cell>(config, e), p.norm.dextra[e], p.args.dextra[e], executor, status)));
     }
     return HASTE_OK;
   }
+};
+
+// One phase: the product of a step.
+template <class Rows>
+struct NormPhases {
+  using Params = typename Rows::Params;
+  static constexpr int kPhases = 1;
+  using First = typename Rows::Product;
+  using Second = First;
 };
 
 template <class P>
 LaunchShape ShapeOfRows(const P& p) {
   // Threads of a row's block. If a thread has several units, they are divided evenly.
   const int64_t threads = CeilDiv(p.H, CeilDiv(p.H, kMaxRowThreads));
-  LaunchShape shape;
-  shape.blocks = p.N * p.K;
-  shape.threads = static_cast<unsigned>(CeilDiv(threads, kWarpThreads) * kWarpThreads);
-  return shape;
+  return {p.N * p.K, static_cast<unsigned>(PadTo(threads, kWarpThreads))};
 }
 
 }  // namespace haste

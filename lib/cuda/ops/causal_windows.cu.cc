@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "lib/base/causal_windows.h"
+#include "lib/base/dtypes.h"
+#include "lib/base/int_math.h"
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
@@ -101,36 +103,24 @@ template <class Args>
 int32_t Run(void (*kernel)(Args), const Args& args, const HasteExecutor& executor,
             HasteStatus* status) {
   const int64_t count = args.batch * (args.time + args.window - 1) * args.features;
-  LaunchShape shape;
-  shape.blocks = std::min(kMostBlocks, (count + kThreads - 1) / kThreads);
-  shape.threads = dim3(kThreads);
-  if (count > 0) HASTE_CUDA_TRY(Launch(kernel, shape, executor, args), status);
+  const int64_t blocks = std::min(kMostBlocks, CeilDiv(count, kThreads));
+  if (count > 0) HASTE_CUDA_TRY(Launch(kernel, {blocks, kThreads}, executor, args), status);
   return HASTE_OK;
 }
 
 }  // namespace
 
 int32_t CudaWindows(const HasteWindows& args, const HasteExecutor& executor, HasteStatus* status) {
-  switch (args.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return Run(WindowsForward<type>, args, executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-  }
-  return HASTE_OK;
+  return WithDtype(args.dtype, [&](auto of) {
+    return Run(WindowsForward<decltype(of)>, args, executor, status);
+  });
 }
 
 int32_t CudaWindowsGrad(const HasteWindowsGrad& args, const HasteExecutor& executor,
                         HasteStatus* status) {
-  switch (args.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return Run(WindowsBackward<type>, args, executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-  }
-  return HASTE_OK;
+  return WithDtype(args.dtype, [&](auto of) {
+    return Run(WindowsBackward<decltype(of)>, args, executor, status);
+  });
 }
 
 }  // namespace haste

@@ -4,9 +4,10 @@
 #include "lib/cuda/ops/layer_norm.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 
+#include "lib/base/dtypes.h"
+#include "lib/base/int_math.h"
 #include "lib/base/math.h"
 #include "lib/base/workspace.h"
 #include "lib/cuda/host/device.h"
@@ -238,10 +239,8 @@ template <class T>
 RowGroups GroupsOf(const HasteLayerNormGrad& g) {
   const int64_t groups_of_lane =
       std::max<int64_t>(1, kThreadsOfGrid / RowThreads<T>(g.features) / g.lanes);
-  RowGroups groups;
-  groups.rows = std::max(kRowsOfGroup, (g.rows + groups_of_lane - 1) / groups_of_lane);
-  groups.count = (g.rows + groups.rows - 1) / groups.rows;
-  return groups;
+  const int64_t rows = std::max(kRowsOfGroup, CeilDiv(g.rows, groups_of_lane));
+  return {rows, CeilDiv(g.rows, rows)};
 }
 
 template <class T>
@@ -261,11 +260,8 @@ template <class... Params, class... Args>
 int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
                    const HasteExecutor& executor, HasteStatus* status, const Args&... args) {
   const int rows_of_block = threads == kWarpThreads ? kBlockThreads / kWarpThreads : 1;
-  const int64_t blocks = (units + rows_of_block - 1) / rows_of_block;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "rows, lanes: %" PRId64 " are more than one launch takes", units);
-  }
+  const int64_t blocks = CeilDiv(units, rows_of_block);
+  HASTE_TRY(CheckBlocks(blocks, "rows, lanes", status));
   HASTE_CUDA_TRY(Launch(kernel, blocks, dim3(threads, rows_of_block), 0, false, executor, args...),
                  status);
   return HASTE_OK;
@@ -287,19 +283,15 @@ int32_t Backward(const HasteLayerNormGrad& g, void* workspace, const HasteExecut
   const GradientTerms parts = TermsOf<T>(g, &pieces);
   const bool wide = g.features % kWide<T> == 0 && IsAligned(g.x) && IsAligned(g.dy) &&
                     IsAligned(g.dx) && IsAligned(g.gamma);
-  int32_t code = LaunchRows(wide ? NormaliseGrad<T, kWide<T>> : NormaliseGrad<T, 1>,
-                            parts.groups.count * g.lanes, RowThreads<T>(g.features), executor,
-                            status, g, parts);
-  const int64_t columns = g.lanes * g.features;
-  if (code == HASTE_OK) {
-    code = LaunchSumOverRows<C, T>(parts.groups.count, columns, static_cast<const C*>(parts.gamma),
-                                   g.dgamma, executor, status);
-  }
-  if (code == HASTE_OK && g.dbeta != nullptr) {
-    code = LaunchSumOverRows<C, T>(parts.groups.count, columns, static_cast<const C*>(parts.beta),
-                                   g.dbeta, executor, status);
-  }
-  return code;
+  const int64_t groups = parts.groups.count;
+  HASTE_TRY(LaunchRows(wide ? NormaliseGrad<T, kWide<T>> : NormaliseGrad<T, 1>, groups * g.lanes,
+                       RowThreads<T>(g.features), executor, status, g, parts));
+  const auto sum = [&](const void* of, void* to) {
+    return LaunchSumOverRows<C, T>(groups, g.lanes * g.features, static_cast<const C*>(of), to,
+                                   executor, status);
+  };
+  HASTE_TRY(sum(parts.gamma, g.dgamma));
+  return g.dbeta == nullptr ? HASTE_OK : sum(parts.beta, g.dbeta);
 }
 
 template <class T>
@@ -309,48 +301,23 @@ size_t WorkspaceBytes(const HasteLayerNormGrad& g) {
   return count.used();
 }
 
-int32_t NoDtype(int32_t dtype, HasteStatus* status) {
-  return SetStatus(status, HASTE_INVALID_ARGUMENT, "dtype: expected a HasteDtype, got %d", dtype);
-}
-
 }  // namespace
 
 int32_t CudaLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor,
                       HasteStatus* status) {
-  switch (norm.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return Forward<type>(norm, executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-    default:
-      return NoDtype(norm.dtype, status);
-  }
+  return WithDtype(norm.dtype,
+                   [&](auto of) { return Forward<decltype(of)>(norm, executor, status); });
 }
 
 size_t CudaLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor&) {
-  switch (norm.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return WorkspaceBytes<type>(norm);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-    default:
-      return 0;  // CudaLayerNormGrad reports the error
-  }
+  return WithDtype(norm.dtype, [&](auto of) { return WorkspaceBytes<decltype(of)>(norm); });
 }
 
 int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
-  switch (norm.dtype) {
-#define HASTE_CASE(name, type, dtype) \
-  case dtype:                         \
-    return Backward<type>(norm, workspace, executor, status);
-    HASTE_DTYPES(HASTE_CASE)
-#undef HASTE_CASE
-    default:
-      return NoDtype(norm.dtype, status);
-  }
+  return WithDtype(norm.dtype, [&](auto of) {
+    return Backward<decltype(of)>(norm, workspace, executor, status);
+  });
 }
 
 }  // namespace haste

@@ -4,14 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <algorithm>
-
 #include "lib/base/dtypes.h"
 #include "lib/base/workspace.h"
 #include "lib/cuda/gemm/split_fp16.h"
 #include "lib/cuda/host/cublas.h"
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
+#include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/host/side_stream.h"
 #include "lib/cuda/ops/reduce_rows.h"
 #include "lib/cuda/overlap/chunked_gradients.h"
@@ -46,14 +45,6 @@ int32_t Allowed(bool* allowed, HasteStatus* status) {
   if (*allowed || strcmp(setting, "0") == 0) return HASTE_OK;
   return SetStatus(status, HASTE_INVALID_ARGUMENT,
                    "HASTE_OVERLAP: expected 0 or 1 in the environment, got %s", setting);
-}
-
-int32_t ClearCounts(const Memory& memory, int64_t chunks, const HasteExecutor& executor,
-                    HasteStatus* status) {
-  HASTE_CUDA_TRY(cudaMemsetAsync(memory.counts, 0, chunks * sizeof(uint32_t),
-                                 static_cast<cudaStream_t>(executor.stream)),
-                 status);
-  return HASTE_OK;
 }
 
 // --- Forward
@@ -149,7 +140,7 @@ int32_t OverlappedLayerForward(const HasteRnnConfig& config, const CudaCell& cel
   const ProductChunk chunk = InputPart(config, cell.info, layer);
   const int64_t counts = InputCounts(config);
   const Memory memory(workspace, bytes, counts, ScaledGemmWorkspace(chunk.gemm, product));
-  HASTE_TRY(ClearCounts(memory, counts, executor, status));
+  HASTE_CUDA_TRY(Clear(memory.counts, counts * sizeof(uint32_t), executor), status);
   HASTE_TRY(PackOneChunk(chunk, product, memory.product, executor, status));
   TileOrder order = overlap.order;
   if (overlap.rows_before > 0) {
@@ -205,8 +196,9 @@ int32_t OverlappedLayerBackward(const HasteRnnConfig& config, const CudaCell& ce
   const ChunkedGradients products(config, cell.info, layer, rnn, overlap);
   HASTE_TRY(products.Bytes(&product, status));
   *done = true;
-  const Memory memory(workspace, bytes, Counts(config, overlap), product);
-  HASTE_TRY(ClearCounts(memory, Counts(config, overlap), executor, status));
+  const int64_t counts = Counts(config, overlap);
+  const Memory memory(workspace, bytes, counts, product);
+  HASTE_CUDA_TRY(Clear(memory.counts, counts * sizeof(uint32_t), executor), status);
   SideStream side;
   HASTE_TRY(side.Begin(executor, status));
   HASTE_TRY(side.Follow(status));

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/assembly.cuh"
+
 namespace haste {
 
 __device__ __forceinline__ void PrefetchL2(const void* global) {
@@ -37,60 +39,46 @@ __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
 
 // Commits a group of this thread's copies. Groups complete in order.
 __device__ __forceinline__ void CommitCopies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
+  HASTE_ASM_80("cp.async.commit_group;" :: : "memory");
 }
 
 // Waits until at most `pending` (0 to 2) of this thread's groups are in flight.
 __device__ __forceinline__ void WaitCopies(int pending) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if (pending >= 2) {
-    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    HASTE_ASM_80("cp.async.wait_group 2;" :: : "memory");
   } else if (pending == 1) {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    HASTE_ASM_80("cp.async.wait_group 1;" :: : "memory");
   } else {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    HASTE_ASM_80("cp.async.wait_group 0;" :: : "memory");
   }
-#endif
 }
 
 // Waits until at most kPending of this thread's groups are in flight.
 template <int kPending>
 __device__ __forceinline__ void WaitForGroups() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-#endif
+  HASTE_ASM_80("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // Called by all threads of a warpgroup (sm_90a): gives registers of a thread back, or takes some
 // that were given back.
 template <int kRegisters>
 __device__ __forceinline__ void DeallocateRegisters() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-#endif
+  HASTE_ASM_90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
 __device__ __forceinline__ void AllocateRegisters() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-#endif
+  HASTE_ASM_90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 // After this, everything that earlier kernels of the stream have written is visible.
 __device__ __forceinline__ void WaitForPreviousKernel() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  HASTE_ASM_90("griddepcontrol.wait;" :: : "memory");
 }
 
 // Lets the next kernel start its prologue, which reads nothing that this one writes. Call it after
 // WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
 __device__ __forceinline__ void LetNextKernelStart() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+  HASTE_ASM_90("griddepcontrol.launch_dependents;" :: : "memory");
 }
 
 }  // namespace haste

@@ -5,44 +5,35 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/assembly.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
 
 // What threads have written where a bulk copy reads or writes must be fenced.
 __device__ __forceinline__ void FenceSharedBulkCopies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
+  HASTE_ASM_90("fence.proxy.async.shared::cta;" :: : "memory");
 }
 __device__ __forceinline__ void FenceGlobalBulkCopies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-#endif
+  HASTE_ASM_90("fence.proxy.async.global;" :: : "memory");
 }
 // Called by one thread. Addresses and bytes are multiples of 16. The mbarrier counts bytes.
 __device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint32_t bytes,
                                          TransactionBarrier* counter) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
+  HASTE_ASM_90(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(SharedAddress(shared)),
-      "l"(global), "r"(bytes), "r"(SharedAddress(counter))
-      : "memory");
-#endif
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter)) : "memory");
 }
 
 // The same to all blocks of the cluster whose bit is set in `blocks`, at the same place in each.
 // Their counters, also at the same place, count it.
 __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const void* global,
                                            uint32_t bytes, TransactionBarrier* counter) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
+  HASTE_ASM_90(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
       "[%1], %2, [%3], %4;" ::"r"(SharedAddress(shared)),
-      "l"(global), "r"(bytes), "r"(SharedAddress(counter)), "h"(blocks)
-      : "memory");
-#endif
+      "l"(global), "r"(bytes), "r"(SharedAddress(counter)), "h"(blocks) : "memory");
 }
 
 }  // namespace haste

@@ -5,18 +5,16 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/assembly.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
 
 // All threads of all blocks of the cluster; what was written before is visible after.
 __device__ __forceinline__ void ClusterSync() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
+  HASTE_ASM_90(
       "barrier.cluster.arrive.release.aligned;\n\t"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-#endif
+      "barrier.cluster.wait.acquire.aligned;" :: : "memory");
 }
 
 // Where block `rank` of the cluster has what this block has at `shared`.
@@ -31,24 +29,18 @@ __device__ __forceinline__ uint32_t AddressIn(uint32_t shared, uint32_t rank) {
 // Sends 16 bytes to another block's shared memory, counted there. Both addresses are from
 // AddressIn.
 __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
+  HASTE_ASM_90(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
       "[%5];" ::"r"(to),
-      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(counter)
-      : "memory");
-#endif
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(counter) : "memory");
 }
 
 // The same for 8 bytes.
 __device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
+  HASTE_ASM_90(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
           to),
-      "f"(v.x), "f"(v.y), "r"(counter)
-      : "memory");
-#endif
+      "f"(v.x), "f"(v.y), "r"(counter) : "memory");
 }
 
 }  // namespace haste

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/assembly.cuh"
+
 namespace haste {
 
 __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
@@ -29,27 +31,19 @@ class TransactionBarrier {
   }
   // Called by one thread for each use. Bytes may have arrived before.
   __device__ __forceinline__ void ArriveAndExpect(uint32_t bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
-                 "r"(bytes)
-                 : "memory");
-#endif
+    HASTE_ASM_90("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
+                 "r"(bytes) : "memory");
   }
   __device__ __forceinline__ void Arrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
-#endif
+    HASTE_ASM_90("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
   }
   // The same, of the counter that block `rank` of the cluster has here.
   __device__ __forceinline__ void ArriveIn(uint32_t rank) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile(
+    HASTE_ASM_90(
         "{\n\t.reg .b32 there;\n\t"
         "mapa.shared::cluster.u32 there, %0, %1;\n\t"
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(SharedAddress(&state_)),
-        "r"(rank)
-        : "memory");
-#endif
+        "r"(rank) : "memory");
   }
   // Called by every thread that reads what has arrived.
   __device__ __forceinline__ void Wait(uint32_t parity) const {
@@ -69,15 +63,11 @@ class TransactionBarrier {
 
  private:
   __device__ __forceinline__ void Set(uint32_t arrivals) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)), "r"(arrivals)
-                 : "memory");
-#endif
+    HASTE_ASM_90("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)),
+                 "r"(arrivals) : "memory");
   }
   static __device__ __forceinline__ void FenceInit() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
+    HASTE_ASM_90("fence.mbarrier_init.release.cluster;" :: : "memory");
   }
 
   uint64_t state_;

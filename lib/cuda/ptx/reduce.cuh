@@ -2,10 +2,9 @@
 #ifndef HASTE_LIB_CUDA_PTX_REDUCE_CUH_
 #define HASTE_LIB_CUDA_PTX_REDUCE_CUH_
 
-#include <cinttypes>
 #include <cstdint>
 
-#include "lib/base/status.h"
+#include "lib/base/int_math.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
@@ -100,11 +99,8 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
 template <class From, class To>
 int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* out,
                           const HasteExecutor& executor, HasteStatus* status) {
-  const int64_t blocks = (columns + kSumColumns - 1) / kSumColumns;
-  if (blocks > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "columns: %" PRId64 " are more than one launch takes", columns);
-  }
+  const int64_t blocks = CeilDiv(columns, kSumColumns);
+  HASTE_TRY(CheckBlocks(blocks, "columns", status));
   HASTE_CUDA_TRY(Launch(SumOverRows<From, To>, blocks, dim3(kSumColumns, kSumRows), 0, false,
                         executor, rows, columns, in, static_cast<To*>(out)),
                  status);

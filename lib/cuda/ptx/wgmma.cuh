@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "lib/base/dtypes.h"
+#include "lib/cuda/ptx/assembly.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
 
 namespace haste {
@@ -74,21 +75,15 @@ __device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
 
 // Call before the first product of a group: makes threads' writes to accumulators visible.
 __device__ __forceinline__ void BeginWarpgroupMma() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
+  HASTE_ASM_90A("wgmma.fence.sync.aligned;" :: : "memory");
 }
 __device__ __forceinline__ void CommitWarpgroupMma() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
+  HASTE_ASM_90A("wgmma.commit_group.sync.aligned;" :: : "memory");
 }
 // Waits until all but the last kPending groups have been multiplied.
 template <int kPending>
 __device__ __forceinline__ void WaitWarpgroupMma() {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-#endif
+  HASTE_ASM_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace haste

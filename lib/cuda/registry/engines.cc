@@ -38,24 +38,20 @@ namespace {
 #define HASTE_TENSOR_FLOAT_ENGINES(ENGINE, CELL)                                     \
   {&ENGINE##_##CELL##_f32, nullptr, &ENGINE##_##CELL##_f16, &ENGINE##_##CELL##_bf16, \
    &ENGINE##_##CELL##_tf32}
-#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL)             \
-  {CellInfo<CELL>(),                                   \
-   HASTE_ENGINES(CudaEngine, CELL),                    \
-   HASTE_TENSOR_FLOAT_ENGINES(PersistentEngine, CELL), \
-   HASTE_TENSOR_FLOAT_ENGINES(BlockEngine, CELL),      \
-   HASTE_TENSOR_ENGINES(TiledEngine, CELL),            \
-   HASTE_ENGINES(BlasEngine, CELL)},
-#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL)  \
-  {CellInfo<CELL>(),                        \
-   HASTE_ENGINES(CudaEngine, CELL),         \
-   {},                                      \
-   {},                                      \
-   HASTE_TENSOR_ENGINES(TiledEngine, CELL), \
-   HASTE_ENGINES(BlasEngine, CELL)},
+#define HASTE_NO_ENGINES(ENGINE, CELL) \
+  {                                    \
+  }
+#define HASTE_ENTRY(CELL, ON_CHIP, TILED, BLAS)                                                  \
+  {CellInfo<CELL>(),           HASTE_ENGINES(CudaEngine, CELL), ON_CHIP(PersistentEngine, CELL), \
+   ON_CHIP(BlockEngine, CELL), TILED(TiledEngine, CELL),        BLAS(BlasEngine, CELL)},
+#define HASTE_ONE_PRODUCT_CELL_ENTRY(CELL) \
+  HASTE_ENTRY(CELL, HASTE_TENSOR_FLOAT_ENGINES, HASTE_TENSOR_ENGINES, HASTE_ENGINES)
+#define HASTE_TWO_PRODUCT_CELL_ENTRY(CELL) \
+  HASTE_ENTRY(CELL, HASTE_NO_ENGINES, HASTE_TENSOR_ENGINES, HASTE_ENGINES)
 #define HASTE_NORM_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, HASTE_ENGINES(BlasEngine, CELL)},
+  HASTE_ENTRY(CELL, HASTE_NO_ENGINES, HASTE_NO_ENGINES, HASTE_ENGINES)
 #define HASTE_SCAN_CELL_ENTRY(CELL) \
-  {CellInfo<CELL>(), HASTE_ENGINES(CudaEngine, CELL), {}, {}, {}, {}},
+  HASTE_ENTRY(CELL, HASTE_NO_ENGINES, HASTE_NO_ENGINES, HASTE_NO_ENGINES)
 // In the order of lib/api/registry.cc.
 constexpr CudaCell kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_ONE_PRODUCT_CELL_ENTRY)
                                    HASTE_TWO_PRODUCT_CELLS(HASTE_TWO_PRODUCT_CELL_ENTRY)

@@ -37,10 +37,6 @@ struct Kept {
   std::mutex mutex;
   std::map<Key, PlannedRnn> plans;
 };
-Kept& GetKept() {
-  static Kept* const kept = new Kept;  // never destroyed: threads may still call at exit
-  return *kept;
-}
 
 // The name of config.engine was checked before and is shorter than Key::engine.
 Key KeyOf(const HasteRnnConfig& config, const CudaCell& cell, bool backward,
@@ -72,7 +68,7 @@ int32_t PlanCudaRnn(const HasteRnnConfig& config, const CudaCell& cell, bool bac
   ContextKey context;
   HASTE_TRY(GetStreamProperties(executor, &context, &planned->cuda, status));
   const Key key = KeyOf(config, cell, backward, planned->cuda, context);
-  Kept& kept = GetKept();
+  Kept& kept = OfProcess<Kept>();
   {
     std::lock_guard<std::mutex> lock(kept.mutex);
     const auto found = kept.plans.find(key);

@@ -8,7 +8,6 @@
 #include "lib/engine/engine.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 #include <type_traits>
 
@@ -30,11 +29,8 @@ int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
   for (p->first_lane = 0; p->first_lane < p->K; p->first_lane += kScanLanes) {
     p->lanes = std::min<int64_t>(kScanLanes, p->K - p->first_lane);
     std::fill(std::begin(p->directions), std::end(p->directions), 0u);
-    for (int64_t k = 0; config.reverse != nullptr && k < p->lanes; ++k) {
-      if (config.reverse[p->first_lane + k]) p->directions[k / 32] |= 1u << (k % 32);
-    }
-    const int32_t code = run();
-    if (code != HASTE_OK) return code;
+    FillDirections(config, p->first_lane, p->lanes, p->directions);
+    HASTE_TRY(run());
   }
   return HASTE_OK;
 }
@@ -42,43 +38,22 @@ int32_t ForLanes(const HasteRnnConfig& config, Params* p, const Run& run) {
 // Cells whose state is a linear function of the previous one.
 template <class Cell, class T>
 struct LinearWalk {
-  using C = Compute<T>;
-  using ForwardParams = ScanParams<haste::ForwardParams<T>>;
-  using BackwardParams = ScanParams<haste::BackwardParams<T>>;
+  static auto KernelsOf(const ForwardParams<T>*) { return ForwardKernels<Cell, T>(); }
+  static auto KernelsOf(const BackwardParams<T>*) { return BackwardKernels<Cell, T>(); }
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
-    Workspace count(nullptr);
-    if (planned.backward) {
-      TakeSummaries(config, BackwardKernels<Cell, T>(), planned.cuda, &count);
-    } else {
-      TakeSummaries(config, ForwardKernels<Cell, T>(), planned.cuda, &count);
-    }
-    return count.used();
-  }
-
-  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, ForwardParams* p,
-                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return RunKernels(config, ForwardKernels<Cell, T>(), device, p, workspace, executor, status);
-  }
-  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, BackwardParams* p,
-                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    return RunKernels(config, BackwardKernels<Cell, T>(), device, p, workspace, executor, status);
-  }
-
- private:
+  // Fills in the workspace, of which `workspace` counts the bytes.
   template <class Params>
-  static C* TakeSummaries(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
-                          const CudaProperties& device, Workspace* workspace) {
+  static void Fill(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
+                   ScanParams<Params>* p) {
+    const auto kernels = KernelsOf(p);
     const int64_t count = SummaryCount(PlanOf(config, kernels, device), kernels);
-    return count == 0 ? nullptr : workspace->Take<C>(count);
+    if (count > 0) p->summaries = workspace->Take<typename Params::C>(count);
   }
 
   template <class Params>
-  static int32_t RunKernels(const HasteRnnConfig& config, const LinearKernels<Params>& kernels,
-                            const CudaProperties& device, ScanParams<Params>* p, void* workspace,
-                            const HasteExecutor& executor, HasteStatus* status) {
-    Workspace pieces(workspace);
-    p->summaries = TakeSummaries(config, kernels, device, &pieces);
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device,
+                     ScanParams<Params>* p, const HasteExecutor& executor, HasteStatus* status) {
+    const auto kernels = KernelsOf(p);
     const ScanPlan plan = PlanOf(config, kernels, device);
     return ForLanes(config, p, [&] { return WalkLinear(kernels, plan, p, executor, status); });
   }
@@ -88,56 +63,42 @@ struct LinearWalk {
 template <class Cell, class T>
 struct ElementWalk {
   using C = Compute<T>;
-  using ForwardParams = ScanParams<haste::ForwardParams<T>>;
-  using BackwardParams = ScanParams<haste::BackwardParams<T>>;
+  using Forward = ScanParams<ForwardParams<T>>;
+  using Backward = ScanParams<BackwardParams<T>>;
 
-  static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
-    Workspace count(nullptr);
-    if (planned.backward) TakePartial(config, &count);
-    return count.used();
+  static void Fill(const HasteRnnConfig&, const CudaProperties&, Workspace*, Forward*) {}
+  static void Fill(const HasteRnnConfig& config, const CudaProperties&, Workspace* workspace,
+                   Backward* p) {
+    if (Cell::kRecurrence != HASTE_DIAGONAL) return;
+    p->partial = workspace->Take<C>(config.batch * config.lanes * Cell::kGates * config.hidden);
   }
 
-  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, ForwardParams* p, void*,
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, Forward* p,
                      const HasteExecutor& executor, HasteStatus* status) {
-    return ForLanes(config, p, [&] {
-      return LaunchElements<ForwardParams>(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>,
-                                           *p, executor, status);
-    });
+    return LaunchElements(ScanForward<Cell, T, true>, ScanForward<Cell, T, false>, config, p,
+                          executor, status);
   }
-  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, BackwardParams* p,
-                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    Workspace pieces(workspace);
-    p->partial = TakePartial(config, &pieces);
-    const int32_t code = ForLanes(config, p, [&] {
-      return LaunchElements<BackwardParams>(ScanBackward<Cell, T, true>,
-                                            ScanBackward<Cell, T, false>, *p, executor, status);
-    });
-    if (code != HASTE_OK || p->partial == nullptr) return code;
+  static int32_t Run(const HasteRnnConfig& config, const CudaProperties&, Backward* p,
+                     const HasteExecutor& executor, HasteStatus* status) {
+    HASTE_TRY(LaunchElements(ScanBackward<Cell, T, true>, ScanBackward<Cell, T, false>, config, p,
+                             executor, status));
+    if (p->partial == nullptr) return HASTE_OK;
     return LaunchSumOverRows<C, T>(p->N, p->K * Cell::kGates * p->H, p->partial, p->args.dR,
                                    executor, status);
   }
 
  private:
-  static C* TakePartial(const HasteRnnConfig& config, Workspace* workspace) {
-    if (Cell::kRecurrence != HASTE_DIAGONAL) return nullptr;
-    return workspace->Take<C>(config.batch * config.lanes * Cell::kGates * config.hidden);
-  }
-
   template <class Params>
   static int32_t LaunchElements(void (*plain)(const Params), void (*any)(const Params),
-                                const Params& p, const HasteExecutor& executor,
-                                HasteStatus* status) {
-    const int64_t blocks = (p.N * p.lanes * p.H + kScanThreads - 1) / kScanThreads;
-    if (blocks > INT32_MAX) {
-      return SetStatus(status, HASTE_UNIMPLEMENTED,
-                       "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
-                       " × %" PRId64 " × %" PRId64 " need %" PRId64,
-                       kScanThreads, p.N, p.lanes, p.H, blocks);
-    }
-    HASTE_CUDA_TRY(Launch(p.mask == nullptr && !p.zoneout ? plain : any, blocks, kScanThreads, 0,
-                          false, executor, p),
-                   status);
-    return HASTE_OK;
+                                const HasteRnnConfig& config, Params* p,
+                                const HasteExecutor& executor, HasteStatus* status) {
+    const auto kernel = p->mask == nullptr && !p->zoneout ? plain : any;
+    return ForLanes(config, p, [&]() -> int32_t {
+      const int64_t blocks = CeilDiv(p->N * p->lanes * p->H, kScanThreads);
+      HASTE_TRY(CheckBlocks(blocks, "batch, lanes, hidden", status));
+      HASTE_CUDA_TRY(Launch(kernel, {blocks, kScanThreads}, executor, *p), status);
+      return HASTE_OK;
+    });
   }
 };
 
@@ -145,32 +106,32 @@ template <class Cell, class T>
 class Scan {
   using Walk = std::conditional_t<Cell::kLinearScan, LinearWalk<Cell, T>, ElementWalk<Cell, T>>;
 
-  template <class Params, class Args>
-  static int32_t Run(const HasteRnnConfig& config, const CudaProperties& device, const Args& args,
+  template <template <class> class Params>
+  static size_t BytesOf(const HasteRnnConfig& config, const PlannedRnn& planned) {
+    Workspace count(nullptr);
+    ScanParams<Params<T>> p = {};
+    Walk::Fill(config, planned.cuda, &count, &p);
+    return std::max<size_t>(count.used(), 1);  // so that the caller has memory to pass
+  }
+
+  template <template <class> class Params, class Args>
+  static int32_t Run(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
                      void* workspace, const HasteExecutor& executor, HasteStatus* status) {
-    Params p = {};
+    ScanParams<Params<T>> p = {};
     FillRecurrence<Cell, T>(config, args, &p);
     p.args = args;
-    return Walk::Run(config, device, &p, workspace, executor, status);
+    Workspace pieces(workspace);
+    Walk::Fill(config, planned.cuda, &pieces, &p);
+    return Walk::Run(config, planned.cuda, &p, executor, status);
   }
 
  public:
   static size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned) {
-    // At least 1, so that the caller has memory to pass.
-    return std::max<size_t>(Walk::WorkspaceBytes(config, planned), 1);
+    return planned.backward ? BytesOf<BackwardParams>(config, planned)
+                            : BytesOf<ForwardParams>(config, planned);
   }
-  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                         const HasteRnnForwardArgs& args, void* workspace,
-                         const HasteExecutor& executor, HasteStatus* status) {
-    return Run<typename Walk::ForwardParams>(config, planned.cuda, args, workspace, executor,
-                                             status);
-  }
-  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                          const HasteRnnBackwardArgs& args, void* workspace,
-                          const HasteExecutor& executor, HasteStatus* status) {
-    return Run<typename Walk::BackwardParams>(config, planned.cuda, args, workspace, executor,
-                                              status);
-  }
+  static constexpr auto Forward = Run<ForwardParams, HasteRnnForwardArgs>;
+  static constexpr auto Backward = Run<BackwardParams, HasteRnnBackwardArgs>;
 };
 
 }  // namespace

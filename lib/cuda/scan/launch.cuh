@@ -105,26 +105,20 @@ int32_t LaunchLinear(ScanKernel<Params> kernel, const ScanPlan& plan, int64_t sh
 template <class Params>
 int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanParams<Params>* p,
                    const HasteExecutor& executor, HasteStatus* status) {
-  plan.units = DivideUp(p->N * p->lanes * p->H, kScanWidth);
+  plan.units = CeilDiv(p->N * p->lanes * p->H, kScanWidth);
   if (p->T_ > kMaxScanSteps) {
     return SetStatus(status, HASTE_UNIMPLEMENTED, "time: expected at most %d steps, got %" PRId64,
                      kMaxScanSteps, p->T_);
   }
-  if (plan.blocks() > INT32_MAX) {
-    return SetStatus(status, HASTE_UNIMPLEMENTED,
-                     "batch, lanes, hidden: at most 2^31 - 1 blocks of %d elements, %" PRId64
-                     " × %" PRId64 " × %" PRId64 " need %" PRId64,
-                     kScanWidth, p->N, p->lanes, p->H, plan.blocks());
-  }
+  HASTE_TRY(CheckBlocks(plan.blocks(), "batch, lanes, hidden", status));
   p->units = plan.units;
   p->chunk_steps = plan.chunk_steps;
   const bool wide = IsWide(*p), chunked = plan.chunks > 1;
   const int64_t shared_bytes =
       plan.warps * kernels.warp_bytes + CarryBytes<typename Params::C>(kernels.summary_values);
   if (chunked) {
-    const int32_t code =
-        LaunchLinear(kernels.summaries[wide], plan, shared_bytes, false, *p, executor, status);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(
+        LaunchLinear(kernels.summaries[wide], plan, shared_bytes, false, *p, executor, status));
   }
   const auto& walk = p->mask == nullptr && !p->zoneout ? kernels.plain : kernels.any;
   return LaunchLinear(walk[wide], plan, shared_bytes, chunked, *p, executor, status);

@@ -158,10 +158,7 @@ __global__ void __launch_bounds__(kScanThreads)
       }
     });
   }
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
-    if (p.args.sT[s] != nullptr) static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(state[s]);
-  }
+  StoreStates<T>(p.args.sT, e.at, state);
 }
 
 template <class Cell, class T, bool kPlain>
@@ -230,12 +227,7 @@ __global__ void __launch_bounds__(kScanThreads)
           waiting = 0;
           if constexpr (Cell::kOutputsState) ds[0] += dy;
           if (!kPlain) shares.Get(p, i, share);
-#pragma unroll
-          for (int s = 0; s < kStates && !kPlain && !Cell::kZoneoutInGate; ++s) {
-            // What Zoneout passed around the cell has a gradient that goes around it too.
-            past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
-            ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
-          }
+          if constexpr (!kPlain && !Cell::kZoneoutInGate) SplitZoneout(share, ds, past);
           Cell::Backward(act, share, gate, prev, ds, dy, dx, before);
           if constexpr (kDiagonal) {
 #pragma unroll
@@ -258,10 +250,7 @@ __global__ void __launch_bounds__(kScanThreads)
       }
     });
   }
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
-    if (p.args.ds0[s] != nullptr) static_cast<T*>(p.args.ds0[s])[e.at] = FromCompute<T>(ds[s]);
-  }
+  StoreStates<T>(p.args.ds0, e.at, ds);
   if constexpr (kDiagonal) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {

@@ -7,6 +7,7 @@
 
 #include "lib/cuda/cell/step_params.cuh"
 #include "lib/cuda/cell/walk_setup.cuh"
+#include "lib/cuda/stepwise/kernels.cuh"
 
 namespace haste {
 
@@ -35,46 +36,63 @@ Tiling TilingOf(const HasteRnnConfig& config, const CudaProperties& device) {
 template <class C>
 constexpr int kManyRows = sizeof(C) == 8 ? 4 : 8;
 
-// The tiling of a phase's product, and the workspace of its operands.
-template <class Phase, class T>
-void FillProduct(const HasteRnnConfig& config, const CudaProperties& device, Workspace* workspace,
-                 StepParams<T>* p) {
-  const Tiling tile = p->tiling = TilingOf<Phase>(config, device);
-  p->b = workspace->Take<T>(p->K * tile.unit_tiles * tile.padded_depth() * tile.block_columns());
-  p->a = workspace->Take<Compute<T>>(2 * p->K * tile.padded_depth() * tile.padded_rows());
+// A phase's kernel of steps.
+template <class Phase>
+auto StepsOf(const Tiling& tile) {
+  using C = typename Phase::Params::C;
+  return tile.rows == 2 ? Steps<Phase, 2> : Steps<Phase, kManyRows<C>>;
 }
 
-// Packs R for the product of a phase, and clears the padding of the operand it is multiplied by.
-template <class Phase, class T>
-int32_t PrepareProduct(const StepParams<T>& p, const void* r, const HasteExecutor& executor,
-                       HasteStatus* status) {
-  const Tiling& tile = p.tiling;
-  const int blocks =
-      PrepareBlocks(p.K * tile.padded_depth() * tile.unit_tiles * tile.column_groups);
-  const T* from = static_cast<const T*>(r);
-  T* to = const_cast<T*>(p.b);
-  if constexpr (Phase::kBackward) {
-    HASTE_CUDA_TRY(
-        Launch(PackBackward<Phase::kColumns, T, Phase::kBefore, Phase::kAfter>, blocks,
-               kPrepareThreads, 0, false, executor, tile, p.K, p.H, Phase::kGates * p.H, from, to),
-        status);
-  } else {
-    HASTE_CUDA_TRY(
-        Launch(PackForward<Phase::kGates, Phase::kColumns, T, Phase::kBefore, Phase::kAfter>,
-               blocks, kPrepareThreads, 0, false, executor, tile, p.K, p.H, from, to),
-        status);
+// A block for each tile.
+inline LaunchShape ShapeOf(const Tiling& tile, int64_t lanes) {
+  return {lanes * tile.unit_tiles * tile.row_tiles, kStepThreads, tile.shared_bytes};
+}
+
+// The EnginePolicy for WalkEngine, without Walk.
+template <class D>
+class StepwiseProducts {
+ public:
+  using Direction = D;
+
+  StepwiseProducts(const HasteRnnConfig& config, const PlannedRnn& planned)
+      : config_(config), device_(planned.cuda) {}
+
+  template <class Phase, class T>
+  OperandPlace<Compute<T>> FillPhase(Phase*, int, Workspace* workspace, StepParams<T>* p) const {
+    const Tiling tile = p->tiling = TilingOf<Phase>(config_, device_);
+    p->b = workspace->Take<T>(p->K * tile.unit_tiles * tile.padded_depth() * tile.block_columns());
+    p->a = workspace->Take<Compute<T>>(2 * p->K * tile.padded_depth() * tile.padded_rows());
+    return {p->a, tile.padded_depth(), tile.padded_rows()};
   }
-  HASTE_CUDA_TRY(
-      cudaMemsetAsync(p.a, 0,
-                      2 * p.K * tile.padded_depth() * tile.padded_rows() * sizeof(Compute<T>),
-                      static_cast<cudaStream_t>(executor.stream)),
-      status);
-  return HASTE_OK;
-}
 
-inline int64_t BlocksOf(const Tiling& tile, int64_t lanes) {
-  return lanes * tile.unit_tiles * tile.row_tiles;
-}
+  // Packs R, and clears the padding of the operand that it is multiplied by.
+  template <class Phase, class T>
+  int32_t PreparePhase(Phase*, const StepParams<T>& p, const void* r, const HasteExecutor& executor,
+                       HasteStatus* status) const {
+    const Tiling& tile = p.tiling;
+    const int64_t depth = p.K * tile.padded_depth();
+    const int64_t threads = depth * tile.unit_tiles * tile.column_groups;
+    const T* from = static_cast<const T*>(r);
+    T* to = const_cast<T*>(p.b);
+    if constexpr (Phase::kBackward) {
+      const auto pack = PackBackward<Phase::kColumns, T, Phase::kBefore, Phase::kAfter>;
+      const int64_t real_depth = Phase::kGates * p.H;
+      HASTE_CUDA_TRY(LaunchPrepare(pack, threads, executor, tile, p.K, p.H, real_depth, from, to),
+                     status);
+    } else {
+      const auto pack =
+          PackForward<Phase::kGates, Phase::kColumns, T, Phase::kBefore, Phase::kAfter>;
+      HASTE_CUDA_TRY(LaunchPrepare(pack, threads, executor, tile, p.K, p.H, from, to), status);
+    }
+    const size_t bytes = 2 * depth * tile.padded_rows() * sizeof(Compute<T>);
+    HASTE_CUDA_TRY(Clear(p.a, bytes, executor), status);
+    return HASTE_OK;
+  }
+
+ protected:
+  const HasteRnnConfig& config_;
+  const CudaProperties& device_;
+};
 
 }  // namespace haste
 

@@ -12,48 +12,6 @@
 namespace haste {
 namespace {
 
-// The workspace of a phase's product.
-template <class Phase>
-void FillTiled(const TiledTiling& t, Workspace* workspace, typename Phase::Params* p) {
-  const TiledProductShape shape = ShapeOf<Phase>();
-  const int64_t chunks = t.total_chunks();
-  p->tiling = t;
-  p->kernel =
-      workspace->Take<uint4>(p->K * t.unit_tiles * chunks * shape.kernel_bytes() / sizeof(uint4));
-  p->operand.chunks = static_cast<int>(chunks);
-  p->operand.row_tiles = t.row_tiles;
-  p->operand.width = shape.operand_width();
-  while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
-  p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
-  p->arrived = workspace->Take<uint32_t>(p->K * t.row_tiles);
-  p->most = workspace->Take<float>(2);
-}
-
-// Packs R for the product of a phase, and clears its operand.
-template <class Cell, class Phase>
-int32_t PrepareTiled(const typename Phase::Params& p, const void* r, const HasteExecutor& executor,
-                     HasteStatus* status) {
-  using T = typename Phase::Params::Storage;
-  const TiledTiling& t = p.tiling;
-  const auto stream = static_cast<cudaStream_t>(executor.stream);
-  if constexpr (kScaledTerms<T> > 0) {
-    const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
-    HASTE_CUDA_TRY(cudaMemsetAsync(p.most, 0, 2 * sizeof(float), stream), status);
-    HASTE_CUDA_TRY(Launch(FindMost<Cell, Phase>, PrepareBlocks(weights), kPrepareThreads, 0, false,
-                          executor, p, weights, static_cast<const T*>(r)),
-                   status);
-  }
-  const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
-  HASTE_CUDA_TRY(Launch(PackTiled<Phase>, PrepareBlocks(warps * 32), kPrepareThreads, 0, false,
-                        executor, p, static_cast<const T*>(r), const_cast<uint4*>(p.kernel)),
-                 status);
-  const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
-  HASTE_CUDA_TRY(cudaMemsetAsync(p.operand.a, 0, bytes, stream), status);
-  HASTE_CUDA_TRY(cudaMemsetAsync(p.arrived, 0, p.K * t.row_tiles * sizeof(uint32_t), stream),
-                 status);
-  return HASTE_OK;
-}
-
 // A phase's kernel, ready to be launched.
 template <class Phase>
 class TiledKernel {
@@ -62,15 +20,11 @@ class TiledKernel {
  public:
   explicit TiledKernel(const Params& p) : p_(p), kernel_(Of(p.tiling)) {}
 
-  int32_t Set(const TiledPlan& plan, const HasteRnnConfig& config, const CudaProperties& device,
-              HasteStatus* status) {
-    LaunchShape shape;
-    shape.blocks = plan.tiling.blocks(config.lanes);
-    shape.threads = ShapeOf<Phase>().threads();
-    shape.shared_bytes = plan.shared_bytes;
-    shape.cluster = plan.tiling.splits;
-    shape.cooperative = plan.tiling.persistent;
-    return kernel_.Set(shape, config, device, status);
+  int32_t Set(size_t shared_bytes, const CudaProperties& device, HasteStatus* status) {
+    const TiledTiling& t = p_.tiling;
+    return kernel_.Set(
+        {t.blocks(p_.K), ShapeOf<Phase>().threads(), shared_bytes, t.splits, t.persistent}, device,
+        status);
   }
   int32_t Run(bool after, int64_t step, int64_t count, const HasteExecutor& executor,
               HasteStatus* status) const {
@@ -93,51 +47,75 @@ class TiledKernel {
 // The EnginePolicy for WalkEngine.
 template <class Cell, class D>
 class TiledPolicy {
+  using First = typename D::First;
+  static constexpr int kLast = D::kPhases - 1;
+
  public:
   using Direction = D;
 
-  TiledPolicy(const HasteRnnConfig& config, const Plan& plan) : config_(config), plan_(plan) {}
+  TiledPolicy(const HasteRnnConfig& config, const PlannedRnn& planned)
+      : config_(config), plan_(planned.plan), device_(planned.cuda) {}
 
-  void Fill(Workspace* workspace, Phased<Direction>* phased) const {
-    FillPhases<Cell>(config_, workspace, phased, [&](auto* phase, int i) {
-      using Phase = std::remove_pointer_t<decltype(phase)>;
-      phased->of[i].exact = config_.allow_tf32 == 0;
-      FillTiled<Phase>(plan_.tiled[i].tiling, workspace, &phased->of[i]);
-    });
+  template <class Phase, class Params>
+  auto FillPhase(Phase*, int i, Workspace* workspace, Params* p) const {
+    const TiledTiling& t = p->tiling = plan_.tiled[i].tiling;
+    const TiledProductShape shape = ShapeOf<Phase>();
+    const int64_t chunks = t.total_chunks();
+    p->exact = config_.allow_tf32 == 0;
+    p->kernel =
+        workspace->Take<uint4>(p->K * t.unit_tiles * chunks * shape.kernel_bytes() / sizeof(uint4));
+    p->operand.chunks = static_cast<int>(chunks);
+    p->operand.row_tiles = t.row_tiles;
+    p->operand.width = shape.operand_width();
+    while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
+    p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
+    p->arrived = workspace->Take<uint32_t>(p->K * t.row_tiles);
+    p->most = workspace->Take<float>(2);
+    return p->operand;
   }
 
-  int32_t Prepare(const Phased<Direction>& phased, const void* r, const HasteExecutor& executor,
-                  HasteStatus* status) const {
-    return ForEachPhase<Direction>([&](auto* phase, int i) {
-      return PrepareTiled<Cell, std::remove_pointer_t<decltype(phase)>>(phased.of[i], r, executor,
-                                                                        status);
-    });
-  }
-
-  int32_t Walk(const Phased<Direction>& phased, int64_t first, int64_t steps,
-               const CudaProperties& device, const HasteExecutor& executor,
-               HasteStatus* status) const {
-    using First = typename Direction::First;
-    constexpr int kLast = Direction::kPhases - 1;
-    TiledKernel<First> one(phased.of[0]);
-    TiledKernel<typename Direction::Second> two(phased.of[kLast]);
-    int32_t code = one.Set(plan_.tiled[0], config_, device, status);
-    if (code == HASTE_OK) code = two.Set(plan_.tiled[kLast], config_, device, status);
-    const int64_t a_launch = plan_.tiled[0].tiling.persistent ? steps : 1;
-    for (int64_t done = 0; code == HASTE_OK && done < steps; done += a_launch) {
-      const int64_t step = first + done * First::kStride;
-      code = one.Run(done > 0, step, a_launch, executor, status);
-      // Backward's step -1 ends with the gradients of the initial states.
-      if (kLast > 0 && code == HASTE_OK && step >= 0) {
-        code = two.Run(true, step, 1, executor, status);
-      }
+  template <class Phase, class Params>
+  int32_t PreparePhase(Phase*, const Params& p, const void* r, const HasteExecutor& executor,
+                       HasteStatus* status) const {
+    using T = typename Params::Storage;
+    const TiledTiling& t = p.tiling;
+    const T* from = static_cast<const T*>(r);
+    if constexpr (kScaledTerms<T> > 0) {
+      const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
+      HASTE_CUDA_TRY(Clear(p.most, 2 * sizeof(float), executor), status);
+      HASTE_CUDA_TRY(LaunchPrepare(FindMost<Cell, Phase>, weights, executor, p, weights, from),
+                     status);
     }
-    return code;
+    const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
+    HASTE_CUDA_TRY(LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from,
+                                 const_cast<uint4*>(p.kernel)),
+                   status);
+    const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
+    HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
+    HASTE_CUDA_TRY(Clear(p.arrived, p.K * t.row_tiles * sizeof(uint32_t), executor), status);
+    return HASTE_OK;
+  }
+
+  int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,
+               HasteStatus* status) const {
+    TiledKernel<First> one(phased.of[0]);
+    TiledKernel<typename D::Second> two(phased.of[kLast]);
+    HASTE_TRY(one.Set(plan_.tiled[0].shared_bytes, device_, status));
+    if (kLast > 0) HASTE_TRY(two.Set(plan_.tiled[kLast].shared_bytes, device_, status));
+    // A launch of all steps, or one for each phase of a step.
+    const bool persistent = plan_.tiled[0].tiling.persistent;
+    const int64_t a_launch = persistent ? steps : 1;
+    return ForEachStep<D>(WalkStep{nullptr, first}, persistent ? 1 : steps,
+                          [&](int i, const WalkStep& step, bool after) {
+                            return i == 0 ? one.Run(after, step.step, a_launch, executor, status)
+                                          : two.Run(after, step.step, 1, executor, status);
+                          });
   }
 
  private:
   const HasteRnnConfig& config_;
   const Plan& plan_;
+  const CudaProperties& device_;
 };
 
 template <class Cell, class T>

@@ -54,7 +54,7 @@ class TiledRun {
     first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
     at_stride_ = kRowStep * p.K * p.H;
     one_stride_ = at_stride_ * p.T_;
-    if (threadIdx.x == 0) TiledPipeline(counters_, kThreads, p.tiling.log_stages).Init();
+    if (threadIdx.x == 0) product_.Init();
     __syncthreads();
     if (p.tiling.splits > 1) ClusterSync();
   }

@@ -1,14 +1,27 @@
 // A block's part of the product of a step: sums of its units × its rows over its part of the depth.
 //
 // The operand comes through shared memory chunk by chunk, with the chunks of R that do not stay in
-// shared memory.
+// shared memory: a pipeline whose stages are chunks, numbered from the first of the launch. A
+// thread loads a stage with two bulk copies.
 #ifndef HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
 #define HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
 
+#include "lib/cuda/ptx/pipeline.cuh"
 #include "lib/cuda/tiled/params.cuh"
-#include "lib/cuda/tiled/pipeline.cuh"
 
 namespace haste {
+
+// Before the first stage is multiplied, loads are started for all slots. Then each stage refills
+// the slot of the stage this many before it, which even late warps have finished reading.
+constexpr int kTiledEpilogue = 2;
+
+// In shared memory.
+struct TiledCounters {
+  TransactionBarrier meeting;  // of the cluster
+  TransactionBarrier kept;     // for the part of R that stays
+  TransactionBarrier full[kMaxTiledStages], empty[kMaxTiledStages];
+};
+static_assert(sizeof(TiledCounters) <= kTiledCounterBytes, "the layout's room for counters");
 
 // kRows: rows of a block.
 template <class Phase, int kRows>
@@ -25,6 +38,7 @@ class TiledProduct {
   static constexpr int kLastOfKernel = kKernelBytes / kTerms;
   static constexpr int kLastOfOperand = (kChunkOperandBytes - kScaleBytes) / kOfOperand;
   static constexpr int kGroupChunks = Phase::kDepth;  // that share their rows' scales
+  static constexpr int kAsking = 8;                   // warps that take turns in loading
 
  public:
   __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
@@ -33,8 +47,9 @@ class TiledProduct {
         t_(p.tiling),
         layout_(ShapeOf<Phase>(), p.tiling),
         shared_(shared),
-        ring_(reinterpret_cast<TiledCounters*>(shared + layout_.counters),
-              ShapeOf<Phase>().threads(), p.tiling.log_stages),
+        counters_(reinterpret_cast<TiledCounters*>(shared + layout_.counters)),
+        threads_(ShapeOf<Phase>().threads()),
+        log_slots_(p.tiling.log_stages),
         all_parts_(kTerms == 1 || p.exact),
         streamed_(p.tiling.chunks - p.tiling.kept) {
     const int64_t chunk = static_cast<int64_t>(place.split) * t_.chunks;
@@ -46,17 +61,27 @@ class TiledProduct {
     parity_stride_ = p.operand.At(p.K, 0, 0);
   }
 
+  // Called by one thread, before all others see the counters.
+  __device__ __forceinline__ void Init() const {
+    const int slots = 1 << t_.log_stages;
+    counters_->meeting.Init(1);
+    counters_->kept.Init(1);
+    pipeline().Init(slots, threads_ / 32);
+  }
+
   // Fetches the part of R that stays in shared memory.
   __device__ __forceinline__ void Keep() const {
-    if (t_.kept == 0 || !ring_.Asks(0)) return;
-    ring_.Keep(shared_ + layout_.kept, kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes,
-               t_.kept * kKernelBytes);
+    if (t_.kept == 0 || !Asks(0)) return;
+    const unsigned char* from = kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes;
+    const uint32_t bytes = t_.kept * kKernelBytes;
+    counters_->kept.ArriveAndExpect(bytes);
+    CopyBulk(shared_ + layout_.kept, from, bytes, &counters_->kept);
   }
 
   // Starts to load R of the first chunks, which no step writes.
   __device__ __forceinline__ void Begin() const {
-    for (int chunk = 0; chunk < min(ring_.slots(), t_.chunks); ++chunk) {
-      if (ring_.Asks(asked_ + chunk)) AskForKernel(chunk);
+    for (int chunk = 0; chunk < min(slots(), t_.chunks); ++chunk) {
+      if (Asks(asked_ + chunk)) AskForKernel(chunk);
     }
   }
 
@@ -64,20 +89,22 @@ class TiledProduct {
   __device__ __forceinline__ void Multiply(int64_t step) {
     const unsigned char* operand =
         reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
-    ring_.FenceOthersWrites();
-    for (int chunk = 0; chunk < ring_.slots(); ++chunk) {
-      if (chunk < t_.chunks && ring_.Asks(asked_ + chunk)) AskForOperand(operand, chunk);
+    // Other blocks have written the operand.
+    if (threadIdx.x % 32 == 0 && threadIdx.x < kAsking * 32) FenceGlobalBulkCopies();
+    for (int chunk = 0; chunk < slots(); ++chunk) {
+      if (chunk < t_.chunks && Asks(asked_ + chunk)) AskForOperand(operand, chunk);
     }
     tiles_.Clear();
-    if (t_.kept > 0 && asked_ == 0) ring_.WaitForKept();
+    if (t_.kept > 0 && asked_ == 0) counters_->kept.Wait(0);
     int chunk = 0;
     bool begins = true;           // at the first chunk of a group, or of this block's part of it
     int of_group = first_group_;  // chunks to come
     do {
-      ring_.Wait(asked_ + chunk);
+      const uint32_t stage = asked_ + chunk;
+      pipeline().Wait(SlotOf(stage), stage >> log_slots_ & 1);
       if (chunk >= kTiledEpilogue) {
-        const int ask = chunk - kTiledEpilogue + ring_.slots();
-        if (ask < t_.chunks && ring_.Asks(asked_ + ask)) {
+        const int ask = chunk - kTiledEpilogue + slots();
+        if (ask < t_.chunks && Asks(asked_ + ask)) {
           AskForKernel(ask);
           AskForOperand(operand, ask);
         }
@@ -99,10 +126,10 @@ class TiledProduct {
       } else {
         tiles_.template Wait<1>();
       }
-      if (chunk > 0) ring_.Free(asked_ + chunk - 1);
+      if (chunk > 0) Free(asked_ + chunk - 1);
     } while (++chunk < t_.chunks);
     tiles_.template Wait<0>();
-    ring_.Free(asked_ + t_.chunks - 1);
+    Free(asked_ + t_.chunks - 1);
     asked_ += t_.chunks;
     __syncthreads();  // the sums overwrite the stages
   }
@@ -114,8 +141,24 @@ class TiledProduct {
   }
 
  private:
+  __device__ __forceinline__ Pipeline pipeline() const {
+    return {counters_->full, counters_->empty};
+  }
+  __device__ __forceinline__ int slots() const { return 1 << log_slots_; }
+  __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
+  // Called by whole warps that have read a chunk.
+  __device__ __forceinline__ void Free(uint32_t stage) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) pipeline().Free(SlotOf(stage));
+  }
+  // Is this the thread that loads a stage? Starting a load takes a warp some 500 clocks, so warps
+  // take turns.
+  __device__ __forceinline__ bool Asks(uint32_t stage) const {
+    return threadIdx.x == stage % kAsking * 32;
+  }
+
   __device__ __forceinline__ unsigned char* KernelSlot(int chunk) const {
-    return shared_ + layout_.stages + ring_.SlotOf(asked_ + chunk) * layout_.stage_bytes;
+    return shared_ + layout_.stages + SlotOf(asked_ + chunk) * layout_.stage_bytes;
   }
   __device__ __forceinline__ unsigned char* OperandSlot(int chunk) const {
     return KernelSlot(chunk) + (t_.streams() ? kKernelBytes : 0);
@@ -130,25 +173,29 @@ class TiledProduct {
   }
   __device__ __forceinline__ void AskForKernel(int chunk) const {
     const bool streams = chunk < streamed_;
-    ring_.Open(asked_ + chunk, (streams ? ReadOfKernel() : 0) + ReadOfOperand());
+    const uint32_t stage = asked_ + chunk, lap = stage >> log_slots_;
+    const uint32_t bytes = (streams ? ReadOfKernel() : 0) + ReadOfOperand();
+    if (lap > 0) pipeline().AwaitFree(SlotOf(stage), (lap - 1) & 1);
+    pipeline().Expect(SlotOf(stage), bytes);
     if (!streams) return;
-    ring_.Copy(asked_ + chunk, KernelSlot(chunk),
-               kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
+    pipeline().Copy(SlotOf(stage), KernelSlot(chunk),
+                    kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
   }
   // After AskForKernel.
   __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
-    ring_.Copy(asked_ + chunk, OperandSlot(chunk),
-               operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
+    pipeline().Copy(SlotOf(asked_ + chunk), OperandSlot(chunk),
+                    operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
   }
 
   const Params& p_;
   const TiledTiling& t_;
   const TiledLayout layout_;
   unsigned char* const shared_;
-  const TiledPipeline ring_;
-  const bool all_parts_;  // all split terms are read; else all but the last
-  const int streamed_;    // chunks of R that do not stay in shared memory
-  int first_group_;       // chunks of the first group, from this block's first on
+  TiledCounters* const counters_;
+  const int threads_, log_slots_;  // of the block; of the pipeline
+  const bool all_parts_;           // all split terms are read; else all but the last
+  const int streamed_;             // chunks of R that do not stay in shared memory
+  int first_group_;                // chunks of the first group, from this block's first on
   const unsigned char* kernel_;
   const uint16_t* operand_;
   int64_t parity_stride_;
