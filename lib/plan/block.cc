@@ -57,7 +57,6 @@ bool PlanBlocks(const BlockProblem& p, const BlockDevice& device, BlockPlan* bes
   best->clocks = 0;
   const BlockCell& cell = p.cell;
   if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return false;
-  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) return false;
   const bool cluster = p.hidden > cell.max_hidden(false);
   if (p.hidden > cell.max_hidden(cluster)) return false;
   BlockTiling t = {};
