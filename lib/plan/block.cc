@@ -20,6 +20,7 @@ constexpr double kOverClocks = 18;           // of a tile's chunk from shared me
 // The same of a part of floats, which leave no registers to ask ahead; and of rows 5 to 8 of them.
 constexpr double kForwardOverFloatClocks = 95, kBackwardOverFloatClocks = 55;
 constexpr double kSecondFloatRowsClocks = 250;
+constexpr double kOddRowClocks = 60;  // rows that do not begin at multiples of 16 bytes
 // Gates' gradients that are scaled: of a step, alone and in a cluster, and of a chunk.
 constexpr double kAloneScaledClocks = 150, kClusterScaledClocks = 350, kScaledChunkClocks = 25;
 
@@ -35,6 +36,7 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t) {
   double clocks = chain * kLatencyClocks + warps * products * kProductClocks +
                   (p.backward ? kBackwardClocks + warps * gates * kBackwardGateClocks
                               : kForwardClocks + warps * gates * kForwardGateClocks);
+  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) clocks += kOddRowClocks;
   if (cell.scales_rows(p.backward)) {
     clocks +=
         t.chunks * kScaledChunkClocks + (t.blocks > 1 ? kClusterScaledClocks : kAloneScaledClocks);

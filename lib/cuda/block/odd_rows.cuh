@@ -51,7 +51,7 @@ class OddRows {
       EachRow<kWide, kStaged>(rows, [&](int t, int r, char* shared, char* memory) {
         EachPiece<V, kWide, kStaged>(shared, memory, [&](int i, int, char* to, char* from) {
           if constexpr (kStaged) {
-            staged_[t][r][i] = *reinterpret_cast<const T*>(from);
+            staged_[t][r][i] = LoadTwoBytes(from);
           } else if constexpr (sizeof(V) == 2) {
             *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from);
           } else {
@@ -71,7 +71,7 @@ class OddRows {
       if constexpr (kIsStaged<V, kWide>) {
         EachRow<kWide, true>(settles_, [&](int t, int r, char* shared, char*) {
           EachPiece<V, kWide, true>(shared, shared, [&](int i, int, char* to, char*) {
-            *reinterpret_cast<T*>(to) = staged_[t][r][i];
+            *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(staged_[t][r][i]);
           });
         });
       }
@@ -110,6 +110,12 @@ class OddRows {
   }
   using Smallest = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
   static constexpr int kMostPieces = PiecesOf<Smallest>(kGates);
+  // A register for each: the compiler would pack them in twos, and wait for them to do so.
+  static __device__ __forceinline__ uint32_t LoadTwoBytes(const char* from) {
+    uint32_t two;
+    asm volatile("ld.global.u16 %0, [%1];" : "=r"(two) : "l"(from));
+    return two;
+  }
   static constexpr int kTogether = kCluster ? kGates : 4;  // pieces on their way
 
   __device__ __forceinline__ int GatesOf(int t) const { return t < rows_.wide ? kGates : 1; }
@@ -141,8 +147,10 @@ class OddRows {
       for (int r = 0; r < kRowsOfWarp; ++r) {
         const int row = warp_ + r * kCopyWarps;
         if (row >= rows_left_) break;
-        visit(t, r, reinterpret_cast<char*>(rows + rows_.At(t, row)),
-              next_[t] + r * GatesOf(t) * row_stride_);
+        char* const memory = next_[t] + r * GatesOf(t) * row_stride_;
+        // Else the compiler takes it for a generic address, and waits at barriers for what is read.
+        __builtin_assume(__isGlobal(memory));
+        visit(t, r, reinterpret_cast<char*>(rows + rows_.At(t, row)), memory);
       }
     }
   }
@@ -190,7 +198,7 @@ class OddRows {
   char* next_[kTensors];         // this warp's first row at the next step, from the block's unit on
   int64_t row_stride_, stride_;  // in bytes, of a tensor that is not wide: four rows, a step
   T* settles_ = nullptr;         // where pieces of 2 bytes go that are on their way
-  T staged_[kTensors][kRowsOfWarp][kMostPieces];
+  uint32_t staged_[kTensors][kRowsOfWarp][kMostPieces];
 };
 
 }  // namespace haste
