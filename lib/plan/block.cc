@@ -19,6 +19,7 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t, const BlockCosts&
   double clocks = chain * costs.latency_clocks + warps * products * costs.product_clocks +
                   (p.backward ? costs.backward_clocks + warps * gates * costs.backward_gate_clocks
                               : costs.forward_clocks + warps * gates * costs.forward_gate_clocks);
+  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) clocks += costs.odd_row_clocks;
   if (cell.scales_rows(p.backward)) {
     clocks += t.chunks * costs.scaled_chunk_clocks +
               (t.blocks > 1 ? costs.cluster_scaled_clocks : costs.alone_scaled_clocks);
@@ -42,7 +43,6 @@ void VisitBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCo
                  const std::function<void(const BlockPlan&)>& visit) {
   const BlockCell& cell = p.cell;
   if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return;
-  if (p.hidden * cell.storage_bytes % kPieceBytes != 0) return;
   const bool cluster = p.hidden > cell.max_hidden(false);
   if (p.hidden > cell.max_hidden(cluster)) return;
   BlockTiling t = {};

@@ -23,6 +23,7 @@ struct BlockCosts {
   // them.
   double forward_over_float_clocks, backward_over_float_clocks;
   double second_float_rows_clocks;
+  double odd_row_clocks;  // rows that do not begin at multiples of 16 bytes
   // Gates' gradients that are scaled: of a step, alone and in a cluster, and of a chunk.
   double alone_scaled_clocks, cluster_scaled_clocks, scaled_chunk_clocks;
 };

@@ -29,11 +29,11 @@ each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
 def fitted(engine, cell, precision, size):
-    """N, T, K, H in range for the engine: R must fit a block, in rows of whole 16 bytes."""
+    """N, T, K, H in range for the engine: a block holds R of so many units."""
     if engine != "block":
         return size
     n, t, k, h = size
-    return n, t, k, min(-(-h // 8) * 8, most_block_units(cell, precision))
+    return n, t, k, min(h, most_block_units(cell, precision))
 
 
 def most_block_units(cell, precision):
@@ -46,7 +46,7 @@ def most_block_units(cell, precision):
 
 
 def make(cell, engine, precision, size, **options):
-    """A Problem of that size, or of the nearest size that the engine accepts."""
+    """A Problem of that size, or of the largest size that the engine accepts."""
     size = fitted(engine, cell, precision, size)
     problem = Problem(cell, *size, engine=engine, **PRECISIONS[precision], **options)
     assert f"{cell} on {engine}" in problem.plan()

@@ -6,6 +6,7 @@ from needs import need_module
 torch = need_module("torch")
 
 from engine_problem import (  # noqa: E402
+    HOPPER,
     ON_CHIP,
     PRECISIONS,
     check_nothing_is_written_after_the_last_row,
@@ -26,17 +27,20 @@ from kernel_problem import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.skipif("block" not in ON_CHIP, reason="needs compute capability 8.0")
-# A single block and, on GPUs that have them, a cluster; 4 and 8 rows.
-SIZES = [(6, 9, 2, 40), (1050, 3, 1, 24)]
-if "cluster" in ON_CHIP:
-    SIZES += [(6, 9, 2, 136), (140, 4, 1, 168)]
+# A single block and, on GPUs that have them, a cluster; 4 rows and 8; rows of 16 bytes, of 8, of 4
+# and of none of these.
+SIZES = [(6, 9, 2, 40), (1050, 3, 1, 24), (6, 9, 2, 37), (1050, 3, 1, 26)]
+if HOPPER:
+    SIZES += [(6, 9, 2, 136), (140, 4, 1, 168), (6, 9, 2, 139), (140, 4, 1, 156)]
 each_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
-# One block; clusters of 3 to 16, the last block with few units; R in shared memory too.
-WIDTHS = [*range(8, 97, 8)]
-if "cluster" in ON_CHIP:
+# One block; clusters of 3 to 16, the last block with few units; R in shared memory too. Then the
+# same with rows that no 16 bytes divide.
+WIDTHS = [*range(8, 97, 8), 1, 3, 7, 13, 33, 50, 65, 92]
+if HOPPER:
     WIDTHS += [104, 128, 136, 168, 200, 248, 256, 264, 352, 424, 512]
+    WIDTHS += [97, 100, 127, 129, 250, 255, 300, 333, 500, 511]
 
 
 @pytest.mark.parametrize("hidden", WIDTHS)
@@ -71,13 +75,6 @@ def test_every_width(cell, precision, hidden):
         if n == 5 or not is_float:
             assert problem.plan().count("× 4," if n == 5 else "× 8,") == 2
         problem.check()
-
-
-def test_rows_of_no_16_bytes_are_refused():
-    for hidden, precision in ((4, "bfloat16"), (30, "float16"), (33, "bfloat16"), (6, "float32")):
-        problem = Problem("lstm", 2, 3, 1, hidden, engine="block", **PRECISIONS[precision])
-        with pytest.raises(RuntimeError, match=r"engine: .*block"):
-            problem.plan()
 
 
 @each_size
@@ -132,7 +129,17 @@ def test_nan_stays_in_its_row(cell, size):
     assert spoiled["y"][2, 1:].isnan().all()
 
 
+@pytest.mark.parametrize("hidden", [24, 20, 18, 17])
 @each_cell
-def test_nothing_is_written_after_the_last_row(cell):
+def test_nothing_is_written_after_the_last_row(cell, hidden):
     """13 rows are three blocks of 4 and one row."""
-    check_nothing_is_written_after_the_last_row(make(cell, "block", "bfloat16", (13, 6, 1, 24)))
+    problem = make(cell, "block", "bfloat16", (13, 6, 1, hidden))
+    check_nothing_is_written_after_the_last_row(problem)
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+@pytest.mark.parametrize("hidden", [17, 36])
+@each_precision
+def test_few_steps(precision, hidden, steps):
+    """Fewer than are on their way at once, and a few more."""
+    make("gru", "block", precision, (9, steps, 1, hidden)).check()

@@ -20,14 +20,11 @@ void OnChip() {
     EngineKind engine;
     int blocks, unit_tiles, row_tiles, passes;
   } cases[] = {
-      {8, 1, 250, HASTE_BFLOAT16, false, EngineKind::kCluster, 16, 1, 1, 1},
-      {8, 1, 250, HASTE_BFLOAT16, true, EngineKind::kGrid, 16, 1, 1, 1},
       {16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 768, HASTE_FLOAT32, false, EngineKind::kGrid, 48, 1, 1, 1},
       {16, 1, 512, HASTE_BFLOAT16, false, EngineKind::kGrid, 32, 1, 1, 1},
+      {32, 1, 256, HASTE_FLOAT32, true, EngineKind::kCluster, 16, 1, 1, 1},
       {16, 2, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 2},    // both directions
-      {16, 6, 126, HASTE_FLOAT16, false, EngineKind::kCluster, 8, 1, 1, 1},   // heads
-      {1, 1, 14, HASTE_FLOAT32, false, EngineKind::kCluster, 1, 1, 1, 1},     // no exchange at all
       {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
   };
   for (const auto& c : cases) {
@@ -123,7 +120,7 @@ void OnChipFits() {
       }
     }
   }
-  EXPECT_TRUE(planned > 300, "only %d of 840 sizes stay on the chip", planned);
+  EXPECT_TRUE(planned > 100, "only %d of 840 sizes stay on the chip", planned);
 }
 
 // Blocks that share their gates' gradients: which backward walks use them, and that their warps
@@ -206,7 +203,10 @@ void InBlocks() {
       {&kLstm, 16, 1, 128, HASTE_FLOAT32, false, 4, 4, 4, 4},
       {&kLstm, 16, 1, 256, HASTE_FLOAT32, false, 0, 0, 0, 0},  // `grid` holds more in registers
       {&elman, 16, 1, 200, HASTE_FLOAT32, false, 7, 4, 4, 4},
-      {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 0, 0, 0, 0},  // rows of no 16 bytes
+      {&kLstm, 16, 1, 60, HASTE_BFLOAT16, false, 1, 4, 8, 2},  // rows of no 16 bytes
+      {&kLstm, 8, 1, 250, HASTE_BFLOAT16, true, 8, 4, 4, 16},
+      {&kLstm, 16, 6, 127, HASTE_FLOAT16, false, 4, 4, 4, 4},
+      {&kLstm, 1, 1, 1, HASTE_FLOAT32, false, 1, 4, 1, 2},
       {&kLstm, 16, 1, 64, HASTE_FLOAT64, false, 0, 0, 0, 0},
   };
   for (const auto& c : cases) {
@@ -331,7 +331,7 @@ void BlocksFit() {
       for (bool backward : {false, true}) {
         // Of floats as many as fit, at least.
         const int64_t least = gates == 1 || terms == 1 ? 512 : terms == 2 ? 320 : 184;
-        for (int64_t h = 8; h <= cell.max_hidden(true); h += 8) {
+        for (int64_t h = 1; h <= cell.max_hidden(true); ++h) {
           BlockPlan plan = {};
           VisitBlocks({cell, 9, 1, h, backward}, device, CostsOf(9).block,
                       [&](const BlockPlan& cut) { plan = cut; });

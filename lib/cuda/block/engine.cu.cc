@@ -41,6 +41,12 @@ struct BackwardKernels {
   }
 };
 
+// The largest piece, up to kPieceBytes, whose size divides what has these bits.
+int PieceOf(uintptr_t bits) {
+  bits |= kPieceBytes;
+  return static_cast<int>(bits & (~bits + 1));
+}
+
 template <class Kernels, class Args>
 int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& args, void* workspace,
              const HasteExecutor& executor, HasteStatus* status) {
@@ -53,7 +59,9 @@ int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& ar
   for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
     bits |= AddressBits(args.saved[i]);
   }
-  p.piece = bits % kPieceBytes == 0 ? kPieceBytes : sizeof(typename Kernels::Storage);
+  const uintptr_t row = config.hidden * sizeof(typename Kernels::Storage);
+  p.piece = PieceOf(bits | row);
+  p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   HASTE_TRY(PrepareOnChip(p, executor, status));
   const auto kernel = Kernels::Of(p.tiling);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);

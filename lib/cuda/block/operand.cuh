@@ -10,6 +10,7 @@
 #ifndef HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
 #define HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
 
+#include "lib/cuda/block/odd_rows.cuh"
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/cell/on_chip.cuh"
 #include "lib/cuda/cell/step_io.cuh"
@@ -26,7 +27,8 @@ template <class T, class Args>
 struct BlockParams : OnChipParams<T, Args> {
   BlockTiling tiling;
   int row_groups;  // of a lane: blocks, or clusters
-  int piece;       // the size of a copied piece: kPieceBytes, or one element
+  // Bytes of a copied piece: kPieceBytes, or fewer (odd_rows.cuh); of rows that have all gates.
+  int piece, wide_piece;
 };
 
 extern __shared__ __align__(16) unsigned char block_shared[];
@@ -179,12 +181,29 @@ class BlockOperand {
     constexpr int kMostWritten = BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
                                      .pieces(kMostUnits, kGates, sizeof(T));
     const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
-    StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
-                                                   BlockUnit(), units(), reverse_ != kBackward);
-    StepTraffic<T, kGates, kWritten, kMostWritten> writes(
-        p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), reverse_ != kBackward);
+    const bool from_end = reverse_ != kBackward;
+    if (p_.piece == kPieceBytes) {
+      StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
+                                                     BlockUnit(), units(), from_end);
+      StepTraffic<T, kGates, kWritten, kMostWritten> writes(
+          p_, Writes(), written, thread, first_row_, k_, BlockUnit(), units(), from_end);
+      CopySteps<kAhead>(reads, writes, [] {});
+    } else {
+      constexpr int kUnits = kCluster ? kClusterUnits : kMostUnits;
+      OddRows<T, kGates, kRead, kRows, kUnits, kCluster> reads(
+          p_, Reads(), read, thread, first_row_, k_, BlockUnit(), from_end);
+      OddRows<T, kGates, kWritten, kRows, kUnits, kCluster> writes(
+          p_, Writes(), written, thread, first_row_, k_, BlockUnit(), from_end);
+      CopySteps<kAhead>(reads, writes, [&] { reads.Settle(); });
+    }
+  }
+  // settle: called a step after a read.
+  template <int kAhead, class Reader, class Writer, class Settle>
+  __device__ __forceinline__ void CopySteps(Reader& reads, Writer& writes,
+                                            const Settle& settle) const {
     Pipeline reading = PipelineReader(), writing = PipelineWriter();
     const auto read_next = [&](int step) {
+      settle();
       if (step < p_.T_) reads.Read(reading.now);
       CommitCopies();
       reading.Advance();
