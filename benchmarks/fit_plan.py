@@ -1,4 +1,4 @@
-"""The costs of the GPU planner, fitted to timings: writes lib/plan/costs_<device>.inc.
+"""The costs of the GPU planner, fitted to timings: writes lib/plan/costs/costs_<device>.inc.
 
     make fit-plan                                   measures if there is a GPU, then fits
     .venv/bin/python -m benchmarks.fit_plan         fits to the data in the repository
@@ -290,13 +290,13 @@ def main(arguments=None):
     priors = read_priors()
     planner = Planner(BUILT / "libplan_costs.so", device, rows)
     if list(priors) != planner.names:
-        raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs_*.inc in order")
+        raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs/costs_*.inc in order")
     costs = fit(planner, rows, priors)
     report(rows, planner.estimate(planner.compiled), planner.estimate(costs))
-    to = ROOT / f"lib/plan/costs_{options.device}.inc"
+    to = ROOT / f"lib/plan/costs/costs_{options.device}.inc"
     to.write_text(table_text(costs, priors, data.relative_to(ROOT)))
     # GPUs that nobody timed have what a fit begins with.
-    untimed = ROOT / "lib/plan/costs_untimed.inc"
+    untimed = ROOT / "lib/plan/costs/costs_untimed.inc"
     untimed.write_text(table_text(None, priors, PRIORS.relative_to(ROOT)))
     print(f"wrote {to.relative_to(ROOT)} and {untimed.relative_to(ROOT)}")
 

@@ -1,5 +1,5 @@
 // The planner's own estimates for benchmarks/fit_plan.py: of rows, for any table of costs. Tables
-// are arrays in the order of lib/plan/cost_table.h.
+// are arrays in the order of lib/plan/costs/cost_table.h.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,7 +19,7 @@ struct Cost {
 };
 #define HASTE_COST(NAME, VALUE) {#NAME, offsetof(haste::CostTable, NAME) / sizeof(double)},
 constexpr Cost kCosts[] = {
-#include "lib/plan/costs_h200.inc"
+#include "lib/plan/costs/costs_h200.inc"
 };
 #undef HASTE_COST
 constexpr size_t kTable = sizeof(haste::CostTable) / sizeof(double);

@@ -7,7 +7,7 @@
 #include "lib/cells/info.h"
 #include "lib/plan/cuts.h"
 #include "lib/plan/internal.h"
-#include "lib/plan/stepwise.h"
+#include "lib/plan/engines/stepwise.h"
 
 namespace benchmark {
 namespace {

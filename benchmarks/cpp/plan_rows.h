@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/plan.h"
 
 namespace benchmark {

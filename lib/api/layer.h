@@ -6,7 +6,7 @@
 
 #include "haste/c_api.h"
 #include "lib/engine/engine.h"
-#include "lib/plan/layer_gemms.h"
+#include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/plan.h"
 
 namespace haste {

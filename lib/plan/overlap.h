@@ -11,7 +11,7 @@
 #include <array>
 
 #include "haste/c_api.h"
-#include "lib/plan/gemm.h"
+#include "lib/plan/gemm/gemm.h"
 #include "lib/plan/plan.h"
 
 namespace haste {

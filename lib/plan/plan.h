@@ -8,10 +8,10 @@
 #include <string>
 
 #include "haste/c_api.h"
-#include "lib/plan/blas.h"
-#include "lib/plan/block.h"
-#include "lib/plan/persistent.h"
-#include "lib/plan/tiled.h"
+#include "lib/plan/engines/blas.h"
+#include "lib/plan/engines/block.h"
+#include "lib/plan/engines/persistent.h"
+#include "lib/plan/engines/tiled.h"
 
 namespace haste {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/plan/gemm.h"
+#include "lib/plan/gemm/gemm.h"
 #include "tests/lib/check.h"
 
 namespace haste {

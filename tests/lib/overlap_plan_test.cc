@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/plan/layer_gemms.h"
+#include "lib/plan/gemm/layer_gemms.h"
 #include "lib/plan/overlap.h"
 #include "tests/lib/plan_case.h"
 

@@ -14,7 +14,7 @@ LIBRARY = fit_plan.BUILT / "libplan_costs.so"
 
 def table(device):
     """The generated file: cost by name, as text."""
-    text = (fit_plan.ROOT / f"lib/plan/costs_{device}.inc").read_text()
+    text = (fit_plan.ROOT / f"lib/plan/costs/costs_{device}.inc").read_text()
     return dict(re.findall(r"^HASTE_COST\((.+), (\S+)\)", text, re.MULTILINE))
 
 

@@ -5,6 +5,8 @@ _FLOORS = [
     ["lib/include"],
     ["lib/base"],
     ["lib/cells"],
+    ["lib/plan/costs"],
+    ["lib/plan/engines", "lib/plan/gemm"],
     ["lib/plan"],
     ["lib/engine"],
     ["lib/cpu/simd", "lib/cpu/threads"],

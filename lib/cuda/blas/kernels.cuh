@@ -5,7 +5,7 @@
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
 #include "lib/cuda/cell/prepare.cuh"
-#include "lib/plan/blas.h"
+#include "lib/plan/engines/blas.h"
 
 namespace haste {
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "lib/cuda/ptx/async.cuh"
-#include "lib/plan/block.h"
+#include "lib/plan/engines/block.h"
 
 namespace haste {
 

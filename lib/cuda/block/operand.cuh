@@ -19,7 +19,7 @@
 #include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/named_barrier.cuh"
-#include "lib/plan/block.h"
+#include "lib/plan/engines/block.h"
 
 namespace haste {
 

@@ -6,7 +6,7 @@
 #include "haste/c_api.h"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
-#include "lib/plan/step_rows.h"
+#include "lib/plan/engines/step_rows.h"
 
 namespace haste {
 

@@ -3,7 +3,7 @@
 #define HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
 
 #include "lib/cuda/cell/params.cuh"
-#include "lib/plan/stepwise.h"
+#include "lib/plan/engines/stepwise.h"
 
 namespace haste {
 

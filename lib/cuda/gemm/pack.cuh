@@ -6,8 +6,8 @@
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
-#include "lib/plan/gemm.h"
-#include "lib/plan/row_runs.h"
+#include "lib/plan/gemm/gemm.h"
+#include "lib/plan/gemm/row_runs.h"
 
 namespace haste {
 

@@ -11,7 +11,7 @@
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
-#include "lib/plan/layer_gemms.h"
+#include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {
 namespace {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "lib/engine/engine.h"
-#include "lib/plan/gemm.h"
+#include "lib/plan/gemm/gemm.h"
 #include "lib/plan/overlap.h"
 
 namespace haste {

@@ -12,7 +12,7 @@
 #include "lib/cuda/ptx/mbarrier.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
-#include "lib/plan/persistent.h"
+#include "lib/plan/engines/persistent.h"
 
 namespace haste {
 

@@ -12,7 +12,7 @@
 #include "lib/cuda/cell/on_chip.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/engine/engine.h"
-#include "lib/plan/persistent.h"
+#include "lib/plan/engines/persistent.h"
 
 namespace haste {
 

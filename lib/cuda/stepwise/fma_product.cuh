@@ -10,7 +10,7 @@
 #include "lib/base/math.h"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
-#include "lib/plan/stepwise.h"
+#include "lib/plan/engines/stepwise.h"
 
 namespace haste {
 

@@ -6,7 +6,7 @@
 #include "lib/cuda/ptx/fp16_scale.cuh"
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/tiled/wgmma_tile.cuh"
-#include "lib/plan/tiled.h"
+#include "lib/plan/engines/tiled.h"
 
 namespace haste {
 

@@ -7,7 +7,7 @@
 
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/wgmma.cuh"
-#include "lib/plan/tiled.h"
+#include "lib/plan/engines/tiled.h"
 
 namespace haste {
 

@@ -1,8 +1,7 @@
 // The C ABI of haste: fused recurrences on CPU and CUDA, usable from any language.
 //
-// An operation is only the recurrence: it takes the projected input wx = x·W + b and
-// returns the states; haste_layer_* adds the products around it for callers that have no
-// linear algebra of their own.
+// haste_rnn_* is the recurrence alone: it takes the projected input wx = x·W + b and returns the
+// states. haste_layer_* adds the products around it.
 //
 //   N batch   T time steps   K lanes (independent recurrences: heads × directions)
 //   H hidden units a lane    G gates    S states    C input features
@@ -14,11 +13,10 @@
 // exceed 2^60 bytes, counted at 8 bytes an element.
 //
 // A structure that begins with struct_size may grow at its end. HASTE_INIT sets struct_size to the
-// sizeof that the caller is compiled with, and all else to 0. The library takes fields beyond
-// struct_size as 0, which in a field added later means: as before. It refuses a struct_size that is
-// smaller than the first version's (0: not set) or above 64 KiB, and one larger than its own if a
-// byte beyond what it knows is not 0. Structures that the library fills need a struct_size too: it
-// writes no more, and 0 where it knows no field.
+// caller's sizeof, and all else to 0. The library takes fields beyond struct_size as 0, which in a
+// field added later means: as before. It refuses a struct_size below the first version's (0: not
+// set) or above 64 KiB, and a larger one than its own if a byte that it does not know is not 0. Of
+// structures that it fills it writes no more than struct_size, and 0 where it knows no field.
 #ifndef HASTE_LIB_HASTE_C_API_H_
 #define HASTE_LIB_HASTE_C_API_H_
 
@@ -49,19 +47,16 @@ typedef enum {
   HASTE_UNIMPLEMENTED = 12,
   HASTE_INTERNAL = 13
 } HasteCode;
-
 typedef struct {
   int32_t code;
   char message[508];
 } HasteStatus;
-
 typedef enum {
   HASTE_FLOAT32 = 0,
   HASTE_FLOAT64 = 1,
   HASTE_FLOAT16 = 2,
   HASTE_BFLOAT16 = 3
 } HasteDtype;
-
 typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
 typedef enum {
@@ -182,9 +177,9 @@ typedef struct {
   void* ds0[HASTE_MAX_STATES];  // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
 
-// Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of
-// `threads` (the caller's own included) and returns at once; NULL uses haste's own threads,
-// `threads` of them (0: one a core). CUDA: `stream` is a cudaStream_t; calls are ordered on it.
+// Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of `threads`, the
+// caller's included, and returns; NULL: haste's own `threads` (0: one a core). CUDA: `stream` is a
+// cudaStream_t; calls are ordered on it.
 typedef struct {
   size_t struct_size;
   void* stream;
@@ -206,9 +201,8 @@ HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwa
 HASTE_API int32_t haste_allocate(int32_t device, size_t bytes, void** memory, HasteStatus*);
 HASTE_API int32_t haste_free(int32_t device, void* memory, HasteStatus*);
 
-// c = a·b + bias, accumulated in float32 (double for double). A large product of floats on CUDA may
-// make NaN of an infinity. a is [m, k], b is [k, n], c is [m, n]; each element (i, j) lies at
-// i·row_stride + j·col_stride.
+// c = a·b + bias, accumulated in float32 (double for double). a is [m, k], b [k, n], c [m, n]; an
+// element (i, j) lies at i·row + j·col. Large float products on CUDA may make NaN of an infinity.
 typedef struct {
   size_t struct_size;
   int32_t dtype, device;
@@ -259,9 +253,8 @@ HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspa
                                         const HasteExecutor*, HasteStatus*);
 
 // What a convolution over time sees (QRNN): at each step its input and those of the window - 1
-// steps before it in the walk, oldest first. A masked step is not there: it sees 0 and no other
-// sees it. haste_layer_* on `seen`, with features = window·C, is the layer; each direction has a
-// `seen`.
+// steps before it in the walk, oldest first. Masked steps are skipped: they see 0, and no other
+// step sees them. haste_layer_* on `seen`, with features = window·C, is the layer of a direction.
 typedef struct {
   size_t struct_size;
   int32_t dtype, device;
@@ -318,7 +311,7 @@ typedef struct {
   const void* xw;     // gamma: what forward left there
   void* dgamma;       // gamma: [K, G, H]
 } HasteLayerBackwardArgs;
-// Scratch memory of haste_layer_forward, of which layer's features, wx and gamma are looked at.
+// Of layer, features, wx and gamma are looked at.
 HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
                                                       const HasteLayerForwardArgs* layer,
                                                       const HasteExecutor*, size_t* bytes,
@@ -327,7 +320,7 @@ HASTE_API int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig*,
 HASTE_API int32_t haste_layer_forward(const HasteRnnConfig*, const HasteLayerForwardArgs*,
                                       const HasteRnnForwardArgs* rnn, void* workspace,
                                       const HasteExecutor*, HasteStatus*);
-// Scratch memory of haste_layer_backward, of which layer's features and gamma are looked at.
+// Of layer, features and gamma are looked at.
 HASTE_API int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig*,
                                                        const HasteLayerBackwardArgs* layer,
                                                        const HasteExecutor*, size_t* bytes,
@@ -336,9 +329,8 @@ HASTE_API int32_t haste_layer_backward(const HasteRnnConfig*, const HasteLayerBa
                                        const HasteRnnBackwardArgs* rnn, void* workspace,
                                        const HasteExecutor*, HasteStatus*);
 
-// One line of text that says which engine runs this and why: "lstm on cpu: 2 threads over rows,
-// N=32 T=100 K=1 H=128: rows for every thread: no barrier". On the CPU it names the threads and
-// what they share out (rows of the batch, or hidden units); on CUDA engine, sizes and reason.
+// One line of text that says which engine runs this, how it divides the work, and why: "lstm on
+// cpu: 2 threads over rows, N=32 T=100 K=1 H=128: rows for every thread: no barrier".
 HASTE_API int32_t haste_plan(const HasteRnnConfig*, const HasteExecutor*, char* text,
                              size_t capacity, HasteStatus*);
 
@@ -362,17 +354,14 @@ HASTE_API int32_t haste_plan_for(const HasteRnnConfig*, const HasteDevicePropert
 // Cells that this library was built with.
 HASTE_API int32_t haste_cell_count(void);
 HASTE_API const HasteCellInfo* haste_cell(int32_t index);
-
 HASTE_API const char* haste_version(void);
 // The SIMD instructions that CPU kernels use on this machine: "AVX-512", "AVX2", "NEON" or
 // "baseline".
 HASTE_API const char* haste_cpu_target(void);
 
-// The CUDA half is a library of its own, libhaste_cuda.so. The first call that asks for it looks
-// at $HASTE_CUDA_LIBRARY (a path; empty: there is none), else beside this library, else in
-// ../haste_keras_cuda/ from there, where haste-keras-cuda installs it. Both halves are of one
-// version.
-
+// The CUDA half is a library of its own, libhaste_cuda.so, of the same version. The first call that
+// asks for it looks at $HASTE_CUDA_LIBRARY (a path; empty: there is none), else beside this
+// library, else in ../haste_keras_cuda/ from there, where haste-keras-cuda installs it.
 // Takes the one at `path`, before the first such call.
 HASTE_API int32_t haste_load_cuda(const char* path, HasteStatus*);
 // 1 if the CUDA half is there.
@@ -402,9 +391,7 @@ HASTE_API int32_t haste_cuda_device(HasteDeviceProperties*, HasteStatus*);
 namespace haste {
 template <class T>
 constexpr T Init() {
-  T result = {};
-  result.struct_size = sizeof(T);
-  return result;
+  return T{sizeof(T)};
 }
 }  // namespace haste
 #endif

@@ -5,15 +5,15 @@
 // units and `row_groups`·`rows` rows, and walks all of the depth with its threads split into
 //     k_splits × row_groups × column_groups
 // threads; a thread accumulates `rows` × `columns` elements.
-#ifndef HASTE_LIB_PLAN_STEPWISE_H_
-#define HASTE_LIB_PLAN_STEPWISE_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_STEPWISE_H_
+#define HASTE_LIB_PLAN_ENGINES_STEPWISE_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <functional>
 
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 
@@ -67,4 +67,4 @@ Tiling PlanTiling(const TilingProblem&, const TilingDevice&, const StepwiseCutCo
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_STEPWISE_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_STEPWISE_H_

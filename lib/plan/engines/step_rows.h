@@ -1,7 +1,7 @@
 // What a block of an on-chip CUDA engine reads and writes at a step, in shared memory. I/O warps
 // copy it. Pure arithmetic, for plans and kernels.
-#ifndef HASTE_LIB_PLAN_STEP_ROWS_H_
-#define HASTE_LIB_PLAN_STEP_ROWS_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_
+#define HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_
 
 #include <stdint.h>
 
@@ -50,4 +50,4 @@ struct StepRows {
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_STEP_ROWS_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_

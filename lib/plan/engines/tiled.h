@@ -5,15 +5,15 @@
 // thread-block cluster divide the depth (split-K) and add up their partial sums; then each has some
 // of the rows. A block keeps as much of its part of R as fits its shared memory. The rest comes
 // from the L2 cache at every step.
-#ifndef HASTE_LIB_PLAN_TILED_H_
-#define HASTE_LIB_PLAN_TILED_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_TILED_H_
+#define HASTE_LIB_PLAN_ENGINES_TILED_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <functional>
 
-#include "lib/plan/persistent.h"
+#include "lib/plan/engines/persistent.h"
 
 namespace haste {
 
@@ -115,4 +115,4 @@ void VisitTiled(const TiledProblem&, const PersistentDevice&, const TiledCosts&,
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_TILED_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_TILED_H_

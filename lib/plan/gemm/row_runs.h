@@ -1,7 +1,7 @@
 // Rows of a product that do not simply follow one another in memory: for example, from x [N, T, C],
 // some steps of each row of the batch, or all of them, step by step.
-#ifndef HASTE_LIB_PLAN_ROW_RUNS_H_
-#define HASTE_LIB_PLAN_ROW_RUNS_H_
+#ifndef HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_
+#define HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_
 
 #include <stdint.h>
 
@@ -52,4 +52,4 @@ class RowCursor {
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_ROW_RUNS_H_
+#endif  // HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_

@@ -1,4 +1,4 @@
-#include "lib/plan/blas.h"
+#include "lib/plan/engines/blas.h"
 
 #include <algorithm>
 #include <cmath>

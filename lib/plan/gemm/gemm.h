@@ -4,15 +4,15 @@
 // (lib/cuda/gemm/split_fp16.cu.cc), a chunk at a time: for some depth those of the smaller operand,
 // and of as much of the larger as there is room for. A chunk's product is made in tiles of c, by
 // pairs of blocks (thread-block clusters).
-#ifndef HASTE_LIB_PLAN_GEMM_H_
-#define HASTE_LIB_PLAN_GEMM_H_
+#ifndef HASTE_LIB_PLAN_GEMM_GEMM_H_
+#define HASTE_LIB_PLAN_GEMM_GEMM_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "haste/c_api.h"
 #include "lib/base/int_math.h"
-#include "lib/plan/row_runs.h"
+#include "lib/plan/gemm/row_runs.h"
 
 namespace haste {
 
@@ -179,4 +179,4 @@ ProductPlan PlanOneChunk(const HasteGemm&, int sm_major, int pairs, int64_t most
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_GEMM_H_
+#endif  // HASTE_LIB_PLAN_GEMM_GEMM_H_

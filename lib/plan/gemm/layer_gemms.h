@@ -1,6 +1,6 @@
 // The sizes and strides of the products around a recurrence.
-#ifndef HASTE_LIB_PLAN_LAYER_GEMMS_H_
-#define HASTE_LIB_PLAN_LAYER_GEMMS_H_
+#ifndef HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_
+#define HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_
 
 #include <stdint.h>
 
@@ -19,4 +19,4 @@ HasteGemm RecurrentProduct(const HasteRnnConfig&, const HasteCellInfo&, int oper
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_LAYER_GEMMS_H_
+#endif  // HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_

@@ -1,4 +1,4 @@
-#include "lib/plan/block.h"
+#include "lib/plan/engines/block.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include "lib/plan/gemm.h"
+#include "lib/plan/gemm/gemm.h"
 
 #include <algorithm>
 
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 namespace {

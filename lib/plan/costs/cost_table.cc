@@ -1,4 +1,4 @@
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 namespace {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr CostTable H200() {
   CostTable table = {};
-#include "lib/plan/costs_h200.inc"
+#include "lib/plan/costs/costs_h200.inc"
   return table;
 }
 constexpr CostTable kH200 = H200();
@@ -15,7 +15,7 @@ constexpr CostTable kH200 = H200();
 // What fits begin with.
 constexpr CostTable Untimed() {
   CostTable table = {};
-#include "lib/plan/costs_untimed.inc"
+#include "lib/plan/costs/costs_untimed.inc"
   return table;
 }
 constexpr CostTable kUntimed = Untimed();

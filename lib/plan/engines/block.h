@@ -1,14 +1,14 @@
 // How the CUDA engine `block` cuts a recurrence over a GPU, and what a block has where in shared
 // memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_BLOCK_H_
-#define HASTE_LIB_PLAN_BLOCK_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_BLOCK_H_
+#define HASTE_LIB_PLAN_ENGINES_BLOCK_H_
 
 #include <stdint.h>
 
 #include <functional>
 
-#include "lib/plan/cost_table.h"
-#include "lib/plan/step_rows.h"
+#include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/step_rows.h"
 
 namespace haste {
 
@@ -146,4 +146,4 @@ void VisitBlocks(const BlockProblem&, const BlockDevice&, const BlockCosts&,
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_BLOCK_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_BLOCK_H_

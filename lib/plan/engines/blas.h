@@ -3,13 +3,13 @@
 // A product is [rows of the batch, depth] · [depth, columns], for each lane, by cuBLAS. Where it
 // would keep few multiprocessors busy, the depth is cut into `splits` products of a batch, and the
 // cell's kernel adds up their sums.
-#ifndef HASTE_LIB_PLAN_BLAS_H_
-#define HASTE_LIB_PLAN_BLAS_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_BLAS_H_
+#define HASTE_LIB_PLAN_ENGINES_BLAS_H_
 
 #include <stdint.h>
 
 #include "lib/base/int_math.h"
-#include "lib/plan/cost_table.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 
@@ -45,4 +45,4 @@ double BlasClocks(const BlasProblem&, const BlasDevice&, const BlasCosts&);
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_BLAS_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_BLAS_H_

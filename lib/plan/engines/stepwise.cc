@@ -1,4 +1,4 @@
-#include "lib/plan/stepwise.h"
+#include "lib/plan/engines/stepwise.h"
 
 #include <algorithm>
 #include <cmath>

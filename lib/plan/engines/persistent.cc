@@ -1,4 +1,4 @@
-#include "lib/plan/persistent.h"
+#include "lib/plan/engines/persistent.h"
 
 #include <algorithm>
 

@@ -1,15 +1,15 @@
 // How the persistent CUDA engines (`cluster`, `grid`) cut a recurrence over a GPU, and what a block
 // has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_PERSISTENT_H_
-#define HASTE_LIB_PLAN_PERSISTENT_H_
+#ifndef HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
+#define HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <functional>
 
-#include "lib/plan/cost_table.h"
-#include "lib/plan/step_rows.h"
+#include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/step_rows.h"
 
 namespace haste {
 
@@ -203,4 +203,4 @@ void VisitPersistent(const PersistentProblem&, const PersistentDevice&, const Co
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_PERSISTENT_H_
+#endif  // HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_

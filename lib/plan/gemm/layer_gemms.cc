@@ -1,4 +1,4 @@
-#include "lib/plan/layer_gemms.h"
+#include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {
 namespace {

@@ -3,8 +3,8 @@
 //
 // What kernels share (sizes, threads, stages) is no cost and stays with its engine, as do rules
 // that no time follows from.
-#ifndef HASTE_LIB_PLAN_COST_TABLE_H_
-#define HASTE_LIB_PLAN_COST_TABLE_H_
+#ifndef HASTE_LIB_PLAN_COSTS_COST_TABLE_H_
+#define HASTE_LIB_PLAN_COSTS_COST_TABLE_H_
 
 namespace haste {
 
@@ -145,7 +145,7 @@ struct StepwiseCutCosts {
   double l2_bytes_per_clock;      // of all of them
 };
 
-// Large products (lib/plan/gemm.h), by all of the GPU.
+// Large products (lib/plan/gemm/gemm.h), by all of the GPU.
 struct GemmCosts {
   double float_products_per_microsecond;  // of float32 units
   double float_call_microseconds;
@@ -189,4 +189,4 @@ const CostTable& CostsOf(int sm_major, int sm_minor = 0);
 
 }  // namespace haste
 
-#endif  // HASTE_LIB_PLAN_COST_TABLE_H_
+#endif  // HASTE_LIB_PLAN_COSTS_COST_TABLE_H_

@@ -1,4 +1,4 @@
-#include "lib/plan/tiled.h"
+#include "lib/plan/engines/tiled.h"
 
 #include <algorithm>
 
