@@ -44,6 +44,8 @@ ENGINES = {
 # Logarithms: of an estimate's error, of its part that all cuts of a recurrence have in common, and
 # of what separates a cost from its prior.
 ERROR, COMMON_ERROR, FREEDOM = 0.08, 0.3, 0.5
+# Costs that few rows tell: where cuBLAS is slow plans do not take it, and it was not timed.
+LESS_FREEDOM = {"blas": 0.1}
 # How much longer than the best cut of its recurrence a row takes that has half of the weight.
 NEAR = 0.3
 DIGITS = 3
@@ -135,6 +137,7 @@ def fit(planner, rows, priors):
     free = [name for name, (_, fixed) in priors.items() if not fixed]
     start = np.log([costs[name] for name in free])
     measured = np.log([row.clocks for row in rows])
+    freedom = np.array([LESS_FREEDOM.get(name.split(".")[0], FREEDOM) for name in free])
     scaled = _scale_of_errors(rows)
     group_of_rows = np.array([_group(row.engine, 0) for row in rows])
     group_of_costs = np.array([_group(name.split(".")[0], 1) for name in free])
@@ -144,7 +147,7 @@ def fit(planner, rows, priors):
         return np.log(planner.estimate(costs | some)) - measured
 
     def residuals(logs):
-        return np.concatenate([scaled(errors(logs)), (logs - start) / FREEDOM])
+        return np.concatenate([scaled(errors(logs)), (logs - start) / freedom])
 
     def slopes(logs, step=1e-4):
         # Costs of different groups change different rows: one of each group at a time.
@@ -157,7 +160,7 @@ def fit(planner, rows, priors):
             change = (errors(logs + away) - errors(logs - away)) / (2 * step)
             for i in some:
                 found[:, i] = np.where(group_of_rows == group_of_costs[i], change, 0)
-        return np.concatenate([scaled(found), np.eye(len(free)) / FREEDOM])
+        return np.concatenate([scaled(found), np.diag(1 / freedom)])
 
     logs, now, damping = start, residuals(start), 1e-2
     for _ in range(100):

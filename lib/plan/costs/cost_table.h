@@ -116,8 +116,7 @@ struct BlasCosts {
   double l2_share;             // of the L2 cache, that R may fill
   double element_clocks;       // of the GPU: an element
   double element_byte_clocks;  // and a byte of its gates
-  // That a product takes the time of; and in float32, forward.
-  double least_rows, least_float_rows;
+  double least_rows;           // that a product takes the time of
   // Multiply-adds of a multiprocessor, in float64, in float32, as TensorFloat-32 and in 16 bits;
   // and of the latter two what tensor cores that are not Hopper's do.
   double products_per_clock[4];

@@ -49,12 +49,10 @@ double BlasClocks(const BlasProblem& p, const BlasDevice& device, const BlasCost
   const bool in_l2 = bytes <= costs.l2_share * static_cast<double>(device.l2_bytes);
   const double load =
       p.operand_terms * bytes / (in_l2 ? costs.l2_bytes_per_clock : costs.memory_bytes_per_clock);
-  const bool exact = p.storage_bytes == 4 && p.exact && !p.backward;
-  const double least_rows = exact ? costs.least_float_rows : costs.least_rows;
   // A depth that must not be split leaves multiprocessors idle.
   const double idle = p.whole_depth && p.backward ? 2 : 1;
   const double multiply = idle * p.operand_terms * weights *
-                          std::max(static_cast<double>(p.batch), least_rows) /
+                          std::max(static_cast<double>(p.batch), costs.least_rows) /
                           ProductsPerClock(p, device, costs);
   const double elements = static_cast<double>(p.batch) * p.lanes * p.hidden;
   return costs.phase_clocks + (p.storage_bytes > 2 ? costs.float_clocks : 0) +
