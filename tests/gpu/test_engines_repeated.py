@@ -57,8 +57,8 @@ def test_one_launch_for_all_steps(cell, precision, size):
 
 # Where `grid` goes backward in clusters: a row tile and two, a unit tile and two, one pass and
 # several, the depth in two, four and eight parts, one step, and rows of R that no wide load fits.
-SHARED = [(9, 6, 1, 640), (45, 5, 1, 777), (16, 7, 2, 700), (45, 5, 1, 240), (9, 6, 4, 600)]
-SHARED += [(16, 7, 4, 314), (12, 1, 1, 640)]
+SHARED = [(9, 6, 1, 640), (45, 5, 1, 777), (9, 7, 2, 777), (29, 5, 1, 314), (45, 5, 1, 500)]
+SHARED += [(29, 6, 3, 500), (12, 1, 1, 640)]
 SHARED_CASES = [
     *((cell, "bfloat16", size) for cell in CELLS for size in SHARED),
     *((cell, "float16", SHARED[1]) for cell in CELLS),

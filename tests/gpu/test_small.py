@@ -68,7 +68,7 @@ def test_normalised(cell, dtype, regularised):
 # Larger layers: engine, size, and the plan's text in 16 bits.
 LARGER = {
     "block in a cluster": ("block", (9, 4, 1, 136), []),
-    "apart": ("grid", (13, 4, 2, 530), ["warps for elements", "clusters share gradients"]),
+    "apart": ("grid", (13, 4, 1, 530), ["warps for elements", "clusters share gradients"]),
     "several passes": ("grid", (33, 3, 4, 300), []),
 }
 

@@ -10,9 +10,9 @@ namespace haste {
 template <class T>
 using BlockBackwardParams = BlockParams<T, HasteRnnBackwardArgs>;
 
-template <class Cell, class T, int kRows, bool kCluster>
-class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true> {
-  using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, true>;
+template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
+class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, kOdd, true> {
+  using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, kOdd, true>;
   using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::scales_, Base::state_;
   using Base::kDepths, Base::kElements, Base::kGates, Base::kStates;
   static constexpr int kSaved = SavedTensors<Cell>();
@@ -130,10 +130,10 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
   }
 };
 
-template <class Cell, class T, int kRows, bool kCluster>
+template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockBackward(const __grid_constant__ BlockBackwardParams<T> p) {
-  if constexpr (HasOnChipCode(kCluster)) BlockBackwardRun<Cell, T, kRows, kCluster>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) BlockBackwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
 }
 
 }  // namespace haste

@@ -16,12 +16,18 @@ struct ForwardKernels {
   using Storage = T;
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
-  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
+  static auto Of(const Params& p) {
+    const BlockTiling& t = p.tiling;
+    if (p.piece == kPieceBytes)
+      return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
+    return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+  }
 
  private:
-  template <bool kCluster>
+  template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
-    return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster> : BlockForward<Cell, T, 8, kCluster>;
+    return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster, kOdd>
+                       : BlockForward<Cell, T, 8, kCluster, kOdd>;
   }
 };
 template <class Cell, class T>
@@ -32,12 +38,18 @@ struct BackwardKernels {
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
     return AddressBits(a.gates, a.dy, a.dwx, a.dq);
   }
-  static auto Of(const BlockTiling& t) { return t.blocks > 1 ? OfRows<true>(t) : OfRows<false>(t); }
+  static auto Of(const Params& p) {
+    const BlockTiling& t = p.tiling;
+    if (p.piece == kPieceBytes)
+      return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
+    return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+  }
 
  private:
-  template <bool kCluster>
+  template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
-    return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster> : BlockBackward<Cell, T, 8, kCluster>;
+    return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster, kOdd>
+                       : BlockBackward<Cell, T, 8, kCluster, kOdd>;
   }
 };
 
@@ -63,7 +75,7 @@ int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& ar
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   HASTE_TRY(PrepareOnChip(p, executor, status));
-  const auto kernel = Kernels::Of(p.tiling);
+  const auto kernel = Kernels::Of(p);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   if (p.tiling.blocks > 8) {  // 8 is what every GPU with clusters supports
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),

@@ -9,9 +9,9 @@ namespace haste {
 template <class T>
 using BlockForwardParams = BlockParams<T, HasteRnnForwardArgs>;
 
-template <class Cell, class T, int kRows, bool kCluster>
-class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false> {
-  using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, false>;
+template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
+class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, kOdd, false> {
+  using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, kOdd, false>;
   using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::scales_,
       Base::state_;
   using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
@@ -129,10 +129,10 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
   }
 };
 
-template <class Cell, class T, int kRows, bool kCluster>
+template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockForward(const __grid_constant__ BlockForwardParams<T> p) {
-  if constexpr (HasOnChipCode(kCluster)) BlockForwardRun<Cell, T, kRows, kCluster>(p).Walk();
+  if constexpr (HasOnChipCode(kCluster)) BlockForwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
 }
 
 }  // namespace haste

@@ -41,8 +41,9 @@ template <class Cell, class T, bool kCluster>
 constexpr int kMaxBlockThreads = (BlockSizesOf<Cell, T>().max_warps(kCluster) + kCopyWarps) * 32;
 
 // kRows: rows of the batch in a block. With 4, every other column of a tile is empty, and threads
-// have half as many elements.
-template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
+// have half as many elements. kOdd: some rows do not begin at multiples of 16 bytes (odd_rows.cuh);
+// kernels of their own, because both ways to copy in one would take registers from the product.
+template <class Cell, class Params, int kRows, bool kCluster, bool kOdd, bool kBackward>
 class BlockOperand {
  protected:
   using T = typename Params::Storage;
@@ -182,7 +183,7 @@ class BlockOperand {
                                      .pieces(kMostUnits, kGates, sizeof(T));
     const int thread = static_cast<int>(threadIdx.x) - p_.tiling.warps * 32;
     const bool from_end = reverse_ != kBackward;
-    if (p_.piece == kPieceBytes) {
+    if constexpr (!kOdd) {
       StepTraffic<T, kGates, kRead, kMostRead> reads(p_, Reads(), read, thread, first_row_, k_,
                                                      BlockUnit(), units(), from_end);
       StepTraffic<T, kGates, kWritten, kMostWritten> writes(

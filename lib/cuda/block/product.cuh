@@ -8,10 +8,10 @@
 
 namespace haste {
 
-template <class Cell, class Params, int kRows, bool kCluster, bool kBackward>
-class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kBackward> {
+template <class Cell, class Params, int kRows, bool kCluster, bool kOdd, bool kBackward>
+class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kBackward> {
  protected:
-  using Base = BlockOperand<Cell, Params, kRows, kCluster, kBackward>;
+  using Base = BlockOperand<Cell, Params, kRows, kCluster, kOdd, kBackward>;
   using Base::at_, Base::k_, Base::lane_, Base::operand_, Base::p_, Base::row_scales_,
       Base::scales_, Base::scales_of_use_, Base::warp_, Base::words_of_use_;
   using Base::kDepths, Base::kElements, Base::kGates, Base::kTerms, Base::kScalesRows,
