@@ -293,7 +293,7 @@ def main(arguments=None):
     priors = read_priors()
     planner = Planner(BUILT / "libplan_costs.so", device, rows)
     if list(priors) != planner.names:
-        raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs/costs_*.inc in order")
+        raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs in their order")
     costs = fit(planner, rows, priors)
     report(rows, planner.estimate(planner.compiled), planner.estimate(costs))
     to = ROOT / f"lib/plan/costs/costs_{options.device}.inc"

@@ -6,8 +6,8 @@
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
 #include "lib/plan/cuts.h"
-#include "lib/plan/internal.h"
 #include "lib/plan/engines/stepwise.h"
+#include "lib/plan/internal.h"
 
 namespace benchmark {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "lib/base/dtypes.h"
-#include "lib/plan/gemm/layer_gemms.h"
 #include "lib/plan/engines/step_rows.h"
+#include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {
 namespace {

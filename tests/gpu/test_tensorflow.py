@@ -43,8 +43,9 @@ def test_matches_the_oracle(case, dtype, sizes, feature):
     errors = compare(case, inputs, options, DEVICE, kinks=kinks)
     # Layer normalisation puts a unit in two near a kink. One flipped element of 2,210 is 4.5e-2 of
     # the norm, and the oracle moves as far when its inputs move by half a float16 rounding.
-    normed = kinks and case.spec.normalizes and dtype.size == 2
-    tolerance = TOLERANCE[dtype] ** 0.5 if normed else TOLERANCE[dtype]
+    # A candidate that no reset gate damps flips too.
+    flips = kinks and dtype.size == 2 and (case.spec.normalizes or case.has_kinks)
+    tolerance = TOLERANCE[dtype] ** 0.5 if flips else TOLERANCE[dtype]
     _assert_right(errors, tolerance, case.name, dtype.name, sizes, feature)
 
 

@@ -98,7 +98,7 @@ def test_h_that_is_asked_for_twice(cell):
 
 @each_cell
 def test_states_without_a_bound(cell):
-    problem = make(cell, "bfloat16", SIZES[1], activation="relu")
+    problem = make(cell, "bfloat16", (13, 9, 2, 700), activation="relu")
     if cell == "elman":  # rounding h alone moves relu's gradients by 0.04 of their norm
         expected = problem.reference()["y"]
         assert_near(problem.run()["y"], expected, problem.dtype, "y", problem.tolerance)

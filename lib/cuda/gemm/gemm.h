@@ -16,9 +16,9 @@ int32_t CudaGemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus* sta
 int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status);
 
-// Of a part of a product (lib/plan/gemm/gemm.h) that takes no more bytes than `most`. What is no exact
-// float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there, and has
-// no runs of depths and nothing more.
+// Of a part of a product (lib/plan/gemm/gemm.h) that takes no more bytes than `most`. What is no
+// exact float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there,
+// and has no runs of depths and nothing more.
 int32_t CudaProductChunkWorkspace(const ProductChunk& part, int64_t most, size_t* bytes,
                                   HasteStatus* status);
 int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace,

@@ -14,9 +14,9 @@
 #include "lib/cuda/host/side_stream.h"
 #include "lib/cuda/ops/reduce_rows.h"
 #include "lib/cuda/overlap/chunked_gradients.h"
+#include "lib/plan/engines/step_rows.h"
 #include "lib/plan/gemm/layer_gemms.h"
 #include "lib/plan/overlap.h"
-#include "lib/plan/engines/step_rows.h"
 
 namespace haste {
 namespace {
