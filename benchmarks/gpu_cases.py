@@ -84,7 +84,9 @@ def headline():
     yield from (Case("lstm", "bfloat16", n, t, 0, h // k, k) for k in (1, 3, 6, 12))
     yield Case("slstm", "bfloat16", n, t, 0, h)
     yield Case("lstm", "bfloat16", 8, 1000, 256, 256)
-    for cell, dtype in itertools.product(("gru", "elman", "slstm"), ("bfloat16", "float32")):
+    for cell, dtype in itertools.product(
+        ("gru", "elman", "slstm", "ligru"), ("bfloat16", "float32")
+    ):
         yield Case(cell, dtype, *long)
     for shape in (long, (1, *long[1:]), (16, 1000, 256, 256)):
         one = Case("lstm", "bfloat16", *shape)

@@ -89,6 +89,8 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.lanes = config.lanes;
   problem.hidden = config.hidden;
   problem.backward = backward;
+  // Only 9.0 has code for rows that do not begin at multiples of 16 bytes.
+  if (cuda.sm_major != 9 && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0) return;
   BlockDevice device = {};
   device.multiprocessors = cuda.multiprocessors;
   device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);

@@ -133,7 +133,9 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
 template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockBackward(const __grid_constant__ BlockBackwardParams<T> p) {
-  if constexpr (HasOnChipCode(kCluster)) BlockBackwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
+  if constexpr (HasBlockCode(kCluster, kOdd)) {
+    BlockBackwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
+  }
 }
 
 }  // namespace haste

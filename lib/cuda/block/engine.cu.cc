@@ -16,11 +16,9 @@ struct ForwardKernels {
   using Storage = T;
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
-  static auto Of(const Params& p) {
-    const BlockTiling& t = p.tiling;
-    if (p.piece == kPieceBytes)
-      return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
-    return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+  static auto Of(const BlockTiling& t, bool odd) {
+    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
   }
 
  private:
@@ -38,11 +36,9 @@ struct BackwardKernels {
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
     return AddressBits(a.gates, a.dy, a.dwx, a.dq);
   }
-  static auto Of(const Params& p) {
-    const BlockTiling& t = p.tiling;
-    if (p.piece == kPieceBytes)
-      return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
-    return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+  static auto Of(const BlockTiling& t, bool odd) {
+    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
+    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
   }
 
  private:
@@ -60,8 +56,9 @@ int PieceOf(uintptr_t bits) {
 }
 
 template <class Kernels, class Args>
-int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& args, void* workspace,
-             const HasteExecutor& executor, HasteStatus* status) {
+int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
+             void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  const BlockPlan& plan = planned.plan.block;
   typename Kernels::Params p = {};
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
@@ -74,8 +71,11 @@ int32_t Call(const HasteRnnConfig& config, const BlockPlan& plan, const Args& ar
   const uintptr_t row = config.hidden * sizeof(typename Kernels::Storage);
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
+  // Without code for odd rows, tensors that begin oddly are copied number by number.
+  const bool odd = p.piece < kPieceBytes && planned.cuda.sm_major == 9;
+  if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Storage);
   HASTE_TRY(PrepareOnChip(p, executor, status));
-  const auto kernel = Kernels::Of(p);
+  const auto kernel = Kernels::Of(p.tiling, odd);
   HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   if (p.tiling.blocks > 8) {  // 8 is what every GPU with clusters supports
     HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
@@ -102,15 +102,15 @@ struct Block {
                          const HasteExecutor& executor, HasteStatus* status) {
     return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(config, planned.plan.block, args, workspace, executor, status);
+      return Call<Kernels>(config, planned, args, workspace, executor, status);
     });
   }
   static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
     using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
-    const int32_t code = Call<BackwardKernels<Cell, Storage>>(config, planned.plan.block, args,
-                                                              workspace, executor, status);
+    const int32_t code =
+        Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status);
     return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };

@@ -132,7 +132,9 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
 template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
     BlockForward(const __grid_constant__ BlockForwardParams<T> p) {
-  if constexpr (HasOnChipCode(kCluster)) BlockForwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
+  if constexpr (HasBlockCode(kCluster, kOdd)) {
+    BlockForwardRun<Cell, T, kRows, kCluster, kOdd>(p).Walk();
+  }
 }
 
 }  // namespace haste

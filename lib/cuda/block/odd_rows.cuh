@@ -5,10 +5,21 @@
 
 #include <type_traits>
 
+#include "lib/cuda/cell/on_chip.cuh"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/plan/engines/block.h"
 
 namespace haste {
+
+// Whether a kernel has code for this architecture. That of odd rows is for 9.0 alone, where it was
+// timed, so that it is in the library once; plans do not ask for it elsewhere (lib/plan/cuts.cc).
+constexpr bool HasBlockCode(bool clusters, [[maybe_unused]] bool odd) {
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  return !odd && HasOnChipCode(clusters);
+#else
+  return HasOnChipCode(clusters);
+#endif
+}
 
 // Each warp that copies has a row of four. Its lanes have neighbouring pieces, of the largest of 8,
 // 4 and 2 bytes that all rows begin at multiples of. Rows in shared memory do begin at multiples of
