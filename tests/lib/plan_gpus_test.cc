@@ -210,6 +210,11 @@ void Refused() {
     EXPECT_TRUE((code == HASTE_OK) == (gpu.major == 9), "%s: %s", gpu.name, status.message);
     EXPECT_TRUE(gpu.major == 9 || std::strstr(status.message, "\"tiled\"") != nullptr, "%s: %s",
                 gpu.name, status.message);
+    // `block` copies rows that do not begin at multiples of 16 bytes on 9.0 alone.
+    config = Of(16, 1, 62, kPrecisions[3]);
+    config.engine = "block";
+    const int32_t odd = PlanRecurrence(config, kLstm, {}, gpu.properties(), &plan, &status);
+    EXPECT_TRUE((odd == HASTE_OK) == (gpu.major == 9), "%s: %s", gpu.name, status.message);
     const HasteGemm gemm = InputProduct(Of(16, 1, 768, kPrecisions[0]), kLstm, 768);
     const CudaProperties cuda = gpu.properties();
     EXPECT_TRUE(PlanProduct(gemm, cuda.sm_major, cuda.clusters[2]).ours == (gpu.major == 9), "%s",
