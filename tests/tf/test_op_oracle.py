@@ -129,7 +129,7 @@ def test_recurrence_by_name(rng, function, dtype):
 
 
 def test_recurrence_of_no_such_name():
-    message = "ops.recurrence: function must be one of lstm, gru, .*, minlstm, but is 'mlp'"
+    message = "ops.recurrence: function must be one of lstm, gru, .*, but is 'mlp'"
     with pytest.raises(ValueError, match=message):
         ops.recurrence("mlp", None, None)
 
