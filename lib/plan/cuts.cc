@@ -74,6 +74,12 @@ void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
   }
 }
 
+// Whether there is code made for compute capability 9.0: its wgmma is in no other, and there are
+// clusters.
+bool HasWarpgroups(const CudaProperties& cuda) {
+  return cuda.sm_major == 9 && cuda.clusters[2] > 0;
+}
+
 void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const CudaProperties& cuda, bool backward, const CostTable& costs,
                    const Visit& visit) {
@@ -89,8 +95,9 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.lanes = config.lanes;
   problem.hidden = config.hidden;
   problem.backward = backward;
-  // Only 9.0 has code for rows that do not begin at multiples of 16 bytes.
-  if (cuda.sm_major != 9 && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0) return;
+  // Only code made for 9.0 copies rows that do not begin at multiples of 16 bytes.
+  if (!HasWarpgroups(cuda) && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0)
+    return;
   BlockDevice device = {};
   device.multiprocessors = cuda.multiprocessors;
   device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
@@ -106,11 +113,6 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
 // Gates of a product.
 int GatesOf(const HasteCellInfo& cell, int phase) {
   return phase == 0 && cell.reset_gates > 0 ? cell.reset_gates : cell.gates - cell.reset_gates;
-}
-
-// Of compute capability 9.0 alone: its wgmma is in no other, and there are clusters.
-bool HasWarpgroups(const CudaProperties& cuda) {
-  return cuda.sm_major == 9 && cuda.clusters[2] > 0;
 }
 
 // Of each product, with each of the others.

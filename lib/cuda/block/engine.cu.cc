@@ -72,7 +72,8 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   // Without code for odd rows, tensors that begin oddly are copied number by number.
-  const bool odd = p.piece < kPieceBytes && planned.cuda.sm_major == 9;
+  const bool odd =
+      p.piece < kPieceBytes && planned.cuda.sm_major == 9 && planned.cuda.clusters[2] > 0;
   if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Storage);
   HASTE_TRY(PrepareOnChip(p, executor, status));
   const auto kernel = Kernels::Of(p.tiling, odd);
