@@ -206,7 +206,7 @@ def test_auditwheel_agrees_with_the_tag(distribution, tmp_path):
 def test_code_for_one_gpu_keeps_its_size(site):
     """A release has six such, and an index takes 100 MB a file.
 
-    9.0 has the most, 34.8 MB: tiles and odd rows are its alone. tools/wheel_limits.py holds the sum.
+    9.0 has the most, 34.8 MB: tiles and odd rows are its alone. wheel_limits.py holds the sum.
     """
     total = {}
     for image in device_code(site / "haste_keras_cuda/libhaste_cuda.so"):
