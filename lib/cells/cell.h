@@ -71,6 +71,9 @@
 HASTE_TARGET_BEGIN
 
 struct Cell {
+  // The activations of the cell's layer by default. Kernels have a version made for them.
+  static constexpr HasteActivation kActivation = HASTE_TANH;
+  static constexpr HasteActivation kRecurrentActivation = HASTE_SIGMOID;
   static constexpr HasteRecurrence kRecurrence = HASTE_DENSE;
   static constexpr bool kSeparateGates = false;
   static constexpr bool kSplitsGradient = false;

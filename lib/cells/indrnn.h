@@ -22,6 +22,7 @@ struct IndRnn : Cell {
   static constexpr const char* kStateNames[kStates] = {"h"};
   static constexpr const char* kSavedNames[] = {"h_in"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_ACTIVATION;
+  static constexpr HasteActivation kActivation = HASTE_RELU;
   static constexpr HasteRecurrence kRecurrence = HASTE_DIAGONAL;
 
   template <class V>

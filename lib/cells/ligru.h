@@ -31,6 +31,7 @@ struct LiGru : Cell {
   static constexpr const char* kStateNames[kStates] = {"h"};
   static constexpr const char* kSavedNames[] = {"h_in"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_MEAN;
+  static constexpr HasteActivation kActivation = HASTE_RELU;
 
   template <class V>
   static HASTE_FN void Forward(const Activations& act, const V* x, const V* q, const V* s_prev,

@@ -35,6 +35,7 @@ struct MinRnn : Cell {
   static constexpr const char* kStateNames[kStates] = {"h"};
   static constexpr const char* kSavedNames[] = {"h_in"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_NONE;  // no product multiplies a state
+  static constexpr HasteActivation kActivation = HASTE_LINEAR;
   static constexpr HasteRecurrence kRecurrence = HASTE_NONE;
   static constexpr bool kZoneoutInGate = true;
   static constexpr bool kLinearScan = true;

@@ -50,6 +50,7 @@ struct SLstm : Cell {
   static constexpr const char* kStateNames[kStates] = {"h", "c", "n", "m"};
   static constexpr const char* kSavedNames[] = {"h_in", "c_in", "n_in", "f_slope"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_WEIGHTED_MEAN;
+  static constexpr HasteActivation kRecurrentActivation = HASTE_EXPONENTIAL;
   static constexpr bool kExponential = true;
   static constexpr bool kTiedZoneout = true;
   static constexpr bool kReadsState[HASTE_MAX_STATES] = {true, true, true, false};

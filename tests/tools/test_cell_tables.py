@@ -56,6 +56,31 @@ def test_python():
     assert sorted(specs) == sorted(ALL), path
 
 
+def default(name, text, otherwise):
+    """The value of a trait in a struct's text, or of an argument in a class's."""
+    found = re.search(rf"\b{name} ?= ?(?:HASTE_|\")(\w+)", text)
+    return found[1].lower() if found else otherwise
+
+
+@pytest.mark.parametrize("struct", MATRIX + NORM + SCAN)
+def test_default_activations(struct):
+    """Kernels have a version made for the activations that the cell's layer has by default."""
+    specs = (ROOT / "haste_keras/native/cell_spec.py").read_text()
+    (layer,) = re.findall(rf"CellSpec\(\s*\"{name_of(struct)}\",\s*\"(\w+)\"", specs)
+    files = [path.read_text() for path in (ROOT / "haste_keras/layers").glob("*.py")]
+    (layer,) = [text.partition(f"class {layer}(")[2] for text in files if f"class {layer}(" in text]
+    arguments = layer.partition("def __init__(")[2].partition("):")[0]
+    if "activation" not in arguments:
+        pytest.skip("the layer has no activation")
+    header = HEADERS.partition(f"struct {struct} ")[2].partition("\n};")[0]
+    if ": MinRnn<" in header:
+        header += HEADERS.partition("struct MinRnn ")[2].partition("\n};")[0]
+    assert default("kActivation", header, "tanh") == default("activation", arguments, None)
+    recurrent = default("recurrent_activation", arguments, None)
+    recurrent = recurrent or default("forget_activation", arguments, "sigmoid")
+    assert default("kRecurrentActivation", header, "sigmoid") == recurrent
+
+
 @pytest.mark.parametrize(
     ("path", "name", "groups"),
     [

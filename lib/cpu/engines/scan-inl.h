@@ -63,12 +63,13 @@ class Scan {
   bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k] != 0; }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
 
-  // Calls step(act). If the activations are Keras's defaults, or the cell has none, they are
-  // compile-time constants, and nothing branches.
+  // Calls step(act). If the activations are the defaults of the cell's layer, or the cell has none,
+  // they are compile-time constants, and nothing branches.
   template <class Step>
   HWY_INLINE void WithActivations(const Step& step) const {
-    if (Cell::kSeparateGates || (act_.candidate == HASTE_TANH && act_.recurrent == HASTE_SIGMOID)) {
-      step(Activations{HASTE_TANH, HASTE_SIGMOID});
+    if (Cell::kSeparateGates ||
+        (act_.candidate == Cell::kActivation && act_.recurrent == Cell::kRecurrentActivation)) {
+      step(Activations{Cell::kActivation, Cell::kRecurrentActivation});
     } else {
       step(act_);
     }

@@ -70,10 +70,9 @@ constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalize
 template <class Cell, class C, class Run>
 __device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
   if constexpr (sizeof(C) < sizeof(double)) {
-    constexpr int32_t kRecurrent = Cell::kExponential ? HASTE_EXPONENTIAL : HASTE_SIGMOID;
-    if (act.candidate == HASTE_TANH && act.recurrent == kRecurrent &&
+    if (act.candidate == Cell::kActivation && act.recurrent == Cell::kRecurrentActivation &&
         !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
-      return run(Activations{HASTE_TANH, kRecurrent});
+      return run(Activations{Cell::kActivation, Cell::kRecurrentActivation});
     }
   }
   run(act);
