@@ -29,6 +29,7 @@ __all__ = [
     "RegisterPFor",
     "flattened_layers",
     "has_tangents",
+    "inputs_struct",
     "keras_loop",
     "saved_model_pb2",
     "skipped_inputs",
@@ -46,6 +47,15 @@ def keras_loop(step, inputs, states, **options):
 def flattened_layers(layer):
     """`layer` and all layers inside it (Keras 3.6.0 and 3.15.1)."""
     return list(layer._flatten_layers())
+
+
+def inputs_struct(model):
+    """Structure of the KerasTensors of a Sequential or functional model's inputs; else None.
+
+    Seen in Keras 3.6.0 and 3.15.1.
+    """
+    functional = getattr(model, "_functional", None) or model
+    return getattr(functional, "_inputs_struct", None)
 
 
 def has_tangents(tensors):
