@@ -43,7 +43,7 @@ help:  ## list the targets
 
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
-$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-dev.txt requirements-dev-cuda.txt
+$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-tools.txt requirements-dev.txt requirements-dev-cuda.txt
 	tools/make_venv.sh $(PYTHON) $(VENV) $(REQUIREMENTS)
 	@touch $@
 

@@ -10,6 +10,9 @@ from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell  # seen in Kera
 from keras.src.utils.naming import to_snake_case  # seen in Keras 3.6.0 and 3.15.1
 from tensorflow.core.protobuf import saved_model_pb2  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
+
+# Seen in TensorFlow 2.16.2 and 2.21.0.
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.ops import control_flow_util  # seen in TensorFlow 2.16.2 and 2.21.0
 
 # The converters of tf.vectorized_map; seen in TensorFlow 2.16.2 and 2.21.0. A version without them
@@ -27,6 +30,7 @@ __all__ = [
     "ConversionNotImplementedError",
     "DropoutRNNCell",
     "RegisterPFor",
+    "convert_variables_to_constants_v2",
     "flattened_layers",
     "has_tangents",
     "inputs_struct",

@@ -63,23 +63,13 @@ class Packages:
 
 def _convert(packages, opset, graph_def, inputs, outputs, **options):
     """The onnx.ModelProto that tf2onnx makes of a GraphDef, with stand-ins in it."""
-
-    def pass_on(ctx, node, name, arguments):
-        node.domain = DOMAIN
-
-    def complement(ctx, node, name, arguments):  # erfc = 1 - erf; of keras.activations.gelu
-        erf = ctx.make_node("Erf", node.input)
-        one = ctx.make_const(f"{node.name}_one", np.ones([], _numpy(ctx, node)))
-        ctx.remove_node(node.name)
-        ctx.make_node("Sub", [one.output[0], erf.output[0]], outputs=node.output, name=node.name)
-
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         converted = packages.process(
             graph,
             continue_on_error=True,
             opset=opset,
-            custom_op_handlers={TYPE: (pass_on, []), "Erfc": (complement, [])},
+            custom_op_handlers={name: (each, []) for name, each in _HANDLERS.items()},
             extra_opset=[packages.onnx.helper.make_opsetid(DOMAIN, 1)],
             input_names=inputs,
             output_names=outputs,
@@ -95,8 +85,66 @@ def _convert(packages, opset, graph_def, inputs, outputs, **options):
         return converted.make_model("model")
 
 
-def _numpy(ctx, node):
-    return {1: np.float32, 10: np.float16, 11: np.float64}[ctx.get_dtype(node.output[0])]
+# Handlers of tf2onnx: (its graph, its node, the node's name, their own arguments).
+
+
+def _pass_on(graph, node, name, arguments):
+    node.domain = DOMAIN
+
+
+def _replaced(graph, node, expression):
+    """Puts operators in place of `node`: expression(operator, constant) → the result's name."""
+    dtype = {1: np.float32, 10: np.float16, 11: np.float64}[graph.get_dtype(node.output[0])]
+
+    def operator(kind, *inputs):
+        return graph.make_node(kind, list(inputs)).output[0]
+
+    def constant(value):
+        name = f"{node.name}_{value}"
+        return graph.make_const(name, np.array(value, dtype)).output[0]
+
+    result = expression(operator, constant)
+    graph.remove_node(node.name)
+    graph.make_node("Identity", [result], outputs=list(node.output), name=node.name)
+
+
+def _erfc(graph, node, name, arguments):
+    """tf2onnx has no conversion of it: keras.activations.gelu."""
+    x = node.input[0]
+    _replaced(graph, node, lambda op, constant: op("Sub", constant(1), op("Erf", x)))
+
+
+def _log1p(graph, node, name, arguments):
+    """ONNX has none: an SLSTM's Zoneout, of a rate."""
+    x = node.input[0]
+    _replaced(graph, node, lambda op, constant: op("Log", op("Add", constant(1), x)))
+
+
+def _softplus(graph, node, name, arguments):
+    """onnxruntime has none of float64."""
+    if graph.get_dtype(node.output[0]) != 11:
+        return
+    x = node.input[0]
+
+    def expression(op, constant):
+        small = op("Exp", op("Neg", op("Abs", x)))
+        return op("Add", op("Max", x, constant(0)), op("Log", op("Add", constant(1), small)))
+
+    _replaced(graph, node, expression)
+
+
+def _select(graph, node, name, arguments):
+    """tf2onnx multiplies by 0 and 1, which lets a NaN through that is not chosen."""
+    node.type = "Where"
+
+
+_HANDLERS = {
+    TYPE: _pass_on,
+    "Erfc": _erfc,
+    "Log1p": _log1p,
+    "Softplus": _softplus,
+    "SelectV2": _select,
+}
 
 
 class _Bodies:

@@ -10,6 +10,7 @@ from haste_keras.formats.onnx_nodes import emit_nodes, has_node, is_right_padded
 from haste_keras.formats.onnx_scan import scan_loop
 from haste_keras.formats.stand_in import StandIns
 from haste_keras.formats.trace import check_model, check_no_ops, trace
+from haste_keras.layers.cell import RecurrentCell
 from haste_keras.native.emit import emitted_by
 from haste_keras.serving.scope import check_draws, where
 from haste_keras.serving.stock import STOCK, Recurrence
@@ -78,7 +79,12 @@ def to_onnx(model, path, *, opset=17, input_signature=None, right_padded=False):
         raise ValueError(
             f"to_onnx: `opset` must be {OPSETS[0]} to {OPSETS[-1]}. Received: opset={opset!r}"
         )
-    wide = [each.name for each in flattened_layers(model) if each.compute_dtype == "bfloat16"]
+    wide = [
+        each.name
+        for each in flattened_layers(model)
+        if each.compute_dtype == "bfloat16"
+        and not isinstance(each, (keras.Model, keras.layers.InputLayer, RecurrentCell))
+    ]
     if wide:
         raise ValueError(
             f"to_onnx: layer {', '.join(wide)} computes in bfloat16, which onnxruntime does not: "

@@ -1,7 +1,7 @@
 """Nodes of a TensorFlow graph that stand for nodes of an ONNX graph.
 
-TensorFlow has no ONNX operators. While a model is traced a call of an operator is a `PyFuncStateless`,
-which is never run: its token names the `StandIn` that says what it becomes.
+TensorFlow has no ONNX operators. While a model is traced a call of an operator is a
+`PyFuncStateless`, which is never run: its token names the `StandIn` that says what it becomes.
 """
 
 import dataclasses
