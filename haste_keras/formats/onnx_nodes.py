@@ -43,14 +43,16 @@ def has_node(recurrence, inputs, attributes):
 
 
 def is_right_padded(mask):
-    """Whether the graph shows that `mask` is `steps < length`, as tf.sequence_mask makes it."""
+    """Whether the graph shows that `mask` is `steps < lengths`, as tf.sequence_mask makes it."""
     op = mask.op
     while op.type in ("Identity", "EnsureShape"):
         op = op.inputs[0].op
-    if op.type != "Less":
+    if op.type not in ("Less", "Greater"):
         return False
-    steps, lengths = op.inputs
+    steps, lengths = op.inputs if op.type == "Less" else reversed(op.inputs)
     if lengths.shape.rank != 2 or lengths.shape[1] != 1:
+        return False
+    if steps.shape.rank != 1 and steps.shape.as_list()[:-1] != [1]:
         return False
     op = steps.op
     while op.type in ("Identity", "Cast", "Reshape", "ExpandDims", "EnsureShape"):
