@@ -26,8 +26,7 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
                    void* const* to, const HasteExecutor& executor, HasteStatus* status) {
   const size_t bytes = config.batch * config.lanes * config.hidden * DtypeSize(config.dtype);
   for (int s = 0; s < states; ++s) {
-    const int32_t code = Copy(config.device, bytes, from[s], to[s], executor, status);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(Copy(config.device, bytes, from[s], to[s], executor, status));
   }
   return HASTE_OK;
 }
@@ -45,28 +44,18 @@ int32_t CheckOperands(const HasteLayerBackwardArgs& layer, HasteStatus* status) 
   return layer.dW == nullptr ? HASTE_OK : CheckPointer(layer.x, "x", status);
 }
 
-// The gradients of parameters, all 0, of a walk over no steps.
-int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                               const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
-                               HasteStatus* status) {
-  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
-  if (cell.recurrence == HASTE_DIAGONAL) {
-    const int32_t code = Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status);
-    if (code != HASTE_OK) return code;
-  }
-  for (int e = 0; e < cell.extras; ++e) {
-    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
-    const int32_t code = Copy(config.device, bytes, nullptr, args.dextra[e], executor, status);
-    if (code != HASTE_OK) return code;
-  }
-  return HASTE_OK;
-}
-
-// Backward of a walk over no steps.
+// Backward of a walk over no steps: the gradients of parameters are 0.
 int32_t NoStepsBackward(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
                         HasteStatus* status) {
-  HASTE_TRY(ZeroParameterGradients(config, cell, args, executor, status));
+  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
+  if (cell.recurrence == HASTE_DIAGONAL) {
+    HASTE_TRY(Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status));
+  }
+  for (int e = 0; e < cell.extras; ++e) {
+    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
+    HASTE_TRY(Copy(config.device, bytes, nullptr, args.dextra[e], executor, status));
+  }
   return CopyStates(config, cell.states, args.dsT, args.ds0, executor, status);
 }
 
@@ -92,12 +81,10 @@ template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
                   char* text, size_t capacity) {
   Plan plan;
-  int32_t code = plan_of(/*backward=*/false, &plan);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(plan_of(/*backward=*/false, &plan));
   std::string said = Describe(plan, config, cell);
   if (config.device == HASTE_CUDA && config.training) {
-    code = plan_of(/*backward=*/true, &plan);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(plan_of(/*backward=*/true, &plan));
     said += "; backward: " + Describe(plan, config, cell);
   }
   snprintf(text, capacity, "%s", said.c_str());

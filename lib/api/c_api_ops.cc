@@ -15,9 +15,8 @@ namespace {
 // Checks dtype, device and sizes of haste_layer_norm and its gradient.
 template <class Norm>
 int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
-  int32_t code = CheckDtype(norm.dtype, status);
-  if (code == HASTE_OK) code = CheckDevice(norm.device, status);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(CheckDtype(norm.dtype, status));
+  HASTE_TRY(CheckDevice(norm.device, status));
   if (norm.rows < 0 || norm.lanes < 1 || norm.features < 1) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
                      "rows, lanes, features: expected sizes of at least 0, 1, 1, got %" PRId64
