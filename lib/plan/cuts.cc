@@ -1,7 +1,5 @@
 #include "lib/plan/cuts.h"
 
-#include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "lib/base/dtypes.h"
@@ -13,15 +11,6 @@ namespace haste {
 namespace {
 
 using Visit = std::function<void(const Plan&, double clocks)>;
-
-PersistentDevice DeviceOf(const CudaProperties& cuda) {
-  PersistentDevice device = {};
-  device.multiprocessors = cuda.multiprocessors;
-  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
-  device.l2_bytes = cuda.l2_bytes;
-  std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device.clusters);
-  return device;
-}
 
 // Of an operand of the tensor cores, in engines that tell float32 from TensorFloat-32: of float16
 // where floats are scaled, else of bfloat16.
@@ -65,7 +54,7 @@ void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
     if (!WantsAny(config) && !Wants(config, kind)) continue;
     const bool cluster = kind == EngineKind::kCluster;
     if (cluster && cuda.clusters[2] == 0) continue;  // not even of one block
-    VisitPersistent(problem, DeviceOf(cuda), costs, cluster, [&](const PersistentPlan& cut) {
+    VisitPersistent(problem, cuda, costs, cluster, [&](const PersistentPlan& cut) {
       Plan plan;
       plan.engine = kind;
       plan.persistent = cut;
@@ -98,11 +87,7 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   // Only code made for 9.0 copies rows that do not begin at multiples of 16 bytes.
   if (!HasWarpgroups(cuda) && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0)
     return;
-  BlockDevice device = {};
-  device.multiprocessors = cuda.multiprocessors;
-  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
-  std::copy_n(cuda.clusters, kMaxBlockCluster + 1, device.clusters);
-  VisitBlocks(problem, device, costs.block, [&](const BlockPlan& cut) {
+  VisitBlocks(problem, cuda, costs.block, [&](const BlockPlan& cut) {
     Plan plan;
     plan.engine = EngineKind::kBlock;
     plan.block = cut;
@@ -141,8 +126,7 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     if (backward) problem.depth *= gates;
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
-    VisitTiled(problem, DeviceOf(cuda), costs.tiled,
-               [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
+    VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   Plan plan;
   plan.engine = EngineKind::kTiled;
@@ -162,7 +146,6 @@ void VisitWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
   // In bfloat16 it needs tensor cores that have that.
   if (!CanBeBlas(config, cell) || !cuda.has_cublas) return;
   if (config.dtype == HASTE_BFLOAT16 && cuda.sm_major < 8) return;
-  const BlasDevice device = {cuda.sm_major, cuda.multiprocessors, cuda.l2_bytes};
   Plan plan;
   plan.engine = EngineKind::kBlas;
   double clocks = 0;
@@ -177,8 +160,8 @@ void VisitWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.operand_terms = problem.storage_bytes == 2 && cell.exponential ? 2 : 1;
     problem.exact = config.allow_tf32 == 0;
     problem.whole_depth = cell.normalizes != 0;
-    if (!PlanBlas(problem, device, &plan.blas[i])) return;
-    clocks += BlasClocks(problem, device, costs.blas);
+    if (!PlanBlas(problem, cuda, &plan.blas[i])) return;
+    clocks += BlasClocks(problem, cuda, costs.blas);
   }
   visit(plan, clocks);
 }

@@ -10,6 +10,7 @@
 
 #include "lib/base/int_math.h"
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/device.h"
 
 namespace haste {
 
@@ -26,11 +27,6 @@ struct BlasProblem {
   int64_t columns() const { return backward ? hidden : gates * hidden; }
 };
 
-struct BlasDevice {
-  int sm_major, multiprocessors;
-  int64_t l2_bytes;
-};
-
 // Padding makes rows of all operands multiples of 16 bytes.
 struct BlasTiling {
   int splits;
@@ -38,10 +34,10 @@ struct BlasTiling {
 };
 
 // False where cuBLAS could not count it.
-bool PlanBlas(const BlasProblem&, const BlasDevice&, BlasTiling*);
+bool PlanBlas(const BlasProblem&, const CudaProperties&, BlasTiling*);
 
 // Estimated clocks of a product and the cell after it.
-double BlasClocks(const BlasProblem&, const BlasDevice&, const BlasCosts&);
+double BlasClocks(const BlasProblem&, const CudaProperties&, const BlasCosts&);
 
 }  // namespace haste
 

@@ -110,7 +110,7 @@ struct TiledPlan {
 };
 
 // Calls visit for each cut that fits.
-void VisitTiled(const TiledProblem&, const PersistentDevice&, const TiledCosts&,
+void VisitTiled(const TiledProblem&, const CudaProperties&, const TiledCosts&,
                 const std::function<void(const TiledPlan&)>& visit);
 
 }  // namespace haste
