@@ -2,7 +2,6 @@
 #ifndef HASTE_LIB_API_GUARD_H_
 #define HASTE_LIB_API_GUARD_H_
 
-#include <cstring>
 #include <exception>
 #include <new>
 #include <tuple>
@@ -11,22 +10,22 @@
 #include "lib/api/known.h"
 #include "lib/api/registry.h"
 #include "lib/api/validate.h"
+#include "lib/cpu/cpu.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/engine/engine.h"
 
 namespace haste {
 
-// `to` = `from`, or 0 if that is NULL.
+// After CheckDevice has accepted it.
+inline const DeviceOps& OpsOf(int32_t device) {
+  return device == HASTE_CUDA ? Cuda().ops : CpuOps();
+}
+
+// `to`, if given, = `from`, or 0 if that is NULL.
 inline int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
                     const HasteExecutor& executor, HasteStatus* status) {
   if (to == nullptr || bytes == 0) return HASTE_OK;
-  if (device == HASTE_CUDA) return Cuda().copy(to, from, bytes, executor, status);
-  if (from == nullptr) {
-    memset(to, 0, bytes);
-  } else {
-    memcpy(to, from, bytes);
-  }
-  return HASTE_OK;
+  return OpsOf(device).copy(to, from, bytes, executor, status);
 }
 
 // Runs a function of the C ABI; exceptions end here.

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
-#include "lib/cpu/cpu.h"
-#include "lib/engine/cuda_backend.h"
-#include "lib/engine/engine.h"
 
 namespace haste {
 namespace {
@@ -41,15 +39,6 @@ Norm InputNorm(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   norm.features = cell.gates * config.hidden;
   norm.epsilon = config.epsilon;
   return norm;
-}
-
-int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, const void* in,
-                   void* out, const HasteExecutor& executor, HasteStatus* status) {
-  if (config.device == HASTE_CUDA) {
-    return Cuda().reduce_rows(config.dtype, rows, columns, in, out, executor, status);
-  }
-  CpuReduceRows(config.dtype, rows, columns, in, out, executor);
-  return HASTE_OK;
 }
 
 }  // namespace
@@ -114,8 +103,9 @@ int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                       const HasteExecutor& executor, HasteStatus* status) {
   // The normalisation gives it with the gradient of gamma.
   if (layer.db == nullptr || layer.gamma != nullptr) return HASTE_OK;
-  return ReduceRows(config, config.batch * config.time, config.lanes * cell.gates * config.hidden,
-                    rnn.dwx, layer.db, executor, status);
+  return OpsOf(config.device)
+      .reduce_rows(config.dtype, config.batch * config.time,
+                   config.lanes * cell.gates * config.hidden, rnn.dwx, layer.db, executor, status);
 }
 
 int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cell,

@@ -160,16 +160,19 @@ HASTE_TARGET_END
 #if HWY_ONCE
 namespace haste {
 
-void CpuLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor) {
+int32_t CpuLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(ForwardOf)(norm, executor);
+  return HASTE_OK;
 }
 
 size_t CpuLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor&) {
   return HASTE_DISPATCH(WorkspaceOf)(norm);
 }
 
-void CpuLayerNormGrad(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
+int32_t CpuLayerNormGrad(const HasteLayerNormGrad& norm, void* memory,
+                         const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(GradientOf)(norm, memory, executor);
+  return HASTE_OK;
 }
 
 }  // namespace haste

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "haste/c_api.h"
+#include "lib/engine/device_ops.h"
 #include "lib/engine/engine.h"
 #include "lib/plan/plan.h"
 
@@ -31,20 +32,7 @@ struct CudaBackend {
   int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
                   HasteStatus*);
 
-  // Aligned as haste_allocate promises, or more.
-  int32_t (*allocate)(size_t bytes, void** memory, HasteStatus*);
-  int32_t (*free)(void* memory, HasteStatus*);
-  int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
-  int32_t (*gemm_workspace)(const HasteGemm&, size_t* bytes, HasteStatus*);
-  int32_t (*gemm)(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
-  int32_t (*reduce_rows)(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                         const HasteExecutor&, HasteStatus*);
-  int32_t (*layer_norm)(const HasteLayerNorm&, const HasteExecutor&, HasteStatus*);
-  size_t (*layer_norm_workspace)(const HasteLayerNormGrad&, const HasteExecutor&);
-  int32_t (*layer_norm_grad)(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&,
-                             HasteStatus*);
-  int32_t (*windows)(const HasteWindows&, const HasteExecutor&, HasteStatus*);
-  int32_t (*windows_grad)(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
+  DeviceOps ops;
 
   int32_t (*overlapped_input_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
                                     const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);

@@ -16,12 +16,6 @@ struct ForwardKernels {
   using Storage = T;
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
-  static auto Of(const BlockTiling& t, bool odd) {
-    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
-    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
-  }
-
- private:
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
     return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster, kOdd>
@@ -36,18 +30,22 @@ struct BackwardKernels {
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
     return AddressBits(a.gates, a.dy, a.dwx, a.dq);
   }
-  static auto Of(const BlockTiling& t, bool odd) {
-    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
-    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
-  }
-
- private:
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
     return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster, kOdd>
                        : BlockBackward<Cell, T, 8, kCluster, kOdd>;
   }
 };
+
+template <class Kernels>
+auto KernelOf(const BlockTiling& t, bool odd) {
+  if (odd) {
+    return t.blocks > 1 ? Kernels::template OfRows<true, true>(t)
+                        : Kernels::template OfRows<false, true>(t);
+  }
+  return t.blocks > 1 ? Kernels::template OfRows<true, false>(t)
+                      : Kernels::template OfRows<false, false>(t);
+}
 
 // The largest piece, up to kPieceBytes, whose size divides what has these bits.
 int PieceOf(uintptr_t bits) {
@@ -75,18 +73,14 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   const bool odd =
       p.piece < kPieceBytes && planned.cuda.sm_major == 9 && planned.cuda.clusters[2] > 0;
   if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Storage);
-  HASTE_TRY(PrepareOnChip(p, executor, status));
-  const auto kernel = Kernels::Of(p.tiling, odd);
-  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
-  if (p.tiling.blocks > 8) {  // 8 is what every GPU with clusters supports
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                   status);
-  }
+  HASTE_TRY(PrepareFirstLive(p, executor, status));
+  const auto kernel = KernelOf<Kernels>(p.tiling, odd);
   LaunchShape shape;
   shape.blocks = plan.blocks;
   shape.threads = (p.tiling.warps + kCopyWarps) * 32;
   shape.shared_bytes = plan.shared_bytes;
   shape.cluster = p.tiling.blocks;
+  HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
 }
@@ -110,9 +104,9 @@ struct Block {
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
     using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
-    const int32_t code =
-        Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status);
-    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+    HASTE_TRY(
+        (Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status)));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

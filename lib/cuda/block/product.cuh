@@ -158,11 +158,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     for (int i = 0; i < kGroup; ++i) {
 #pragma unroll
       for (int s = 0; s < kTerms; ++s) {
-        const uint4 v = from[words_of_use_ / kTerms * s + (first + i) * 32];
-        b[i].part[s][0] = v.x;
-        b[i].part[s][1] = v.y;
-        b[i].part[s][2] = v.z;
-        b[i].part[s][3] = v.w;
+        b[i].SetTerm(s, from[words_of_use_ / kTerms * s + (first + i) * 32]);
       }
     }
   }

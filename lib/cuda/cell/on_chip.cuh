@@ -101,11 +101,6 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
   p->first_live = p->mask != nullptr ? workspace->Take<int64_t>(2 * p->N) : nullptr;
 }
 
-template <class Params>
-int32_t PrepareOnChip(const Params& p, const HasteExecutor& executor, HasteStatus* status) {
-  return PrepareFirstLive(p, executor, status);
-}
-
 }  // namespace haste
 
 #endif  // HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_

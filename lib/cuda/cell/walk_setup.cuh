@@ -15,7 +15,7 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
-#include "lib/cuda/ops/reduce_rows.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/engine/engine.h"
 
 namespace haste {
@@ -129,14 +129,10 @@ struct StepKernel {
   int32_t Set(const LaunchShape& of, const CudaProperties& device, HasteStatus* status) {
     shape = of;
     HASTE_TRY(CheckBlocks(shape.blocks, "batch, lanes, hidden", status));
-    HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+    HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
     overlaps = device.sm_major >= 9 && attributes.ptxVersion >= 90 && !shape.cooperative;
-    if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
-      HASTE_CUDA_TRY(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), status);
-    }
     return HASTE_OK;
   }
 

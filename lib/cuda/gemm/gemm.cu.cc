@@ -237,10 +237,7 @@ int32_t PlanHere(const ProductChunk& part, int64_t most, ProductPlan* plan, Hast
 }  // namespace
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
-  ProductPlan plan;
-  HASTE_TRY(PlanHere({g, {}, {}}, 0, &plan, status));
-  *bytes = plan.ours ? ScaledGemmWorkspace(g, plan) : 0;
-  return HASTE_OK;
+  return CudaProductChunkWorkspace({g, {}, {}}, 0, bytes, status);
 }
 
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,

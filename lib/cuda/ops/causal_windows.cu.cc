@@ -1,14 +1,14 @@
 // haste_windows on CUDA: a thread for each feature of a step or of a carried row.
-#include "lib/cuda/ops/causal_windows.h"
+#include "lib/base/causal_windows.h"
 
 #include <algorithm>
 
-#include "lib/base/causal_windows.h"
 #include "lib/base/dtypes.h"
 #include "lib/base/int_math.h"
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"
 

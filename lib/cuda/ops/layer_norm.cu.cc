@@ -1,8 +1,6 @@
 // Layer normalisation of rows, and its gradient. It is bound by memory. A warp, or for longer rows
 // a block, reads a row once and keeps it in registers until the result is written. The part that
 // does not fit is read again.
-#include "lib/cuda/ops/layer_norm.h"
-
 #include <algorithm>
 #include <cstdint>
 
@@ -13,6 +11,7 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/ptx/reduce.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"

@@ -1,6 +1,5 @@
-#include "lib/cuda/ops/reduce_rows.h"
-
 #include "lib/base/dtypes.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/ptx/reduce.cuh"
 
 namespace haste {

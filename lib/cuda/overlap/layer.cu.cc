@@ -12,7 +12,7 @@
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/host/side_stream.h"
-#include "lib/cuda/ops/reduce_rows.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/overlap/chunked_gradients.h"
 #include "lib/plan/engines/step_rows.h"
 #include "lib/plan/gemm/layer_gemms.h"

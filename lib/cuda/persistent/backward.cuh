@@ -232,11 +232,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int s = 0; s < kTerms; ++s) {
-        const uint4 v = operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32];
-        b[n].part[s][0] = v.x;
-        b[n].part[s][1] = v.y;
-        b[n].part[s][2] = v.z;
-        b[n].part[s][3] = v.w;
+        b[n].SetTerm(s, operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32]);
       }
     }
   }

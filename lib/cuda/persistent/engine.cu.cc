@@ -111,17 +111,13 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   const PersistentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
   const auto kernel = Kernels::Of(p, cluster);
-  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
   shape.threads = Kernels::Threads(t);
   shape.shared_bytes = plan.persistent.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
-  if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                   status);
-  }
+  HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
   HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
   return HASTE_OK;
 }
@@ -153,8 +149,7 @@ int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, v
         status);
   }
   if constexpr (!Kernels::kBackward) p.piece = PieceOf<Kernels>(config, args);
-  const int32_t prepared = PrepareOnChip(p, executor, status);
-  if (prepared != HASTE_OK) return prepared;
+  HASTE_TRY(PrepareFirstLive(p, executor, status));
   return Run<Kernels>(plan, p, executor, status);
 }
 
@@ -197,11 +192,11 @@ struct Persistent {
                                     const HasteRnnBackwardArgs& args, void* workspace,
                                     const OverlapFlags& flags, const HasteExecutor& executor,
                                     HasteStatus* status) {
-    const int32_t code = WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
+    HASTE_TRY((WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
       return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
-    });
-    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+    })));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

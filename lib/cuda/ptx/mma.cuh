@@ -151,13 +151,17 @@ template <class T>
 struct ChunkB {
   uint32_t part[kMmaTerms<T>][4];
 
+  // A split term, as it is multiplied.
+  __device__ __forceinline__ void SetTerm(int term, uint4 v) {
+    part[term][0] = v.x;
+    part[term][1] = v.y;
+    part[term][2] = v.z;
+    part[term][3] = v.w;
+  }
   // v: the lane's eight elements in the order of memory; with two split terms, as in PackedTerms.
   __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
     if constexpr (kMmaTerms<T> == 1) {
-      part[0][0] = v[0].x;
-      part[0][1] = v[0].y;
-      part[0][2] = v[0].z;
-      part[0][3] = v[0].w;
+      SetTerm(0, v[0]);
     } else if constexpr (kMmaTerms<T> == 2) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
