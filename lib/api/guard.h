@@ -1,6 +1,5 @@
 // What the functions of the C ABI share.
-#ifndef HASTE_LIB_API_GUARD_H_
-#define HASTE_LIB_API_GUARD_H_
+#pragma once
 
 #include <exception>
 #include <new>
@@ -64,5 +63,3 @@ int32_t WithKnown(HasteStatus* status, const Body& body, const T*... given) noex
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_GUARD_H_

@@ -1,6 +1,5 @@
 // The interface of lib/cpu to the rest of the library.
-#ifndef HASTE_LIB_CPU_CPU_H_
-#define HASTE_LIB_CPU_CPU_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ int32_t CpuWindows(const HasteWindows&, const HasteExecutor&, HasteStatus*);
 int32_t CpuWindowsGrad(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CPU_CPU_H_

@@ -1,8 +1,7 @@
 // The CUDA half as the rest of the library sees it: a table of functions, which is linked in or
 // comes from libhaste_cuda.so. That library is looked up at run time, so the same libhaste.so runs
 // on machines with and without it.
-#ifndef HASTE_LIB_ENGINE_CUDA_BACKEND_H_
-#define HASTE_LIB_ENGINE_CUDA_BACKEND_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ int32_t LoadCudaBackend(const char* path, HasteStatus*);
 std::string CudaBackendPath();
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_ENGINE_CUDA_BACKEND_H_

@@ -1,8 +1,7 @@
 // Memory of a kind of device, and the operations around a recurrence there: a table of functions of
 // the CPU, and one of the CUDA half. Arguments were checked: products, rows and windows have sizes
 // above 0.
-#ifndef HASTE_LIB_ENGINE_DEVICE_OPS_H_
-#define HASTE_LIB_ENGINE_DEVICE_OPS_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ struct DeviceOps {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_ENGINE_DEVICE_OPS_H_

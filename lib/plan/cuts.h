@@ -1,6 +1,5 @@
 // Every way in which the engines of a GPU can run a recurrence: which of them can, and their cuts.
-#ifndef HASTE_LIB_PLAN_CUTS_H_
-#define HASTE_LIB_PLAN_CUTS_H_
+#pragma once
 
 #include <functional>
 
@@ -15,5 +14,3 @@ void VisitCuts(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties
                const CostTable&, const std::function<void(const Plan&, double clocks)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_CUTS_H_

@@ -1,7 +1,6 @@
 // Parts of PlanRecurrence: what each engine can run, and how the CPU's and the CUDA engines are
 // cut.
-#ifndef HASTE_LIB_PLAN_INTERNAL_H_
-#define HASTE_LIB_PLAN_INTERNAL_H_
+#pragma once
 
 #include <cstring>
 
@@ -41,5 +40,3 @@ int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperti
                  Plan*, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_INTERNAL_H_

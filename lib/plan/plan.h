@@ -1,7 +1,6 @@
 // PlanRecurrence: which engine runs a recurrence, and how it is cut. A pure function of sizes and
 // device properties, so that a machine with no GPU can test what a GPU would be given.
-#ifndef HASTE_LIB_PLAN_PLAN_H_
-#define HASTE_LIB_PLAN_PLAN_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -59,5 +58,3 @@ int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuPro
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_PLAN_H_

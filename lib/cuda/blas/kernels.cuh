@@ -1,6 +1,5 @@
 // The kernels of the `blas` engine around the products of cuBLAS, once a call and once a step.
-#ifndef HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
-#define HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
@@ -144,5 +143,3 @@ __global__ void __launch_bounds__(kBlasThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLAS_KERNELS_CUH_

@@ -1,7 +1,6 @@
 // Host code of the `blas` engine: a step's products by cuBLAS, each followed by one launch. Where
 // the same steps recur, they are recorded as a CUDA graph.
-#ifndef HASTE_LIB_CUDA_BLAS_STEPS_CUH_
-#define HASTE_LIB_CUDA_BLAS_STEPS_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -172,5 +171,3 @@ class BlasPolicy {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLAS_STEPS_CUH_

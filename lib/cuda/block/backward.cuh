@@ -1,7 +1,6 @@
 // The backward walk of the engine `block`: each warp computes dh of some units from the gates'
 // gradients of all units.
-#ifndef HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/block/product.cuh"
 
@@ -139,5 +138,3 @@ __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_

@@ -1,6 +1,5 @@
 // The forward walk of the engine `block`.
-#ifndef HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
-#define HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/block/product.cuh"
 
@@ -138,5 +137,3 @@ __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_

@@ -1,7 +1,6 @@
 // Copies rows of a step that do not all begin at multiples of 16 bytes in memory: the hidden units
 // do not fill such pieces, or a tensor begins elsewhere.
-#ifndef HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_
-#define HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -213,5 +212,3 @@ class OddRows {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_

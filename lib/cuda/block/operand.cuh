@@ -7,8 +7,7 @@
 // warp has eight hidden units and, where their gates fill tiles, the whole depth of their product.
 // Tensor cores then leave the sums where the cell needs them: in the registers of the threads that
 // have the elements. Other warps copy what a step reads and writes, at the same time.
-#ifndef HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
-#define HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
+#pragma once
 
 #include "lib/cuda/block/odd_rows.cuh"
 #include "lib/cuda/cell/element.cuh"
@@ -377,5 +376,3 @@ class BlockOperand {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_

@@ -1,6 +1,5 @@
 // The product of a step of the engine `block`: R in registers, times the operand of operand.cuh.
-#ifndef HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
+#pragma once
 
 #include "lib/cuda/block/operand.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
@@ -243,5 +242,3 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_

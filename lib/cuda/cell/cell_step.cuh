@@ -1,8 +1,7 @@
 // The cell (lib/cells/cell.h) as kernels use it: its traits as constants for device code, which
 // cannot use static arrays of a struct; its reserve; and one step of an element, forward and
 // backward.
-#ifndef HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
-#define HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
+#pragma once
 
 #include "lib/cells/cells.h"
 #include "lib/cuda/cell/params.cuh"
@@ -361,5 +360,3 @@ __device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_

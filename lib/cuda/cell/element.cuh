@@ -1,7 +1,6 @@
 // One element of a walk whose states stay with one thread: what is known of a step beforehand, the
 // step itself, and its stores to memory. Shared by the engines whose kernels walk all steps.
-#ifndef HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
-#define HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/params.cuh"
@@ -166,5 +165,3 @@ __device__ __forceinline__ void StoreBackward(const Params& p, const StepPlace& 
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_ELEMENT_CUH_

@@ -1,7 +1,6 @@
 // A walk whose launches differ only in the number of their step. Where the same walk recurs, some
 // steps are recorded as a CUDA graph, which is replayed for all of them.
-#ifndef HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
-#define HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -66,5 +65,3 @@ int32_t WalkRecorded(const Phased<Direction>& phased, int64_t first, int64_t cou
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_

@@ -1,6 +1,5 @@
 // Shared by the engines that keep R on the chip for all steps: parameters, and prefetch of inputs.
-#ifndef HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
-#define HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -102,5 +101,3 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_

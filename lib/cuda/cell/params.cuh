@@ -1,7 +1,6 @@
 // Parameters of every kernel that walks time, and questions about one element: is the step live,
 // and what do Zoneout and dropout do to it?
-#ifndef HASTE_LIB_CUDA_CELL_PARAMS_CUH_
-#define HASTE_LIB_CUDA_CELL_PARAMS_CUH_
+#pragma once
 
 #include "lib/base/philox.h"
 #include "lib/cells/cells.h"
@@ -128,5 +127,3 @@ __device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, cons
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PARAMS_CUH_

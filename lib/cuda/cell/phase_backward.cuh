@@ -1,8 +1,7 @@
 // What the backward walk does with an element of a step's product: the gradients of the cell.
 // phase_forward.cuh explains phases. Cells with kResetGates have two: BackwardPhase, then
 // BackwardResetPhase, whose product is the gradient of what the reset gates made.
-#ifndef HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/ptx/async.cuh"
@@ -173,5 +172,3 @@ struct BackwardResetPhase
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PHASE_BACKWARD_CUH_

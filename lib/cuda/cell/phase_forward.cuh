@@ -6,8 +6,7 @@
 // computes. The kernels of `stepwise`, `tiled` and `blas` run phases. Most cells have one phase.
 // Cells with kResetGates have two: ForwardResetPhase, whose gates make the operand of the others,
 // then ForwardPhase.
-#ifndef HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
-#define HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/ptx/async.cuh"
@@ -195,5 +194,3 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_

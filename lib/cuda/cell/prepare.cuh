@@ -1,7 +1,6 @@
 // What engines that keep states in memory do once a call, before the walk: lay out the states, and
 // find where each row's live steps begin. `stepwise` also packs R into tiles.
-#ifndef HASTE_LIB_CUDA_CELL_PREPARE_CUH_
-#define HASTE_LIB_CUDA_CELL_PREPARE_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -157,5 +156,3 @@ int32_t PrepareFirstLive(const RecurrenceParams<T>& p, const HasteExecutor& exec
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PREPARE_CUH_

@@ -1,7 +1,6 @@
 // A bound of |h| from the initial states. It gives the scale of h as float16
 // (lib/cuda/ptx/fp16_scale.cuh).
-#ifndef HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
-#define HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -45,5 +44,3 @@ __device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_

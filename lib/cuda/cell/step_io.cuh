@@ -1,7 +1,6 @@
 // What the blocks of an on-chip engine read and write at every step. It is staged in shared memory:
 // a thread's elements are scattered over rows, but copies are contiguous.
-#ifndef HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
-#define HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
+#pragma once
 
 #include "haste/c_api.h"
 #include "lib/cuda/ptx/async.cuh"
@@ -181,5 +180,3 @@ uintptr_t AddressBits(Tensors*... tensors) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STEP_IO_CUH_

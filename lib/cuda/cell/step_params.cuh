@@ -1,6 +1,5 @@
 // Parameters of every kernel of the `stepwise` engine, and how it finds one element.
-#ifndef HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
-#define HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/plan/engines/stepwise.h"
@@ -91,5 +90,3 @@ __device__ __forceinline__ void PutOtherOperand(const StepParams<T>& p, int64_t 
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_

@@ -1,7 +1,6 @@
 // Host code of every engine that keeps states in memory between steps: phases, workspace,
 // preparation before the first step, and the launch of a kernel of steps.
-#ifndef HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
-#define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -171,5 +170,3 @@ int32_t SumRecurrentBias(const HasteRnnConfig& config, const HasteRnnBackwardArg
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_

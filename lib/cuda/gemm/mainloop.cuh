@@ -6,8 +6,7 @@
 // of every tile in registers, and keeps the sums of a0·b0 separate from those of a0·b1 + a1·b0, so
 // that the latter are not cut off. With one split term they take turns at whole tiles, so that one
 // multiplies while the other stores.
-#ifndef HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
-#define HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/pipeline.cuh"
 #include "lib/cuda/ptx/cluster.cuh"
@@ -326,5 +325,3 @@ __global__ void __launch_bounds__(kPanel)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_

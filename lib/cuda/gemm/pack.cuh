@@ -1,7 +1,6 @@
 // Packs an operand of a product for tensor cores. A float becomes one or two split terms of
 // float16. Each line (a row of a, a column of b) has a scale, a power of two.
-#ifndef HASTE_LIB_CUDA_GEMM_PACK_CUH_
-#define HASTE_LIB_CUDA_GEMM_PACK_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -216,5 +215,3 @@ __global__ void __launch_bounds__(kLinesOfBlock)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PACK_CUH_

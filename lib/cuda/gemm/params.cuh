@@ -1,6 +1,5 @@
 // Parameters of a product's kernels (mainloop.cuh), and where its sums go.
-#ifndef HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
-#define HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/pack.cuh"
 
@@ -97,5 +96,3 @@ struct TileOfC {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PARAMS_CUH_

@@ -1,7 +1,6 @@
 // How the operands of a product (mainloop.cuh) get to the warpgroups that multiply them: K-block by
 // K-block, through a pipeline of stages in shared memory.
-#ifndef HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
-#define HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/params.cuh"
 #include "lib/cuda/ptx/named_barrier.cuh"
@@ -103,5 +102,3 @@ class Turns {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_

@@ -1,6 +1,5 @@
 // Every CUDA call goes through HASTE_CUDA_TRY. An error names the call and gives CUDA's message.
-#ifndef HASTE_LIB_CUDA_HOST_ERROR_H_
-#define HASTE_LIB_CUDA_HOST_ERROR_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -22,5 +21,3 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status);
       return ::haste::CudaFailure(haste_error, #call, status); \
     }                                                          \
   } while (false)
-
-#endif  // HASTE_LIB_CUDA_HOST_ERROR_H_

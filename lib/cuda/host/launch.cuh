@@ -1,6 +1,5 @@
 // Launches kernels. A returned error belongs to this launch, not to an earlier failure.
-#ifndef HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
-#define HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -101,5 +100,3 @@ inline cudaError_t Clear(void* memory, size_t bytes, const HasteExecutor& execut
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_LAUNCH_CUH_

@@ -4,8 +4,7 @@
 //
 // With v^ = (v - mean) · scale, a row's gradient before its normalisation is
 //   dv = scale · (dv^ - mean(dv^) - v^ · mean(dv^ ∘ v^))
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/layer_norm/rows_params.cuh"
@@ -285,5 +284,3 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_

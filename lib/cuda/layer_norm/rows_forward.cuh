@@ -5,8 +5,7 @@
 // only sums need barriers. What it needs again it reads again, as it has just read or written these
 // rows. Before WaitForPreviousKernel a kernel reads only what no step writes and, in a tensor that
 // is overwritten in place, its own time step.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/layer_norm/rows_params.cuh"
 
@@ -225,5 +224,3 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_

@@ -1,7 +1,6 @@
 // Additional parameters of kernels for cells that normalise h·R, and the product of one step, which
 // leaves plain sums for the kernel that normalises rows of them.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/step_params.cuh"
@@ -103,5 +102,3 @@ struct NormBackwardProduct : NormProduct<P, BackwardProduct<Cell, 0, Cell::kGate
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_

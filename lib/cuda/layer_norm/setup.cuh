@@ -1,7 +1,6 @@
 // Host code of walks that normalise h·R, for any engine of the product: the workspace of the row
 // kernel, and its launch.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -107,5 +106,3 @@ LaunchShape ShapeOfRows(const P& p) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_

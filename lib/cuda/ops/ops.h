@@ -1,7 +1,6 @@
 // Operations around a recurrence on CUDA: haste_layer_norm, haste_windows, and sums over rows.
 // Plain C++: includes nothing of the toolkit. Arguments were checked.
-#ifndef HASTE_LIB_CUDA_OPS_OPS_H_
-#define HASTE_LIB_CUDA_OPS_OPS_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void*
                        const HasteExecutor& executor, HasteStatus* status);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_OPS_OPS_H_

@@ -8,8 +8,7 @@
 //
 // Two slots of each exchange are enough. A block sends for a step only after it has received
 // results that depend on its words of two steps before, from every block that reads them.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/gradient_exchange.cuh"
 #include "lib/cuda/persistent/operand.cuh"
@@ -314,5 +313,3 @@ __global__ void __launch_bounds__(kPersistentWarps * 32, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_

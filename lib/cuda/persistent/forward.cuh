@@ -5,8 +5,7 @@
 // them. A pass has one barrier after the product (`cluster`: one more where sums have one buffer)
 // and one with the I/O warps. Everything else stays within a thread. What other blocks wait for
 // comes first: h is sent before anything of its step is stored.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/io_warps.cuh"
 #include "lib/cuda/persistent/product.cuh"
@@ -174,5 +173,3 @@ __global__ void __launch_bounds__(ForwardRoles<kWay>::kThreads, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_

@@ -3,8 +3,7 @@
 //
 // Sums of dh arrive in the layout that tensor cores produce: a tile of 16 units × 8 rows from each
 // sender.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/state_exchange.cuh"
 #include "lib/cuda/ptx/cluster.cuh"
@@ -294,5 +293,3 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_

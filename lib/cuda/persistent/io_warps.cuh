@@ -1,8 +1,7 @@
 // The I/O warps of a persistent kernel's forward walk, which have no elements. They copy what a
 // step reads and writes, find each element's step flags, prefetch inputs of later steps, and clear
 // the words of h of the step before last. The warps with elements only do what depends on h.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/step_io.cuh"
 #include "lib/cuda/persistent/state_exchange.cuh"
@@ -168,5 +167,3 @@ class IoWarps {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_

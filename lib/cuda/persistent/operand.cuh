@@ -1,7 +1,6 @@
 // The gates' gradients that a block of the backward walk multiplies by its part of Rᵀ: their order,
 // and how they get to its shared memory, [split term, chunk, row tile, lane] of 16 bytes.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -238,5 +237,3 @@ class SharedOperand {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_

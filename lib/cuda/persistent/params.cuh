@@ -5,8 +5,7 @@
 // lane's hidden units. It keeps their part of R for all steps in registers, and what does not fit
 // there in shared memory. The rows are divided into passes: while one pass is in transit between
 // the blocks, the next is multiplied.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/cell/on_chip.cuh"
@@ -157,5 +156,3 @@ __device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_

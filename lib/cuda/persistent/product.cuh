@@ -3,8 +3,7 @@
 //
 // A warp has one tile of 16 units, for all gates, and a part of the depth. Partial sums go to
 // shared memory, and the thread that has an element adds up its sums.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
+#pragma once
 
 #include "lib/cuda/cell/state_bound.cuh"
 #include "lib/cuda/persistent/state_exchange.cuh"
@@ -309,5 +308,3 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_

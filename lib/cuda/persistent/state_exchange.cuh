@@ -1,7 +1,6 @@
 // The exchange of states between blocks in a persistent kernel's forward walk: h goes to all blocks
 // of the group, in the layout that tensor cores read.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/persistent/params.cuh"
@@ -355,5 +354,3 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_

@@ -7,8 +7,7 @@
 // set does one pass in the time of two products. That leaves it time to read and write memory
 // element by element, without I/O warps. Each set has a buffer for sums, with one barrier for "sums
 // are ready" and one for "sums have been taken".
-#ifndef HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/product.cuh"
 #include "lib/cuda/ptx/global_flags.cuh"
@@ -147,5 +146,3 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_

@@ -1,8 +1,7 @@
 // Memory traffic that needs no registers: prefetches, and copies into shared memory (sm_80+). Also
 // the overlap of a kernel's prologue with the end of the previous kernel (sm_90+). Older GPUs do
 // the same work in order.
-#ifndef HASTE_LIB_CUDA_PTX_ASYNC_CUH_
-#define HASTE_LIB_CUDA_PTX_ASYNC_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -82,5 +81,3 @@ __device__ __forceinline__ void LetNextKernelStart() {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_ASYNC_CUH_

@@ -1,7 +1,6 @@
 // Bulk copies from global to shared memory (sm_90+), which run asynchronously and which an mbarrier
 // counts. On older architectures the functions do nothing.
-#ifndef HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
-#define HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const 
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_

@@ -1,7 +1,6 @@
 // Thread-block clusters (sm_90+): the barrier of all blocks, and stores into another block's shared
 // memory that its mbarrier counts. On older architectures the functions do nothing.
-#ifndef HASTE_LIB_CUDA_PTX_CLUSTER_CUH_
-#define HASTE_LIB_CUDA_PTX_CLUSTER_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ __device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_CLUSTER_CUH_

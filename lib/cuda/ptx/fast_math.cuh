@@ -9,8 +9,7 @@
 //   Sigmoid       1e-6   x >= -87; below: 0
 //   Tanh          1e-5   every x
 //   LogSigmoid    1e-6 of max(1, |x|), absolute
-#ifndef HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_
-#define HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -119,5 +118,3 @@ using CellScalar = std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, Tensor
                                       ApproximateFloat, Compute<T>>;
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_

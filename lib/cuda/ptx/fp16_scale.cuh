@@ -2,8 +2,7 @@
 // is multiplied by, to where float16 is most precise. The scale of R comes from its largest number,
 // that of h from a bound. Gates' gradients have a scale for each row of the batch and step, which
 // is sent with them.
-#ifndef HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
-#define HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/mma.cuh"
 
@@ -93,5 +92,3 @@ struct ProductScales {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_FP16_SCALE_CUH_

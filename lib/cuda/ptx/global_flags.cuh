@@ -1,7 +1,6 @@
 // How blocks of a grid, or of two kernels, pass data through global memory without a barrier: words
 // that themselves tell whether they have arrived, and counters.
-#ifndef HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
-#define HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -129,5 +128,3 @@ __device__ __forceinline__ bool HasArrived(uint4 v) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_

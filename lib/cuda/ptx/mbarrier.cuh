@@ -1,7 +1,6 @@
 // mbarrier (sm_90+): threads and bytes that arrive in shared memory. On older architectures the
 // functions do nothing; kernels that call them are not launched there.
-#ifndef HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
-#define HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -74,5 +73,3 @@ class TransactionBarrier {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_MBARRIER_CUH_

@@ -11,8 +11,7 @@
 // products the error is 2^-16; they are used where TensorFloat-32 (2^-11) would be enough. Numbers
 // with a bound are scaled float16: one split term has the eleven bits of TensorFloat-32. Two have
 // 22 bits and a sign and, with three products, an error of 2^-22.
-#ifndef HASTE_LIB_CUDA_PTX_MMA_CUH_
-#define HASTE_LIB_CUDA_PTX_MMA_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -222,5 +221,3 @@ struct TileC {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_MMA_CUH_

@@ -1,8 +1,7 @@
 // Named barriers of a block: some of its warps synchronize, which may be at different places of the
 // code. Names are 1 to 15, as 0 is that of __syncthreads. The number of threads of all these warps
 // is a multiple of 32. Constants are template arguments, because otherwise each takes a register.
-#ifndef HASTE_LIB_CUDA_PTX_NAMED_BARRIER_CUH_
-#define HASTE_LIB_CUDA_PTX_NAMED_BARRIER_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ __device__ __forceinline__ void NamedBarrierArrive(uint32_t name) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_NAMED_BARRIER_CUH_

@@ -5,8 +5,7 @@
 // for other kernels do. They have no timeout of their own, which would take 5 to 8 % of a step. If
 // an order that the driver does not promise was not kept (docs/design/gpu_products.md), a program
 // sees this error instead of a GPU that never answers.
-#ifndef HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
-#define HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -53,5 +52,3 @@ class Patience {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_PATIENCE_CUH_

@@ -1,8 +1,7 @@
 // A product's operands on their way to shared memory (sm_90+): a pipeline of slots, each of which
 // holds one stage. A producer waits until a slot is free, and starts bulk copies that signal its
 // full barrier. Warps that have read a stage signal its empty barrier.
-#ifndef HASTE_LIB_CUDA_PTX_PIPELINE_CUH_
-#define HASTE_LIB_CUDA_PTX_PIPELINE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/bulk_copy.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
@@ -54,5 +53,3 @@ class Pipeline {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_PIPELINE_CUH_

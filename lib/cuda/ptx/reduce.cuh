@@ -1,6 +1,5 @@
 // Sums over the threads of a block and over the rows of a matrix, in one fixed order.
-#ifndef HASTE_LIB_CUDA_PTX_REDUCE_CUH_
-#define HASTE_LIB_CUDA_PTX_REDUCE_CUH_
+#pragma once
 
 #include <cstdint>
 
@@ -108,5 +107,3 @@ int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* o
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_REDUCE_CUH_

@@ -1,8 +1,7 @@
 // A loop whose index is a constant in each iteration, for arrays that must stay in registers.
 // `#pragma unroll` asks for the same, but the compiler of CUDA 12.4 does not unroll some loops,
 // which leaves the arrays in memory.
-#ifndef HASTE_LIB_CUDA_PTX_UNROLLED_CUH_
-#define HASTE_LIB_CUDA_PTX_UNROLLED_CUH_
+#pragma once
 
 #include <type_traits>
 #include <utility>
@@ -21,5 +20,3 @@ __device__ __forceinline__ void Unrolled(const Visit& visit) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_UNROLLED_CUH_

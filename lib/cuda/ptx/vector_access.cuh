@@ -1,6 +1,5 @@
 // Storage types on the device: conversions and vector loads.
-#ifndef HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
-#define HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -121,5 +120,3 @@ __device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_

@@ -1,7 +1,6 @@
 // wgmma (sm_90a): products that four warps compute together, from operands in shared memory in
 // tiles of 8 rows × 16 bytes ("core matrices").
-#ifndef HASTE_LIB_CUDA_PTX_WGMMA_CUH_
-#define HASTE_LIB_CUDA_PTX_WGMMA_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -87,5 +86,3 @@ __device__ __forceinline__ void WaitWarpgroupMma() {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_WGMMA_CUH_

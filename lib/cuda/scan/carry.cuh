@@ -1,6 +1,5 @@
 // Shared by both linear scans: the carry chain from warp to warp, and the place of a block.
-#ifndef HASTE_LIB_CUDA_SCAN_CARRY_CUH_
-#define HASTE_LIB_CUDA_SCAN_CARRY_CUH_
+#pragma once
 
 #include <string.h>
 
@@ -167,5 +166,3 @@ __device__ __forceinline__ void MixAffine(C share, C* a, C* b) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_CARRY_CUH_

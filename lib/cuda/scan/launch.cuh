@@ -1,6 +1,5 @@
 // Host side of the linear scans: which kernel, how many blocks, how much memory.
-#ifndef HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_
-#define HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cinttypes>
@@ -125,5 +124,3 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_

@@ -1,6 +1,5 @@
 // Backward of cells with kLinearScan: ds = a·(ds + w·dy). See lib/plan/scan.h.
-#ifndef HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/scan/carry.cuh"
 
@@ -226,5 +225,3 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_

@@ -1,6 +1,5 @@
 // Forward of cells with kLinearScan: s = a·s + b, y = w·s. See lib/plan/scan.h.
-#ifndef HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_
-#define HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/scan/carry.cuh"
 
@@ -237,5 +236,3 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_

@@ -1,6 +1,5 @@
 // Parameters of the `scan` engine's kernels, and where they find one element and its steps.
-#ifndef HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
-#define HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 
@@ -112,5 +111,3 @@ __device__ __forceinline__ void WithCellActivations(const Activations& act, cons
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_PARAMS_CUH_

@@ -6,8 +6,7 @@
 // chunk goes to the thread's own places in shared memory. So the loop over its steps needs no
 // unrolling, and the cell's code exists once. Blocks have one warp, so that few elements still
 // spread over many multiprocessors.
-#ifndef HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
-#define HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
+#pragma once
 
 #include "lib/cuda/scan/params.cuh"
 
@@ -260,5 +259,3 @@ __global__ void __launch_bounds__(kScanThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_

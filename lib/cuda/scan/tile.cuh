@@ -3,8 +3,7 @@
 //
 // kWide: copies pieces of 16 bytes, with a few lanes for each step. Otherwise, if a tensor's rows
 // are not aligned for that, element by element.
-#ifndef HASTE_LIB_CUDA_SCAN_TILE_CUH_
-#define HASTE_LIB_CUDA_SCAN_TILE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
@@ -112,5 +111,3 @@ __device__ __forceinline__ void WriteRows(const T* tile, T* to, int column, cons
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_TILE_CUH_

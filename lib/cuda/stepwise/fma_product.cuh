@@ -4,8 +4,7 @@
 // uses each of its elements. B is read once, by one group of threads, so it goes from L2 directly
 // to registers, 16 bytes a load for float, several loads ahead of its use. Threads split the depth.
 // Their accumulators go to shared memory and are summed in one fixed order.
-#ifndef HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
+#pragma once
 
 #include "lib/base/math.h"
 #include "lib/cuda/ptx/async.cuh"
@@ -179,5 +178,3 @@ class StepProduct {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_

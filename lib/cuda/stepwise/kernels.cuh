@@ -5,8 +5,7 @@
 // Before WaitForPreviousKernel a kernel reads only what no step writes. From a tensor that is
 // overwritten in place (wx by the gates, the gates by dwx) it reads only its own time step, and
 // there only the gates that its own phase or a later one overwrites.
-#ifndef HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/phase_backward.cuh"
@@ -133,5 +132,3 @@ __global__ void __launch_bounds__(kStepThreads, 2)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_

@@ -1,7 +1,6 @@
 // Host code of the `stepwise` engines' products: tilings, workspace, and preparation before the
 // first step.
-#ifndef HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
+#pragma once
 
 #include <cstdint>
 
@@ -95,5 +94,3 @@ class StepwiseProducts {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_

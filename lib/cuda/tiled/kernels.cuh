@@ -6,8 +6,7 @@
 // one launch walks all steps, it learns that from their count; if each step is a launch, from the
 // end of the previous kernel. Until then it reads only what no step writes, and what its own
 // threads have written.
-#ifndef HASTE_LIB_CUDA_TILED_KERNELS_CUH_
-#define HASTE_LIB_CUDA_TILED_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
@@ -284,5 +283,3 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_KERNELS_CUH_

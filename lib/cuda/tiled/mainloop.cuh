@@ -3,8 +3,7 @@
 // The operand comes through shared memory chunk by chunk, with the chunks of R that do not stay in
 // shared memory: a pipeline whose stages are chunks, numbered from the first of the launch. A
 // thread loads a stage with two bulk copies.
-#ifndef HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
-#define HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/pipeline.cuh"
 #include "lib/cuda/tiled/params.cuh"
@@ -205,5 +204,3 @@ class TiledProduct {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_

@@ -1,7 +1,6 @@
 // Packs R for the `tiled` engine, once a call: in 16-bit split terms, in the order of
 // wgmma_tile.cuh.
-#ifndef HASTE_LIB_CUDA_TILED_PACK_CUH_
-#define HASTE_LIB_CUDA_TILED_PACK_CUH_
+#pragma once
 
 #include "lib/cuda/cell/prepare.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
@@ -93,5 +92,3 @@ __global__ void FindMost(const typename Phase::Params p, int64_t weights,
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_PACK_CUH_

@@ -1,6 +1,5 @@
 // Parameters of the `tiled` engine's kernels, and the layout of a step's operand in memory.
-#ifndef HASTE_LIB_CUDA_TILED_PARAMS_CUH_
-#define HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -176,5 +175,3 @@ struct TiledPlace {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_PARAMS_CUH_

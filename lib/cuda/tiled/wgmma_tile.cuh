@@ -2,8 +2,7 @@
 //
 // Products are by wgmma; the core matrices along a chunk's depth follow one another
 // (lib/cuda/ptx/wgmma.cuh).
-#ifndef HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
-#define HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/wgmma.cuh"
@@ -134,5 +133,3 @@ class BlockTiles {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_

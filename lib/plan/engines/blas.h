@@ -3,8 +3,7 @@
 // A product is [rows of the batch, depth] · [depth, columns], for each lane, by cuBLAS. Where it
 // would keep few multiprocessors busy, the depth is cut into `splits` products of a batch, and the
 // cell's kernel adds up their sums.
-#ifndef HASTE_LIB_PLAN_ENGINES_BLAS_H_
-#define HASTE_LIB_PLAN_ENGINES_BLAS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ bool PlanBlas(const BlasProblem&, const CudaProperties&, BlasTiling*);
 double BlasClocks(const BlasProblem&, const CudaProperties&, const BlasCosts&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_BLAS_H_

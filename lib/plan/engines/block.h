@@ -1,7 +1,6 @@
 // How the CUDA engine `block` cuts a recurrence over a GPU, and what a block has where in shared
 // memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_ENGINES_BLOCK_H_
-#define HASTE_LIB_PLAN_ENGINES_BLOCK_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -140,5 +139,3 @@ void VisitBlocks(const BlockProblem&, const CudaProperties&, const BlockCosts&,
                  const std::function<void(const BlockPlan&)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_BLOCK_H_

@@ -1,6 +1,5 @@
 // What cuts depend on of a GPU.
-#ifndef HASTE_LIB_PLAN_ENGINES_DEVICE_H_
-#define HASTE_LIB_PLAN_ENGINES_DEVICE_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct CudaProperties {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_DEVICE_H_

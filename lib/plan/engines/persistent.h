@@ -1,7 +1,6 @@
 // How the persistent CUDA engines (`cluster`, `grid`) cut a recurrence over a GPU, and what a block
 // has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
-#define HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -195,5 +194,3 @@ void VisitPersistent(const PersistentProblem&, const CudaProperties&, const Cost
                      bool cluster, const std::function<void(const PersistentPlan&)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
