@@ -30,9 +30,7 @@ struct OnChipParams : RecurrenceParams<T> {
   Args args;
   uint32_t directions[kMaxOnChipLanes / 32];
 
-  __device__ __forceinline__ bool IsReverse(int k) const {
-    return (directions[k / 32] >> (k % 32) & 1) != 0;
-  }
+  HASTE_DEVICE bool IsReverse(int k) const { return (directions[k / 32] >> (k % 32) & 1) != 0; }
 };
 
 // Prefetches into L2 what a block's units will read from a tensor [N, T, K, kTerms, H] some steps
@@ -45,8 +43,8 @@ class Prefetcher {
   // row, unit: the block's first; rows, units: how many. time: the first to prefetch; up: the walk
   // goes on to later ones.
   template <class Params>
-  __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
-                                        int64_t k, int64_t unit, int units, int64_t time, bool up)
+  HASTE_DEVICE Prefetcher(const Params& p, const void* tensor, int64_t row, int rows, int64_t k,
+                          int64_t unit, int units, int64_t time, bool up)
       : rows_left_(0) {
     if (tensor == nullptr) return;
     const int pieces = (units + kPiece - 1) / kPiece;
@@ -61,10 +59,10 @@ class Prefetcher {
     pass_stride_ = rows * p.T_ * stride;
   }
   // first_row: the pass's first row in the group.
-  __device__ __forceinline__ void Ask(int pass, int first_row) const {
+  HASTE_DEVICE void Ask(int pass, int first_row) const {
     if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
   }
-  __device__ __forceinline__ void Advance() { from_ += stride_; }
+  HASTE_DEVICE void Advance() { from_ += stride_; }
 
  private:
   const T* from_ = nullptr;

@@ -11,10 +11,9 @@ namespace haste {
 // Writes the gradients of all gates of an element to the operand of `step`. An engine may overload
 // this.
 template <class Params, class C, int kGates>
-__device__ __forceinline__ void PutGates(const Params& p, int64_t step, const Element& e,
-                                         const C (&values)[kGates]) {
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) PutOperand(p, step, e, g * p.H + e.j, values[g]);
+HASTE_DEVICE void PutGates(const Params& p, int64_t step, const Element& e,
+                           const C (&values)[kGates]) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) PutOperand(p, step, e, g * p.H + e.j, values[g]);
 }
 
 // The product of the next step's gradients of h·R with Rᵀ: of all gates, or of the reset gates.
@@ -68,13 +67,11 @@ struct BackwardPhase
   // Step -1 stands for the gradients of the initial states.
   __device__ void Step(const Params& p, const Element& e, const StepAt& at, const C (&product)[1]) {
     const C scale = DropScale(p, e);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) ds[s] = carried[s];
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[s] = carried[s];
     ds[0] = MulAdd(product[0], scale, ds[0]);
     if (at.step < 0) return;
     ds[0] += ToCompute(dy);
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) dx[g] = dq[g] = 0;
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) dx[g] = dq[g] = 0;
     if (live) {
       C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
@@ -82,8 +79,7 @@ struct BackwardPhase
       ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
     }
     if constexpr (kReset > 0) {
-#pragma unroll
-      for (int g = kReset; g < Cell::kGates; ++g) {
+      HASTE_UNROLL for (int g = kReset; g < Cell::kGates; ++g) {
         PutOtherOperand(p, at.step, e, (g - kReset) * p.H + e.j, dq[g]);
       }
     } else {
@@ -95,19 +91,16 @@ struct BackwardPhase
     if (at.step < 0) return StoreStates<T>(p.args.ds0, e.at, ds);
     // Only gates after the reset gates: dwx may overwrite the gates, and BackwardResetPhase still
     // has to read the reset gates.
-#pragma unroll
-    for (int g = kReset; g < Cell::kGates; ++g) {
+    HASTE_UNROLL for (int g = kReset; g < Cell::kGates; ++g) {
       static_cast<T*>(p.args.dwx)[at.place.gates + g * p.H] = FromCompute<T>(dx[g]);
     }
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
       if constexpr (Cell::kSplitsGradient) {
         static_cast<T*>(p.args.dq)[at.place.gates + g * p.H] = FromCompute<T>(dq[g]);
       }
       if (g < kReset) p.made[g][e.at] = dq[g];
     }
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = ds[s];
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = ds[s];
   }
 };
 
@@ -141,15 +134,14 @@ struct BackwardResetPhase
 
   __device__ void LoadCarried(const Params& p, const Element& e) {
     for (int s = 0; s < kStates; ++s) carried[s] = p.carried[s][e.at];
-#pragma unroll
-    for (int g = 0; g < kReset; ++g) known[g] = p.made[g][e.at];
+    HASTE_UNROLL for (int g = 0; g < kReset; ++g) known[g] = p.made[g][e.at];
   }
 
   __device__ void Step(const Params& p, const Element& e, const StepAt& at, const C (&product)[1]) {
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) dx[g] = g < kReset ? known[g < kReset ? g : 0] : C(0);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) added[s] = 0;
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
+      dx[g] = g < kReset ? known[g < kReset ? g : 0] : C(0);
+    }
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) added[s] = 0;
     if (live) {
       C kept[Cell::kKept], prev[kStates];
       reserve.Get(kept, prev);
@@ -158,16 +150,14 @@ struct BackwardResetPhase
       });
       added[0] *= DropScale(p, e);
     }
-#pragma unroll
-    for (int g = 0; g < kReset; ++g) PutOtherOperand(p, at.step, e, g * p.H + e.j, dx[g]);
+    HASTE_UNROLL for (int g = 0; g < kReset; ++g)
+        PutOtherOperand(p, at.step, e, g * p.H + e.j, dx[g]);
   }
 
   __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = carried[s] + added[s];
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) p.carried[s][e.at] = carried[s] + added[s];
     T* dwx = static_cast<T*>(p.args.dwx) + at.place.gates;
-#pragma unroll
-    for (int g = 0; g < kReset; ++g) dwx[g * p.H] = FromCompute<T>(dx[g]);
+    HASTE_UNROLL for (int g = 0; g < kReset; ++g) dwx[g * p.H] = FromCompute<T>(dx[g]);
   }
 };
 

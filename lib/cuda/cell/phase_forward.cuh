@@ -33,20 +33,17 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
     live = e.exists && IsLive(p, e.n, at.t);
     if (!live) return;
     const T* wx = WxAt(p, at);
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
     if constexpr (Cell::kRecurrentBias) {
       const T* from = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
                       (e.k * Cell::kGates + kFirst) * p.H + e.j;
-#pragma unroll
-      for (int g = 0; g < kCount; ++g) bias[g] = from[g * p.H];
+      HASTE_UNROLL for (int g = 0; g < kCount; ++g) bias[g] = from[g * p.H];
     }
   }
 
   static __device__ void Prefetch(const Params& p, const Element&, const StepAt& at) {
     const T* wx = WxAt(p, at);
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) PrefetchL2(wx + g * p.H);
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) PrefetchL2(wx + g * p.H);
   }
 
  protected:
@@ -65,15 +62,15 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   }
 
   __device__ void StatesBefore(C (&before)[Cell::kStates]) const {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) before[s] = s == 0 ? prev[0] * scale : prev[s];
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
+      before[s] = s == 0 ? prev[0] * scale : prev[s];
+    }
   }
 
   // x and q of all gates; only those of this product are set.
   __device__ void PreActivations(const C (&product)[kCount], C (&xs)[Cell::kGates],
                                  C (&qs)[Cell::kGates]) const {
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) {
       xs[kFirst + g] = ToCompute(x[g]);
       qs[kFirst + g] = product[g];
       if constexpr (Cell::kRecurrentBias) qs[kFirst + g] += ToCompute(bias[g]);
@@ -103,8 +100,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   __device__ void LoadCarried(const Params& p, const Element& e) {
     this->LoadStates(p, e);
     if constexpr (kReset > 0) {
-#pragma unroll
-      for (int i = 0; i <= kReset; ++i) made[i] = p.made[i][e.at];
+      HASTE_UNROLL for (int i = 0; i <= kReset; ++i) made[i] = p.made[i][e.at];
     }
   }
 
@@ -112,16 +108,14 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   __device__ void Step(const Params& p, const Element& e, const StepAt& at,
                        const C (&product)[Inputs::kGates]) {
     const auto& prev = this->prev;
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
     y = 0;
     if (this->live) {
       C x[Cell::kGates] = {}, q[Cell::kGates] = {}, before[kStates];
       this->StatesBefore(before);
       this->PreActivations(product, x, q);
       if constexpr (kReset > 0) {
-#pragma unroll
-        for (int g = 0; g < kReset; ++g) kept[g] = made[g];
+        HASTE_UNROLL for (int g = 0; g < kReset; ++g) kept[g] = made[g];
         kept[Cell::kOperand] = made[kReset];
       }
       C share[kStates] = {};
@@ -129,8 +123,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
       ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
       y = next[0];
     } else {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) next[s] = prev[s];
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) next[s] = prev[s];
       if (Repeats(p, at.reverse, e.n, at.step)) y = prev[0];
     }
     this->PutEntering(p, e, at.step, next[0] * this->scale);
@@ -147,8 +140,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
       }
     }
     static_cast<T*>(p.args.y)[at.place.one] = FromCompute<T>(y);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       p.carried[s][e.at] = next[s];
       if (at.step == p.T_ - 1 && p.args.sT[s] != nullptr) {
         static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
@@ -171,8 +163,7 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
   __device__ void Step(const Params& p, const Element& e, const StepAt& at,
                        const C (&product)[Cell::kResetGates]) {
     this->StatesBefore(before);
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
     if (this->live) {
       C x[Cell::kGates] = {}, q[Cell::kGates] = {};
       this->PreActivations(product, x, q);
@@ -187,8 +178,7 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
       KeepGates<Cell, 0, Cell::kResetGates>(p, at.place, kept);
       KeepSaved<Cell>(p, at.place, before, kept);
     }
-#pragma unroll
-    for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];
+    HASTE_UNROLL for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];
     p.made[Cell::kResetGates][e.at] = kept[Cell::kOperand];
   }
 };

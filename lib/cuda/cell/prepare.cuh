@@ -15,12 +15,10 @@ namespace haste {
 constexpr int kPrepareThreads = 256;
 constexpr int kLanesPerCall = 2048;  // directions that travel in one kernel's parameters
 
-__device__ __forceinline__ int64_t GlobalThread() {
+HASTE_DEVICE int64_t GlobalThread() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-__device__ __forceinline__ int64_t GlobalThreads() {
-  return static_cast<int64_t>(gridDim.x) * blockDim.x;
-}
+HASTE_DEVICE int64_t GlobalThreads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 // Both packings take kGates neighbouring gates of R, with kBefore gates before them and kAfter
 // after them. Padding is 0.
@@ -39,8 +37,7 @@ __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __
     const int64_t i = at / groups % depth;
     const int64_t k = at / groups / depth;
     T values[kColumns] = {};
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    HASTE_UNROLL for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kUnits + c / kGates;
       if (i < H && unit < H) {
         values[c] = r[((k * H + i) * kAllGates + kBefore + c % kGates) * H + unit];
@@ -64,8 +61,7 @@ __global__ void PackBackward(const Tiling tile, int64_t K, int64_t H, int64_t re
     const int64_t group = at / depth % groups;
     const int64_t k = at / depth / groups;
     T values[kColumns] = {};
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    HASTE_UNROLL for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kColumns + c;
       if (d < real_depth && unit < H) {
         values[c] = r[(k * H + unit) * stride + kBefore * H + d];
@@ -84,8 +80,7 @@ struct StatePointers {
 template <int kStates, class T>
 __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       p.carried[s][at] =
           from.of[s] == nullptr ? Compute<T>(0) : ToCompute(static_cast<const T*>(from.of[s])[at]);
     }

@@ -70,21 +70,20 @@ struct BlockElement : Element {
 
 // The beginning of row d, [padded rows], of operand A of a lane.
 template <class T>
-__device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k,
-                                               int64_t d) {
+HASTE_DEVICE Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k, int64_t d) {
   const int64_t lane = (step & 1) * p.K + k;
   return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
 }
 
 // Where number d of an element's row is: in the operand of `step`, or of its other product.
 template <class T>
-__device__ __forceinline__ void PutOperand(const StepParams<T>& p, int64_t step, const Element& e,
-                                           int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOperand(const StepParams<T>& p, int64_t step, const Element& e, int64_t d,
+                             Compute<T> value) {
   Operand(p, step, e.k, d)[e.n] = value;
 }
 template <class T>
-__device__ __forceinline__ void PutOtherOperand(const StepParams<T>& p, int64_t step,
-                                                const Element& e, int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOtherOperand(const StepParams<T>& p, int64_t step, const Element& e, int64_t d,
+                                  Compute<T> value) {
   const int64_t lane = (step & 1) * p.K + e.k;
   p.other.a[(lane * p.other.depth + d) * p.other.rows + e.n] = value;
 }

@@ -51,8 +51,7 @@ class ChunkLoader {
 
   // Loads the next chunk to registers; 0 beyond the operand's end.
   __device__ void Load() {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kLoads; ++i) {
       const bool inside =
           outer_ + i * outer_step_ < outer_left_ && depth_ + i * depth_step_ < left_;
       values_[i] = inside ? ToCompute(from_[i * step_]) : C(0);
@@ -63,8 +62,7 @@ class ChunkLoader {
 
   // Stores what Load read, as [kDepth, kStride].
   __device__ void Store(C* chunk) const {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kLoads; ++i) {
       chunk[(depth_ + i * depth_step_) * kStride + outer_ + i * outer_step_] = values_[i];
     }
   }
@@ -101,34 +99,29 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // one a chunk is enough: the next store goes to the other stage
     a.Load();
     b.Load();
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
+    HASTE_UNROLL for (int d = 0; d < kDepth; ++d) {
       C av[kRuns * 4], bv[kRuns * 4];
-#pragma unroll
-      for (int run = 0; run < kRuns; ++run) {
+      HASTE_UNROLL for (int run = 0; run < kRuns; ++run) {
         const auto a4 = LoadFragment<4>(a_chunks[stage] + d * Loader::kStride + run * 64 + row);
         const auto b4 = LoadFragment<4>(b_chunks[stage] + d * Loader::kStride + run * 64 + column);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) {
           av[run * 4 + i] = a4.v[i];
           bv[run * 4 + i] = b4.v[i];
         }
       }
-#pragma unroll
-      for (int i = 0; i < kRuns * 4; ++i) {
-#pragma unroll
-        for (int j = 0; j < kRuns * 4; ++j) sums[i][j] = MulAdd(av[i], bv[j], sums[i][j]);
+      HASTE_UNROLL for (int i = 0; i < kRuns * 4; ++i) {
+        HASTE_UNROLL for (int j = 0; j < kRuns * 4; ++j) {
+          sums[i][j] = MulAdd(av[i], bv[j], sums[i][j]);
+        }
       }
     }
   }
   const T* bias = static_cast<const T*>(g.bias);
   T* c = static_cast<T*>(g.c);
-#pragma unroll
-  for (int i = 0; i < kRuns * 4; ++i) {
+  HASTE_UNROLL for (int i = 0; i < kRuns * 4; ++i) {
     const int64_t m = row0 + i / 4 * 64 + row + i % 4;
     if (m >= g.m) continue;
-#pragma unroll
-    for (int j = 0; j < kRuns * 4; ++j) {
+    HASTE_UNROLL for (int j = 0; j < kRuns * 4; ++j) {
       const int64_t n = column0 + j / 4 * 64 + column + j % 4;
       if (n >= g.n) continue;
       const C plus = bias == nullptr ? C(0) : ToCompute(bias[n]);

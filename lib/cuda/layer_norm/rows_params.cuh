@@ -80,8 +80,7 @@ struct NormProduct : Product {
   __device__ void Step(const Params& p, const Element& e, const StepAt&,
                        const C (&product)[kSums]) const {
     C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
+    HASTE_UNROLL for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
   }
   __device__ void Write(const Params&, const Element&, const StepAt&) const {}
 };

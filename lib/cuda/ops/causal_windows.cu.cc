@@ -20,8 +20,7 @@ constexpr int64_t kMostBlocks = 1 << 20;
 
 // Calls step(n, t, c) for each step and carried(n, b, c) for each carried row.
 template <class Args, class Step, class Carried>
-__device__ __forceinline__ void ForEach(const Args& args, const Step& step,
-                                        const Carried& carried) {
+HASTE_DEVICE void ForEach(const Args& args, const Step& step, const Carried& carried) {
   const int64_t rows = args.time + args.window - 1, count = args.batch * rows * args.features;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += stride) {

@@ -27,8 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   if (aligned && first + kAtOnce <= count) {
     const auto from = LoadFragment<kAtOnce>(sums + first);
     T rounded[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) rounded[i] = FromCompute<T>(from.v[i]);
+    HASTE_UNROLL for (int i = 0; i < kAtOnce; ++i) rounded[i] = FromCompute<T>(from.v[i]);
     StoreFragment<kAtOnce>(to + first, rounded);
     return;
   }

@@ -2,6 +2,8 @@
 // are none: kernels that need them are not launched there, or do the same work in order.
 #pragma once
 
+#include "lib/cuda/ptx/device_code.cuh"
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HASTE_ASM_80(...) asm volatile(__VA_ARGS__)
 #else

@@ -5,30 +5,32 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/device_code.cuh"
+
 namespace haste {
 
 template <int kName, int kThreads>
-__device__ __forceinline__ void NamedBarrierSync() {
+HASTE_DEVICE void NamedBarrierSync() {
   asm volatile("barrier.sync %0, %1;" ::"n"(kName), "n"(kThreads) : "memory");
 }
 template <int kThreads>
-__device__ __forceinline__ void NamedBarrierSync(uint32_t name) {
+HASTE_DEVICE void NamedBarrierSync(uint32_t name) {
   asm volatile("barrier.sync %0, %1;" ::"r"(name), "n"(kThreads) : "memory");
 }
 template <int kName>
-__device__ __forceinline__ void NamedBarrierSyncOf(uint32_t threads) {
+HASTE_DEVICE void NamedBarrierSyncOf(uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"n"(kName), "r"(threads) : "memory");
 }
 
 // For places that all threads of a warp reach together.
 template <int kName, int kThreads>
-__device__ __forceinline__ void NamedBarrierSyncAligned() {
+HASTE_DEVICE void NamedBarrierSyncAligned() {
   asm volatile("bar.sync %0, %1;" ::"n"(kName), "n"(kThreads) : "memory");
 }
 
 // Counts this thread as arrived, and does not wait.
 template <int kThreads>
-__device__ __forceinline__ void NamedBarrierArrive(uint32_t name) {
+HASTE_DEVICE void NamedBarrierArrive(uint32_t name) {
   asm volatile("barrier.arrive %0, %1;" ::"r"(name), "n"(kThreads) : "memory");
 }
 

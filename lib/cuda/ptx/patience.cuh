@@ -9,10 +9,12 @@
 
 #include <stdint.h>
 
+#include "lib/cuda/ptx/device_code.cuh"
+
 namespace haste {
 
 // Ticks of 2^32 ns, 4.3 s.
-__device__ __forceinline__ uint32_t GlobalTicks() {
+HASTE_DEVICE uint32_t GlobalTicks() {
   uint32_t now;
   asm volatile("mov.u32 %0, %%globaltimer_hi;" : "=r"(now));
   return now;
@@ -24,7 +26,7 @@ __device__ __forceinline__ uint32_t GlobalTicks() {
 class Patience {
  public:
   // Call after a poll without success.
-  __device__ __forceinline__ void Poll() {
+  HASTE_DEVICE void Poll() {
     ++state_;
     if ((state_ & (kPolls - 1)) == 0) LookAtClock();
   }
@@ -36,7 +38,7 @@ class Patience {
   static constexpr uint32_t kLimit = 14;  // full ticks: 60 s
   static_assert(kLogPolls <= 20, "ticks and the bit that says that they are there fill the rest");
 
-  __device__ __forceinline__ void LookAtClock() {
+  HASTE_DEVICE void LookAtClock() {
     state_ -= kPolls;  // the carry
     const uint32_t now = GlobalTicks() & (kTicks - 1);
     const uint32_t since = state_ >> kLogPolls;

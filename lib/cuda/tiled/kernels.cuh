@@ -34,7 +34,7 @@ class TiledRun {
   static_assert(!kScalesRows<Phase> || kUnits % 32 == 0, "a warp has one row");
 
  public:
-  __device__ __forceinline__ explicit TiledRun(const Params& p)
+  HASTE_DEVICE explicit TiledRun(const Params& p)
       : p_(p),
         place_(p.tiling),
         layout_(ShapeOf<Phase>(), p.tiling),
@@ -58,11 +58,11 @@ class TiledRun {
     if (p.tiling.splits > 1) ClusterSync();
   }
 
-  __device__ __forceinline__ void Keep() const { product_.Keep(); }
+  HASTE_DEVICE void Keep() const { product_.Keep(); }
 
   // Starts loads of what no step writes: for the product, and prefetches for elements whose inputs
   // do not go to registers yet.
-  __device__ __forceinline__ void Begin(int64_t step) const {
+  HASTE_DEVICE void Begin(int64_t step) const {
     if (Phase::HasProduct(p_, step)) product_.Begin();
     const StepAt at = At(step);
     for (int i = kBatch; i * kRowStep < own_rows_; ++i) {
@@ -72,10 +72,10 @@ class TiledRun {
   }
 
   // The same for a thread's first elements, into registers.
-  __device__ __forceinline__ void Load(int64_t step) { LoadFrom(step, 0, mine_); }
+  HASTE_DEVICE void Load(int64_t step) { LoadFrom(step, 0, mine_); }
 
   // All of a step but what only this block reads of its last elements.
-  __device__ __forceinline__ void Step(int64_t step) {
+  HASTE_DEVICE void Step(int64_t step) {
     LoadCarried(0, mine_);
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
@@ -98,8 +98,7 @@ class TiledRun {
         LoadFrom(step, first + kBatch, next);
         LoadCarried(first + kBatch, next);
       }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
         const Element e = ElementOf(first + i);
         if (!TakesPart(e, first + i)) continue;
         C sums[kSums] = {};
@@ -109,72 +108,68 @@ class TiledRun {
       last_ = first;
       if (!more) break;
       Write(step);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) mine_[i] = next[i];
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) mine_[i] = next[i];
     }
   }
 
   // The rest of it.
-  __device__ __forceinline__ void Write(int64_t step) const {
+  HASTE_DEVICE void Write(int64_t step) const {
     const StepAt at = At(step);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
       const Element e = ElementOf(last_ + i);
       if (e.exists) mine_[i].Write(p_, e, Further(at, last_ + i));
     }
   }
 
-  __device__ __forceinline__ uint32_t* arrived() const { return p_.arrived + place_.group; }
+  HASTE_DEVICE uint32_t* arrived() const { return p_.arrived + place_.group; }
 
  private:
   // The i-th element of this thread.
-  __device__ __forceinline__ Element ElementOf(int i) const {
+  HASTE_DEVICE Element ElementOf(int i) const {
     Element e = first_;
     e.n += i * kRowStep;
     e.at += i * at_stride_;
     e.exists = e.exists && HasRow(e, i);
     return e;
   }
-  __device__ __forceinline__ bool HasRow(const Element& e, int i) const {
+  HASTE_DEVICE bool HasRow(const Element& e, int i) const {
     return row_ + i * kRowStep < own_rows_ && e.n < p_.N;
   }
   // Of a step. Where elements share a scale whole warps do, as far as the operand has a chunk.
-  __device__ __forceinline__ bool TakesPart(const Element& e, int i) const {
+  HASTE_DEVICE bool TakesPart(const Element& e, int i) const {
     return kScalesRows<Phase> ? e.j / 32 * 32 < p_.H && HasRow(e, i) : e.exists;
   }
   // A step of the first element; of the i-th.
-  __device__ __forceinline__ StepAt At(int64_t step) const {
+  HASTE_DEVICE StepAt At(int64_t step) const {
     return StepAt(p_, first_, Phase::kAllGates, reverse_, step);
   }
-  __device__ __forceinline__ StepAt Further(const StepAt& at, int i) const {
+  HASTE_DEVICE StepAt Further(const StepAt& at, int i) const {
     StepAt further = at;
     further.place.one += i * one_stride_;
     further.place.gates += i * one_stride_ * Phase::kAllGates;
     return further;
   }
 
-  __device__ __forceinline__ void LoadFrom(int64_t step, int first, Phase (&to)[kBatch]) const {
+  HASTE_DEVICE void LoadFrom(int64_t step, int first, Phase (&to)[kBatch]) const {
     const StepAt at = At(step);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
       const Element e = ElementOf(first + i);
       if (kScalesRows<Phase> || e.exists) to[i].Load(p_, e, Further(at, first + i));
     }
   }
-  __device__ __forceinline__ void LoadCarried(int first, Phase (&to)[kBatch]) const {
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+  HASTE_DEVICE void LoadCarried(int first, Phase (&to)[kBatch]) const {
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
       const Element e = ElementOf(first + i);
       if (e.exists) to[i].LoadCarried(p_, e);
     }
   }
 
   // The sums of one of this block's own rows and the 16 units of a tile, which are contiguous.
-  __device__ __forceinline__ float* SumsOf(int tile, int row) const {
+  HASTE_DEVICE float* SumsOf(int tile, int row) const {
     return sums_ + tile * TiledProductShape::sum_tile(own_rows_) + row * TiledProductShape::kSumRow;
   }
   // Stores what a lane has of a tile: a pair of rows of units `in_tile` and `in_tile` + 8.
-  __device__ __forceinline__ void StoreSums(int tile, int row, int in_tile, float4 v) const {
+  HASTE_DEVICE void StoreSums(int tile, int row, int in_tile, float4 v) const {
     float* to = SumsOf(tile, row) + in_tile;
     to[0] = v.x;
     to[TiledProductShape::kSumRow] = v.y;
@@ -183,15 +178,14 @@ class TiledRun {
   }
   // Calls take(tile, row, in_tile, sums) for what this lane has of the block's sums.
   template <class Take>
-  __device__ __forceinline__ void EachSum(const Take& take) const {
+  HASTE_DEVICE void EachSum(const Take& take) const {
     const int lane = threadIdx.x % 32;
     product_.Each([&](int tile, int rows, float4 v) {
       take(tile, rows * kTileColumns + lane % 4 * 2, lane / 4, v);
     });
   }
-  __device__ __forceinline__ void Sums(int i, C (&sums)[kSums]) const {
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) {
+  HASTE_DEVICE void Sums(int i, C (&sums)[kSums]) const {
+    HASTE_UNROLL for (int s = 0; s < kSums; ++s) {
       sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
       if constexpr (kScaledTerms<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
@@ -199,11 +193,11 @@ class TiledRun {
 
   // Partial sums of a block's own rows, as all blocks of the cluster push them: [block, tile, pair
   // of rows, half of its units], 16 bytes each.
-  __device__ __forceinline__ int terms() const { return kTiles * own_rows_ * 4; }  // of a block
-  __device__ __forceinline__ int PartAt(int split, int part) const {
+  HASTE_DEVICE int terms() const { return kTiles * own_rows_ * 4; }  // of a block
+  HASTE_DEVICE int PartAt(int split, int part) const {
     return layout_.terms + (split * terms() + part) * 16;
   }
-  __device__ __forceinline__ void Push() const {
+  HASTE_DEVICE void Push() const {
     if (threadIdx.x == 0) counters_->meeting.ArriveAndExpect(ShapeOf<Phase>().part_bytes(kRows));
     const uint32_t here = SharedAddress(tiled_shared), counter = SharedAddress(&counters_->meeting);
     const int log_own_rows = __ffs(own_rows_) - 1;
@@ -217,7 +211,7 @@ class TiledRun {
     });
   }
   // Adds up the partial sums, always in the same order.
-  __device__ __forceinline__ void AddUp() const {
+  HASTE_DEVICE void AddUp() const {
     const int log_tile = __ffs(own_rows_) + 1;  // of own_rows_ * 4
     for (int part = threadIdx.x; part < terms(); part += kThreads) {
       float4 total = {};

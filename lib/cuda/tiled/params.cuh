@@ -45,10 +45,10 @@ struct TiledOperand {
     return At(2 * lanes, 0, 0);
   }
   // The first chunk of an element's row tile. RowOf: the row's index in that tile.
-  __device__ __forceinline__ uint16_t* Of(int64_t lane, const Element& e) const {
+  HASTE_DEVICE uint16_t* Of(int64_t lane, const Element& e) const {
     return a + At(lane, e.n >> log_rows, 0);
   }
-  __device__ __forceinline__ uint32_t RowOf(const Element& e) const {
+  HASTE_DEVICE uint32_t RowOf(const Element& e) const {
     return static_cast<uint32_t>(e.n) & ((1u << log_rows) - 1);
   }
 };
@@ -78,24 +78,23 @@ struct TiledBackwardParams : TiledParams<T, kOfOperand> {
 };
 
 template <class T, int kOfOperand>
-__device__ __forceinline__ ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
+HASTE_DEVICE ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
   return ProductScales(__ldg(p.most), __ldg(p.most + 1), 0.0f);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ ProductScales ScalesOf(const TiledBackwardParams<T, kOfOperand>& p) {
+HASTE_DEVICE ProductScales ScalesOf(const TiledBackwardParams<T, kOfOperand>& p) {
   return ProductScales(__ldg(p.most + 1));
 }
 
 // Where an element is in a split term, for any size of tiles.
 template <class T, int kOfOperand>
-__device__ __forceinline__ uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
+HASTE_DEVICE uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
   return BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, depth);
 }
 
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
-                                         const TiledOperand& operand, int64_t step,
-                                         const Element& e, int64_t d, float value) {
+HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
+                           int64_t step, const Element& e, int64_t d, float value) {
   constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
   uint16_t part[3];
   if constexpr (sizeof(T) == 4) {
@@ -112,32 +111,29 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
   const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
   uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
                  (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
-#pragma unroll
-  for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+  HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
-                                           const Element& e, int64_t d, float value) {
+HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
+                             int64_t d, float value) {
   PutTiled(p, p.operand, step, e, d, value);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
-                                                const Element& e, int64_t d, float value) {
+HASTE_DEVICE void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                  const Element& e, int64_t d, float value) {
   PutTiled(p, p.other, step, e, d, value);
 }
 
 // Called by whole warps, for 32 units of a row (a group). Units after the last have values 0.
 template <int kTerms, int kGates>
-__device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p,
-                                         int64_t step, const Element& e,
-                                         const float (&values)[kGates]) {
+HASTE_DEVICE void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p, int64_t step,
+                           const Element& e, const float (&values)[kGates]) {
   using T = Scaled<kTerms>;
   constexpr int kDepth = TiledDepth(kTerms, kTerms);
   static_assert(kTerms == 2 && kDepth == 32,
                 "a chunk is a warp's units; two parts for PackedParts");
   float most = 0.0f;
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
   const RowScale scale(LargestBits(__float_as_uint(most)));
   const TiledOperand& operand = p.operand;
   const uint32_t lane = threadIdx.x % 32, row = operand.RowOf(e);
@@ -149,8 +145,7 @@ __device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms
   const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
   uint16_t* to = first + scales + (part * kDepth << operand.log_rows) +
                  TiledOperandAt<T, kTerms>(row, lane - part);
-#pragma unroll
-  for (int g = 0; g < kGates; ++g, to += chunk_size) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g, to += chunk_size) {
     const uint32_t packed = PackedTerms<T>(values[g] * scale.up);
     if (part == 0 || p.exact) *reinterpret_cast<uint32_t*>(to) = packed;
   }
@@ -162,7 +157,7 @@ struct TiledPlace {
   int64_t group;  // [K, row tiles]
   int64_t lane, row_tile, row;
 
-  __device__ __forceinline__ explicit TiledPlace(const TiledTiling& t) {
+  HASTE_DEVICE explicit TiledPlace(const TiledTiling& t) {
     int64_t rest = blockIdx.x;
     split = static_cast<int>(rest % t.splits);
     rest /= t.splits;
