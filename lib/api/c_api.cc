@@ -16,7 +16,6 @@
 #include "lib/plan/plan.h"
 
 namespace haste {
-
 namespace {
 
 bool HasSteps(const HasteRnnConfig& config) { return config.batch > 0 && config.time > 0; }
@@ -95,9 +94,7 @@ int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const
 }  // namespace haste
 
 using haste::CellEntry;
-using haste::CheckPointer;
 using haste::PlannedRnn;
-using haste::SetStatus;
 
 extern "C" {
 
@@ -197,7 +194,7 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
       return haste_rnn_forward(&config, &rnn, workspace, &executor, status);
     }
     HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    HASTE_TRY(haste::CheckPointer(workspace, "workspace", status));
     HASTE_TRY(haste::CheckProjection(layer, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
@@ -313,8 +310,8 @@ int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties
                        char* text, size_t capacity, HasteStatus* status) {
   const auto body = [&](auto& config, auto& device) -> int32_t {
     if (config.device != HASTE_CUDA) {
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
-                       config.device);
+      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
+                              "device: expected 1 (CUDA), got %" PRId32, config.device);
     }
     // Checked as a call for the CPU, so neither a GPU nor CUDA code is needed.
     HasteRnnConfig here = config;

@@ -7,7 +7,6 @@
 
 #include "haste/c_api.h"
 #include "lib/api/known.h"
-#include "lib/api/registry.h"
 #include "lib/api/validate.h"
 #include "lib/cpu/cpu.h"
 #include "lib/engine/cuda_backend.h"

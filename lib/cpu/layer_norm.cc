@@ -101,13 +101,6 @@ struct Partial {
 };
 
 template <class T>
-size_t GradientBytes(const HasteLayerNormGrad& norm) {
-  Workspace count(nullptr);
-  Partial<T> partial(norm, &count);
-  return count.used();
-}
-
-template <class T>
 void RunGradient(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
   using V = Vec<Compute<T>>;
   Workspace workspace(memory);
@@ -146,7 +139,9 @@ void ForwardOf(const HasteLayerNorm& norm, const HasteExecutor& executor) {
 }
 
 size_t WorkspaceOf(const HasteLayerNormGrad& norm) {
-  return WithDtype(norm.dtype, [&](auto of) { return GradientBytes<decltype(of)>(norm); });
+  Workspace count(nullptr);
+  WithDtype(norm.dtype, [&](auto of) { Partial<decltype(of)>(norm, &count); });
+  return count.used();
 }
 
 void GradientOf(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {

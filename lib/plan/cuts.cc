@@ -1,5 +1,3 @@
-#include "lib/plan/cuts.h"
-
 #include <vector>
 
 #include "lib/base/dtypes.h"
@@ -30,13 +28,22 @@ int SharedTermsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return cell.gates > 1 ? ScaledTermsOf(config) : TermsOf(config);
 }
 
+template <class Problem>
+Problem ProblemOf(const HasteRnnConfig& config) {
+  Problem problem = {};
+  problem.batch = config.batch;
+  problem.lanes = config.lanes;
+  problem.hidden = config.hidden;
+  return problem;
+}
+
 // `cluster` and `grid`.
 void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
                  const CudaProperties& cuda, bool backward, const CostTable& costs,
                  const Visit& visit) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return;
   if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return;
-  PersistentProblem problem = {};
+  auto problem = ProblemOf<PersistentProblem>(config);
   problem.cell.gates = cell.gates;
   problem.cell.states = cell.states;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
@@ -46,9 +53,6 @@ void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.cell.saved = cell.saved;
   problem.gives_registers = cuda.sm_major == 9;
   problem.cell.forward_tiles = problem.gives_registers ? kPersistentTiles : kFewerPersistentTiles;
-  problem.batch = config.batch;
-  problem.lanes = config.lanes;
-  problem.hidden = config.hidden;
   problem.backward = backward;
   for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
     if (!WantsAny(config) && !Wants(config, kind)) continue;
@@ -74,15 +78,12 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const Visit& visit) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return;
   if (cuda.sm_major < 8) return;
-  BlockProblem problem = {};
+  auto problem = ProblemOf<BlockProblem>(config);
   problem.cell.gates = cell.gates;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
   problem.cell.terms = backward ? SharedTermsOf(config, cell) : ForwardTermsOf(config, cell);
   problem.cell.saved = cell.saved;
   problem.cell.splits_gradient = cell.splits_gradient != 0;
-  problem.batch = config.batch;
-  problem.lanes = config.lanes;
-  problem.hidden = config.hidden;
   problem.backward = backward;
   // Only code made for 9.0 copies rows that do not begin at multiples of 16 bytes.
   if (!HasWarpgroups(cuda) && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0)
@@ -109,7 +110,7 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
   std::vector<TiledPlan> cuts[kMaxPhases];
   for (int i = 0; i < phases; ++i) {
     const int gates = GatesOf(cell, i);
-    TiledProblem problem = {};
+    auto problem = ProblemOf<TiledProblem>(config);
     problem.shape.sums = backward ? 1 : gates;
     const bool floats = config.dtype == HASTE_FLOAT32;
     problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
@@ -117,9 +118,6 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.shape.terms = !floats ? 1 : scales ? 2 : 3;
     problem.shape.operand_terms =
         problem.shape.terms == 1 && cell.exponential ? 2 : problem.shape.terms;
-    problem.batch = config.batch;
-    problem.lanes = config.lanes;
-    problem.hidden = config.hidden;
     problem.gates = gates;
     problem.depth =
         problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
@@ -150,10 +148,7 @@ void VisitWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
   plan.engine = EngineKind::kBlas;
   double clocks = 0;
   for (int i = 0; i < PhasesOf(cell); ++i) {
-    BlasProblem problem = {};
-    problem.batch = config.batch;
-    problem.lanes = config.lanes;
-    problem.hidden = config.hidden;
+    auto problem = ProblemOf<BlasProblem>(config);
     problem.gates = GatesOf(cell, i);
     problem.backward = backward;
     problem.storage_bytes = static_cast<int>(DtypeSize(config.dtype));

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -38,5 +40,10 @@ Plan PlanScan(const HasteRnnConfig&, const CpuProperties&);
 
 int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
                  Plan*, HasteStatus*);
+
+// Every way in which the engines of a GPU can run a recurrence: calls visit with each, but for
+// `reason`, and the estimated clocks of a step. Of those that config.engine names, if it names one.
+void VisitCuts(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
+               const CostTable&, const std::function<void(const Plan&, double clocks)>& visit);
 
 }  // namespace haste

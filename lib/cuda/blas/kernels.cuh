@@ -33,13 +33,9 @@ struct BlasParams : WalkParams<T> {
   BlasOperand<T> operand, other;
 };
 template <class T, int kOfOperand>
-struct BlasForwardParams : BlasParams<T, kOfOperand> {
-  HasteRnnForwardArgs args;
-};
+using BlasForwardParams = WithArgs<BlasParams<T, kOfOperand>, HasteRnnForwardArgs>;
 template <class T, int kOfOperand>
-struct BlasBackwardParams : BlasParams<T, kOfOperand> {
-  HasteRnnBackwardArgs args;
-};
+using BlasBackwardParams = WithArgs<BlasParams<T, kOfOperand>, HasteRnnBackwardArgs>;
 
 // There is one operand at a time: a product has read it before the cell writes the next.
 template <class T, int kOfOperand>

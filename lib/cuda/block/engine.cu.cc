@@ -15,7 +15,9 @@ struct ForwardKernels {
   using CellType = Cell;
   using Storage = T;
   using Params = BlockForwardParams<T>;
-  static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
+  static uintptr_t Bits(const HasteRnnForwardArgs& a) {
+    return AddressBits<Cell>(a, a.wx, a.y, a.gates);
+  }
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
     return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster, kOdd>
@@ -28,7 +30,7 @@ struct BackwardKernels {
   using Storage = T;
   using Params = BlockBackwardParams<T>;
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
-    return AddressBits(a.gates, a.dy, a.dwx, a.dq);
+    return AddressBits<Cell>(a, a.gates, a.dy, a.dwx, a.dq);
   }
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
@@ -62,11 +64,8 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   p.tiling = plan.tiling;
   p.row_groups = static_cast<int>(plan.blocks / p.tiling.blocks / config.lanes);
-  uintptr_t bits = Kernels::Bits(args);
-  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
-    bits |= AddressBits(args.saved[i]);
-  }
-  const uintptr_t row = config.hidden * sizeof(typename Kernels::Storage);
+  const uintptr_t bits = Kernels::Bits(args),
+                  row = config.hidden * sizeof(typename Kernels::Storage);
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   // Without code for odd rows, tensors that begin oddly are copied number by number.
@@ -81,8 +80,7 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   shape.shared_bytes = plan.shared_bytes;
   shape.cluster = p.tiling.blocks;
   HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
-  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(kernel, shape, executor, p), status);
 }
 
 template <class Cell, class T>

@@ -98,13 +98,8 @@ class BlockOperand {
     return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
   }
   HASTE_DEVICE Element ElementOf(int e) const {
-    Element element;
-    element.n = first_row_ + RowOf(e);
-    element.k = k_;
-    element.j = UnitOf(e);
-    element.exists = element.n < p_.N && element.j < p_.H;
-    element.at = (element.n * p_.K + k_) * p_.H + element.j;
-    return element;
+    const int64_t n = first_row_ + RowOf(e), j = UnitOf(e);
+    return Element(p_, n, k_, j, n < p_.N && j < p_.H);
   }
   // from: [N, K, H] each, or null.
   HASTE_DEVICE void LoadStates(const void* const* from) {

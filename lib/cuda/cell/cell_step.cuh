@@ -312,27 +312,4 @@ HASTE_DEVICE V (&OfOne(V (&array)[kSize]))[1][kSize] {
   return reinterpret_cast<V(&)[1][kSize]>(array);
 }
 
-// The same for one element.
-template <class Cell, class T>
-HASTE_DEVICE void ElementForward(const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
-                                 const Compute<T> (&q)[Cell::kGates],
-                                 const Compute<T> (&before)[Cell::kStates],
-                                 const Compute<T> (&prev)[Cell::kStates],
-                                 const Compute<T> (&share)[Cell::kStates],
-                                 Compute<T> (&kept)[Cell::kKept],
-                                 Compute<T> (&next)[Cell::kStates]) {
-  ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(before), OfOne(prev), OfOne(share),
-                              OfOne(kept), OfOne(next));
-}
-template <class Cell, class T>
-HASTE_DEVICE void ElementBackward(const RecurrenceParams<T>& p,
-                                  const Compute<T> (&kept)[Cell::kKept],
-                                  const Compute<T> (&prev)[Cell::kStates],
-                                  const Compute<T> (&share)[Cell::kStates], Compute<T> scale,
-                                  Compute<T> (&ds)[Cell::kStates], Compute<T> (&dx)[Cell::kGates],
-                                  Compute<T> (&dq)[Cell::kGates]) {
-  ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
-                               OfOne(dx), OfOne(dq));
-}
-
 }  // namespace haste

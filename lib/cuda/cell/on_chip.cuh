@@ -7,7 +7,6 @@
 #include "lib/cells/info.h"
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/cell/prepare.cuh"
-#include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/plan/plan.h"

@@ -35,6 +35,12 @@ struct WalkParams : RecurrenceParams<T> {
   C* made[HASTE_MAX_GATES];
 };
 
+// An engine's parameters of a direction, with the call's own.
+template <class P, class A>
+struct WithArgs : P {
+  A args;
+};
+
 // Fills these from the call. first_live is left to the engine.
 template <class Cell, class T, class Args>
 void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {
@@ -65,6 +71,11 @@ struct Element {
   int64_t n, k, j;
   bool exists;
   int64_t at;  // in [N, K, H]
+
+  Element() = default;
+  template <class T>
+  HASTE_DEVICE Element(const RecurrenceParams<T>& p, int64_t n, int64_t k, int64_t j, bool exists)
+      : n(n), k(k), j(j), exists(exists), at((n * p.K + k) * p.H + j) {}
 };
 
 // Which step a launch runs. first: null, or where in memory the step is that `step` counts from:

@@ -76,7 +76,8 @@ struct BackwardPhase
       C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
       if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
+      ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
+                                   OfOne(dx), OfOne(dq));
     }
     if constexpr (kReset > 0) {
       HASTE_UNROLL for (int g = kReset; g < Cell::kGates; ++g) {

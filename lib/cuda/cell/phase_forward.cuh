@@ -120,7 +120,8 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
       }
       C share[kStates] = {};
       if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
+      ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(before), OfOne(prev), OfOne(share),
+                                  OfOne(kept), OfOne(next));
       y = next[0];
     } else {
       HASTE_UNROLL for (int s = 0; s < kStates; ++s) next[s] = prev[s];

@@ -91,11 +91,7 @@ __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
 template <class Params>
 __global__ void FirstOperand(const Params p) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
-    Element e;
-    e.n = at % p.N;
-    e.j = at / p.N % p.H;
-    e.k = at / p.N / p.H;
-    e.at = (e.n * p.K + e.k) * p.H + e.j;
+    const Element e(p, at % p.N, at / p.N / p.H, at / p.N % p.H, true);
     PutOperand(p, 0, e, e.j, p.carried[0][e.at] * DropScale(p, e));
   }
 }
@@ -136,7 +132,7 @@ template <class... Params, class... Args>
 cudaError_t LaunchPrepare(void (*kernel)(Params...), int64_t threads, const HasteExecutor& executor,
                           const Args&... args) {
   const int64_t blocks = std::min<int64_t>(CeilDiv(threads, kPrepareThreads), 4096);
-  return Launch(kernel, blocks, kPrepareThreads, 0, false, executor, args...);
+  return Launch(kernel, {blocks, kPrepareThreads}, executor, args...);
 }
 
 // Finds where live steps begin.
@@ -144,10 +140,9 @@ template <class T>
 int32_t PrepareFirstLive(const RecurrenceParams<T>& p, const HasteExecutor& executor,
                          HasteStatus* status) {
   if (p.mask == nullptr) return HASTE_OK;
-  HASTE_CUDA_TRY(LaunchPrepare(FindFirstLive, 2 * p.N * 32, executor, p.N, p.T_, p.mask,
-                               const_cast<int64_t*>(p.first_live)),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(LaunchPrepare(FindFirstLive, 2 * p.N * 32, executor, p.N, p.T_, p.mask,
+                                         const_cast<int64_t*>(p.first_live)),
+                           status);
 }
 
 }  // namespace haste

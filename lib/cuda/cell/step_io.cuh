@@ -3,6 +3,7 @@
 #pragma once
 
 #include "haste/c_api.h"
+#include "lib/cells/cell.h"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/plan/engines/step_rows.h"
@@ -165,10 +166,13 @@ struct StepRow {
 
 // --- Host code
 
-// The bits that are set in any of the addresses of tensors that are copied by rows.
-template <class... Tensors>
-uintptr_t AddressBits(Tensors*... tensors) {
-  return (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
+// The bits that are set in any of the addresses of tensors that are copied by rows: of these, and
+// of the reserve's beside the gates.
+template <class Cell, class Args, class... Tensors>
+uintptr_t AddressBits(const Args& args, Tensors*... tensors) {
+  uintptr_t bits = (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
+  for (int i = 0; i < SavedTensors<Cell>(); ++i) bits |= reinterpret_cast<uintptr_t>(args.saved[i]);
+  return bits;
 }
 
 }  // namespace haste

@@ -29,14 +29,9 @@ struct StepParams : WalkParams<T> {
 };
 
 template <class T>
-struct ForwardParams : StepParams<T> {
-  HasteRnnForwardArgs args;
-};
-
+using ForwardParams = WithArgs<StepParams<T>, HasteRnnForwardArgs>;
 template <class T>
-struct BackwardParams : StepParams<T> {
-  HasteRnnBackwardArgs args;
-};
+using BackwardParams = WithArgs<StepParams<T>, HasteRnnBackwardArgs>;
 
 // The tile of a block: grid.x runs over unit tiles, row tiles and lanes, unit tiles fastest.
 struct BlockPlace {

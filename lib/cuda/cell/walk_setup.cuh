@@ -11,7 +11,6 @@
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
 #include "lib/cuda/cell/prepare.cuh"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ops/ops.h"
@@ -141,9 +140,17 @@ struct StepKernel {
               const Args&... args) const {
     LaunchShape now = shape;
     now.overlap = overlaps && after;
-    HASTE_CUDA_TRY(Launch(kernel, now, executor, args...), status);
+    return HASTE_CUDA_STATUS(Launch(kernel, now, executor, args...), status);
+  }
+};
+
+// What follows a product, and has nothing to do before the first step and after the last.
+template <class Params>
+struct NoEnds {
+  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
     return HASTE_OK;
   }
+  static constexpr auto End = Begin;
 };
 
 // Steps of a backward walk. If gradients of the initial states are wanted, one more step, -1,

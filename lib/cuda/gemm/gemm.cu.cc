@@ -1,7 +1,7 @@
-// Products of any strides, and sums over rows, for callers that have no linear algebra of their
-// own. They accumulate in Compute<T>, always in the same order. Large products go to cuBLAS if it
-// is found and supports their strides; its order is fixed while no other stream is at work. Large
-// products of floats are our own (split_fp16.cu.cc), as are parts that are summed in float32.
+// Products of any strides, for callers that have no linear algebra of their own. They accumulate in
+// Compute<T>, always in the same order. Large products go to cuBLAS if it is found and supports
+// their strides; its order is fixed while no other stream is at work. Large products of floats are
+// our own (split_fp16.cu.cc), as are parts that are summed in float32.
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
@@ -15,7 +15,6 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
-#include "lib/cuda/ptx/reduce.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"
 
@@ -134,9 +133,8 @@ template <class T, int kTile>
 int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   const int64_t column_tiles = CeilDiv(g.n, kTile), blocks = CeilDiv(g.m, kTile) * column_tiles;
   HASTE_TRY(CheckBlocks(blocks, "m, n", status));
-  HASTE_CUDA_TRY(Launch(Gemm<T, kTile>, blocks, kThreads, 0, false, executor, g, column_tiles),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(Gemm<T, kTile>, {blocks, kThreads}, executor, g, column_tiles),
+                           status);
 }
 
 template <class T>
@@ -162,8 +160,8 @@ __global__ void CopyToRows(int64_t rows, int64_t columns, const T* bias, T* c, i
 int32_t SetRows(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   const auto set = [&](auto* bias) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(bias)>>;
-    return Launch(CopyToRows<T>, std::min<int64_t>(g.m, 1 << 16), kThreads, 0, false, executor, g.m,
-                  g.n, bias, static_cast<T*>(g.c), g.c_row);
+    return Launch(CopyToRows<T>, {std::min<int64_t>(g.m, 1 << 16), kThreads}, executor, g.m, g.n,
+                  bias, static_cast<T*>(g.c), g.c_row);
   };
   if (g.dtype == HASTE_FLOAT64) {
     HASTE_CUDA_TRY(set(static_cast<const double*>(g.bias)), status);

@@ -87,12 +87,6 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
 #endif
   return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
 }
-template <class... Params, class... Args>
-cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
-                   bool overlap, const HasteExecutor& executor, Args&&... args) {
-  return Launch(kernel, {blocks, threads, shared_bytes, 1, false, overlap}, executor,
-                static_cast<Args&&>(args)...);
-}
 
 // Sets memory to 0, after what the stream has to do already.
 inline cudaError_t Clear(void* memory, size_t bytes, const HasteExecutor& executor) {

@@ -53,12 +53,8 @@ struct NormRow {
 
   template <class T>
   __device__ Element Unit(const WalkParams<T>& p, int64_t j) const {
-    Element e;
-    e.n = n;
-    e.k = k;
-    e.j = j;
-    e.exists = j < p.H;
-    e.at = index * p.H + j;
+    Element e(p, n, k, j, j < p.H);
+    e.at = index * p.H + j;  // the same, from what is known
     return e;
   }
 };

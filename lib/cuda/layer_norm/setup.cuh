@@ -24,7 +24,7 @@ int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
 
 // One launch of the row kernel a step, with [N, K] blocks.
 template <class Cell, class P>
-struct NormForwardRows {
+struct NormForwardRows : NoEnds<NormParams<P>> {
   static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
                 "what the kernels are written for");
   using Params = NormParams<P>;
@@ -41,12 +41,6 @@ struct NormForwardRows {
         p->norm.fresh[s] = workspace->Take<C>(p->N * p->K * p->H);
       }
     }
-  }
-  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
-  }
-  static int32_t End(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
   }
 };
 

@@ -5,7 +5,6 @@
 
 #include "lib/base/dtypes.h"
 #include "lib/base/int_math.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ops/ops.h"

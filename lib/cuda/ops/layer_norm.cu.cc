@@ -1,6 +1,6 @@
-// Layer normalisation of rows, and its gradient. It is bound by memory. A warp, or for longer rows
-// a block, reads a row once and keeps it in registers until the result is written. The part that
-// does not fit is read again.
+// Layer normalisation of rows, its gradient, and sums over rows. It is bound by memory. A warp, or
+// for longer rows a block, reads a row once and keeps it in registers until the result is written.
+// The part that does not fit is read again.
 #include <algorithm>
 #include <cstdint>
 
@@ -8,7 +8,6 @@
 #include "lib/base/int_math.h"
 #include "lib/base/math.h"
 #include "lib/base/workspace.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ops/ops.h"
@@ -252,9 +251,8 @@ int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
   const int rows_of_block = threads == kWarpThreads ? kBlockThreads / kWarpThreads : 1;
   const int64_t blocks = CeilDiv(units, rows_of_block);
   HASTE_TRY(CheckBlocks(blocks, "rows, lanes", status));
-  HASTE_CUDA_TRY(Launch(kernel, blocks, dim3(threads, rows_of_block), 0, false, executor, args...),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(
+      Launch(kernel, {blocks, dim3(threads, rows_of_block)}, executor, args...), status);
 }
 
 template <class T>
@@ -307,6 +305,15 @@ int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
   return WithDtype(norm.dtype, [&](auto of) {
     return Backward<decltype(of)>(norm, workspace, executor, status);
+  });
+}
+
+int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                       const HasteExecutor& executor, HasteStatus* status) {
+  if (columns <= 0) return HASTE_OK;
+  return WithDtype(dtype, [&](auto of) {
+    using T = decltype(of);
+    return LaunchSumOverRows<T, T>(rows, columns, static_cast<const T*>(in), out, executor, status);
   });
 }
 

@@ -4,7 +4,6 @@
 // Blocks that wait for each other must all be resident. The blocks of a cluster are so by
 // definition, those of a grid by cooperative launch. PlanRecurrence decides what runs where and how
 // it is cut.
-#include <algorithm>
 #include <cstdint>
 
 #include "lib/cuda/cell/engine_table.h"
@@ -118,18 +117,15 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
   HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
-  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(kernel, shape, executor, p), status);
 }
 
 // The size of a copied piece, in bytes.
 template <class Kernels>
 int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
   constexpr int kElement = sizeof(typename Kernels::Params::Storage);
-  uintptr_t bits = config.hidden * kElement | AddressBits(args.wx, args.y, args.gates);
-  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
-    bits |= AddressBits(args.saved[i]);
-  }
+  const uintptr_t bits = config.hidden * kElement |
+                         AddressBits<typename Kernels::CellType>(args, args.wx, args.y, args.gates);
   return bits % kPieceBytes == 0 ? kPieceBytes : kElement;
 }
 

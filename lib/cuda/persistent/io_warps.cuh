@@ -42,7 +42,7 @@ class IoWarps {
         written_(reinterpret_cast<T*>(persistent_shared + at.writes)),
         read_step_(PersistentReads(p.tiling, SizesOf<Cell, T>()).step()),
         written_step_(PersistentWrites(p.tiling, SizesOf<Cell, T>()).step()),
-        needed_(Foretells(p)),
+        needed_(p.mask != nullptr || (p.zoneout && p.training)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)),
         inputs_(p.flags) {
     HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
@@ -134,11 +134,8 @@ class IoWarps {
     HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
       told[i] = 0;
       if (exist_[i] == 0) continue;
-      Element e;
-      e.n = rows_[i] + pass * Thread::kRows;
-      e.k = states_.k_;
-      e.j = units_[i];
-      e.exists = (exist_[i] >> pass & 1) != 0;
+      const Element e(p_, rows_[i] + pass * Thread::kRows, states_.k_, units_[i],
+                      (exist_[i] >> pass & 1) != 0);
       told[i] = PackStepFlags(ReadStepFlags<Cell>(p_, e, states_.reverse_, step,
                                                   p_.mask == nullptr || mask_[i] != 0, key_));
     }

@@ -4,8 +4,6 @@
 
 #include <stdint.h>
 
-#include <type_traits>
-
 #include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"

@@ -90,13 +90,7 @@ class PersistentThread {
   }
   HASTE_DEVICE bool There(int pass) const { return (exists_ >> pass & 1) != 0; }
   HASTE_DEVICE Element ElementOf(int pass) const {
-    Element e;
-    e.n = row_ + pass * kRows;
-    e.k = k_;
-    e.j = unit_;
-    e.exists = There(pass);
-    e.at = (e.n * p_.K + e.k) * p_.H + e.j;
-    return e;
+    return Element(p_, row_ + pass * kRows, k_, unit_, There(pass));
   }
   // A prefetcher that begins kPrefetchSteps after the first step of the walk.
   template <int kTerms>
@@ -144,11 +138,5 @@ class PersistentThread {
   int64_t pass_stride_,
       wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
 };
-
-// Do step flags depend on more than whether an element exists?
-template <class T>
-HASTE_DEVICE bool Foretells(const RecurrenceParams<T>& p) {
-  return p.mask != nullptr || (p.zoneout && p.training);
-}
 
 }  // namespace haste

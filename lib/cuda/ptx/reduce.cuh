@@ -98,10 +98,9 @@ int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* o
                           const HasteExecutor& executor, HasteStatus* status) {
   const int64_t blocks = CeilDiv(columns, kSumColumns);
   HASTE_TRY(CheckBlocks(blocks, "columns", status));
-  HASTE_CUDA_TRY(Launch(SumOverRows<From, To>, blocks, dim3(kSumColumns, kSumRows), 0, false,
-                        executor, rows, columns, in, static_cast<To*>(out)),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(SumOverRows<From, To>, {blocks, dim3(kSumColumns, kSumRows)},
+                                  executor, rows, columns, in, static_cast<To*>(out)),
+                           status);
 }
 
 }  // namespace haste

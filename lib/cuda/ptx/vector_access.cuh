@@ -44,15 +44,13 @@ HASTE_DEVICE Bfloat16 FromCompute<Bfloat16>(float x) {
 // Two neighbours in 32 bits, the first lowest.
 template <class T>
 HASTE_DEVICE uint32_t PackTwo(float low, float high) {
-  uint32_t packed;
-  if constexpr (std::is_same_v<T, Half>) {
-    const __half2 both = __floats2half2_rn(low, high);
+  const auto bits = [](auto both) {
+    uint32_t packed;
     memcpy(&packed, &both, sizeof packed);
-  } else {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    memcpy(&packed, &both, sizeof packed);
-  }
-  return packed;
+    return packed;
+  };
+  if constexpr (std::is_same_v<T, Half>) return bits(__floats2half2_rn(low, high));
+  return bits(__floats2bfloat162_rn(low, high));
 }
 
 // Returns x, but opaque: the compiler would otherwise compute it again at every use.

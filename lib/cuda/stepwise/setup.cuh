@@ -84,8 +84,7 @@ class StepwiseProducts {
       HASTE_CUDA_TRY(LaunchPrepare(pack, threads, executor, tile, p.K, p.H, from, to), status);
     }
     const size_t bytes = 2 * depth * tile.padded_rows() * sizeof(Compute<T>);
-    HASTE_CUDA_TRY(Clear(p.a, bytes, executor), status);
-    return HASTE_OK;
+    return HASTE_CUDA_STATUS(Clear(p.a, bytes, executor), status);
   }
 
  protected:

@@ -46,11 +46,9 @@ class TiledRun {
         row_(static_cast<int>(threadIdx.x) / kUnits),
         unit_(static_cast<int>(threadIdx.x) % kUnits) {
     if constexpr (kScaledTerms<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
-    first_.n = place_.row + place_.split * own_rows_ + row_;
-    first_.k = place_.lane;
-    first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
-    first_.exists = row_ < kRowStep && first_.j < p.H;
-    first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
+    const int64_t j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
+    first_ = Element(p, place_.row + place_.split * own_rows_ + row_, place_.lane, j,
+                     row_ < kRowStep && j < p.H);
     at_stride_ = kRowStep * p.K * p.H;
     one_stride_ = at_stride_ * p.T_;
     if (threadIdx.x == 0) product_.Init();

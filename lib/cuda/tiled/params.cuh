@@ -69,13 +69,9 @@ struct TiledParams : WalkParams<T> {
 };
 
 template <class T, int kOfOperand>
-struct TiledForwardParams : TiledParams<T, kOfOperand> {
-  HasteRnnForwardArgs args;
-};
+using TiledForwardParams = WithArgs<TiledParams<T, kOfOperand>, HasteRnnForwardArgs>;
 template <class T, int kOfOperand>
-struct TiledBackwardParams : TiledParams<T, kOfOperand> {
-  HasteRnnBackwardArgs args;
-};
+using TiledBackwardParams = WithArgs<TiledParams<T, kOfOperand>, HasteRnnBackwardArgs>;
 
 template <class T, int kOfOperand>
 HASTE_DEVICE ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
