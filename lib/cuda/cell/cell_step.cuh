@@ -98,6 +98,8 @@ struct StepAt {
   StepPlace place;
 
   StepAt() = default;
+  __device__ __forceinline__ StepAt(int64_t step, int64_t t, bool reverse, const StepPlace& place)
+      : step(step), t(t), reverse(reverse), place(place) {}
   template <class T>
   __device__ __forceinline__ StepAt(const RecurrenceParams<T>& p, const Element& e,
                                     int gates_of_cell, bool reverse, int64_t step)

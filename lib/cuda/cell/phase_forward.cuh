@@ -151,10 +151,8 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
       p.carried[s][e.at] = next[s];
-      if (at.step == p.T_ - 1 && p.args.sT[s] != nullptr) {
-        static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
-      }
     }
+    if (at.step == p.T_ - 1) StoreStates<T>(p.args.sT, e.at, next);
   }
 };
 

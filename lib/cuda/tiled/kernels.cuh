@@ -50,10 +50,13 @@ class TiledRun {
     first_.n = place_.row + place_.split * own_rows_ + row_;
     first_.k = place_.lane;
     first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
-    first_.exists = row_ < kRowStep && first_.j < p.H;
     first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
-    at_stride_ = kRowStep * p.K * p.H;
-    one_stride_ = at_stride_ * p.T_;
+    one_at_0_ = (first_.n * p.T_ * p.K + first_.k) * p.H + first_.j;
+    const int rows = static_cast<int>(min(p.N - first_.n, int64_t{own_rows_ - row_}));
+    const int count = row_ < kRowStep && rows > 0 ? (rows + kRowStep - 1) / kRowStep : 0;
+    count_ = first_.j < p.H ? count : 0;
+    // Where elements share a scale whole warps do, as far as the operand has a chunk.
+    taking_part_ = kScalesRows<Phase> && first_.j / 32 * 32 < p.H ? count : count_;
     if (threadIdx.x == 0) product_.Init();
     __syncthreads();
     if (p.tiling.splits > 1) ClusterSync();
@@ -61,23 +64,21 @@ class TiledRun {
 
   __device__ __forceinline__ void Keep() const { product_.Keep(); }
 
-  // Starts loads of what no step writes: for the product, and prefetches for elements whose inputs
-  // do not go to registers yet.
-  __device__ __forceinline__ void Begin(int64_t step) const {
+  // Starts loads of what no step writes: for the product, and for elements. The first of a thread
+  // go to registers, others are prefetched.
+  __device__ __forceinline__ void Begin(int64_t step) {
     if (Phase::HasProduct(p_, step)) product_.Begin();
-    const StepAt at = At(step);
-    for (int i = kBatch; i * kRowStep < own_rows_; ++i) {
-      const Element e = ElementOf(i);
-      if (e.exists) Phase::Prefetch(p_, e, Further(at, i));
-    }
+    const Cursor first = First(step);
+    LoadFrom(first, 0, mine_);
+    Cursor at = Further(first, kBatch);
+    for (int i = kBatch; i < count_; ++i, at = Further(at, 1)) Phase::Prefetch(p_, at.e, at.step);
   }
 
-  // The same for a thread's first elements, into registers.
-  __device__ __forceinline__ void Load(int64_t step) { LoadFrom(step, 0, mine_); }
-
-  // All of a step but what only this block reads of its last elements.
-  __device__ __forceinline__ void Step(int64_t step) {
-    LoadCarried(0, mine_);
+  // Calls arrive() when all is stored but what only this block reads of its last elements.
+  template <class Arrive>
+  __device__ __forceinline__ void Step(int64_t step, const Arrive& arrive) {
+    Cursor at = First(step);
+    LoadCarried(at, 0, mine_);
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
       product_.Multiply(step + Phase::kOperandOf);
@@ -91,82 +92,76 @@ class TiledRun {
       }
       __syncthreads();
     }
-    const StepAt at = At(step);
+    Phase now[kBatch], next[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) next[i] = mine_[i];
     for (int first = 0;; first += kBatch) {
-      Phase next[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) now[i] = next[i];
+      const Cursor ahead = Further(at, kBatch);
       const bool more = (first + kBatch) * kRowStep < own_rows_;
       if (more) {
-        LoadFrom(step, first + kBatch, next);
-        LoadCarried(first + kBatch, next);
+        LoadFrom(ahead, first + kBatch, next);
+        LoadCarried(ahead, first + kBatch, next);
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        const Element e = ElementOf(first + i);
-        if (!TakesPart(e, first + i)) continue;
+        if (first + i >= taking_part_) continue;
         C sums[kSums] = {};
         if (multiplies) Sums(first + i, sums);
-        mine_[i].Step(p_, e, Further(at, first + i), sums);
+        const Cursor here = Further(at, i);
+        now[i].Step(p_, here.e, here.step, sums);
       }
-      last_ = first;
+      if (!more) arrive();
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const Cursor here = Further(at, i);
+        if (first + i < count_) now[i].Write(p_, here.e, here.step);
+      }
       if (!more) break;
-      Write(step);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) mine_[i] = next[i];
-    }
-  }
-
-  // The rest of it.
-  __device__ __forceinline__ void Write(int64_t step) const {
-    const StepAt at = At(step);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(last_ + i);
-      if (e.exists) mine_[i].Write(p_, e, Further(at, last_ + i));
+      at = ahead;
     }
   }
 
   __device__ __forceinline__ uint32_t* arrived() const { return p_.arrived + place_.group; }
 
  private:
-  // The i-th element of this thread.
-  __device__ __forceinline__ Element ElementOf(int i) const {
-    Element e = first_;
-    e.n += i * kRowStep;
-    e.at += i * at_stride_;
-    e.exists = e.exists && HasRow(e, i);
-    return e;
+  // One of this thread's elements, at a step.
+  struct Cursor {
+    Element e;
+    StepAt step;
+  };
+  __device__ __forceinline__ Cursor First(int64_t step) const {
+    const int64_t t = TimeOf(p_, reverse_, step);
+    const StepPlace place(one_at_0_ + t * (p_.K * p_.H), Phase::kAllGates,
+                          static_cast<int>(first_.j));
+    return {first_, {step, t, reverse_, place}};
   }
-  __device__ __forceinline__ bool HasRow(const Element& e, int i) const {
-    return row_ + i * kRowStep < own_rows_ && e.n < p_.N;
-  }
-  // Of a step. Where elements share a scale whole warps do, as far as the operand has a chunk.
-  __device__ __forceinline__ bool TakesPart(const Element& e, int i) const {
-    return kScalesRows<Phase> ? e.j / 32 * 32 < p_.H && HasRow(e, i) : e.exists;
-  }
-  // A step of the first element; of the i-th.
-  __device__ __forceinline__ StepAt At(int64_t step) const {
-    return StepAt(p_, first_, Phase::kAllGates, reverse_, step);
-  }
-  __device__ __forceinline__ StepAt Further(const StepAt& at, int i) const {
-    StepAt further = at;
-    further.place.one += i * one_stride_;
-    further.place.gates += i * one_stride_ * Phase::kAllGates;
+  // Elements later. No products of sizes are left to be made for an element.
+  __device__ __forceinline__ Cursor Further(const Cursor& at, int elements) const {
+    const int64_t lanes = kRowStep * p_.K * p_.H;  // from one element to the next
+    Cursor further = at;
+    further.e.n += elements * kRowStep;
+    further.e.at += elements * lanes;
+    further.step.place.one += elements * (lanes * p_.T_);
+    further.step.place.gates += elements * (lanes * p_.T_ * Phase::kAllGates);
     return further;
   }
 
-  __device__ __forceinline__ void LoadFrom(int64_t step, int first, Phase (&to)[kBatch]) const {
-    const StepAt at = At(step);
+  // at: the first of these elements, with its index.
+  __device__ __forceinline__ void LoadFrom(const Cursor& at, int first, Phase (&to)[kBatch]) const {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (kScalesRows<Phase> || e.exists) to[i].Load(p_, e, Further(at, first + i));
+      Cursor here = Further(at, i);
+      here.e.exists = first + i < count_;
+      if (kScalesRows<Phase> || here.e.exists) to[i].Load(p_, here.e, here.step);
     }
   }
-  __device__ __forceinline__ void LoadCarried(int first, Phase (&to)[kBatch]) const {
+  __device__ __forceinline__ void LoadCarried(const Cursor& at, int first,
+                                              Phase (&to)[kBatch]) const {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (e.exists) to[i].LoadCarried(p_, e);
+      if (first + i < count_) to[i].LoadCarried(p_, Further(at, i).e);
     }
   }
 
@@ -244,11 +239,11 @@ class TiledRun {
   const bool reverse_;
   const int own_rows_, row_, unit_;
   Element first_;
-  int64_t at_stride_, one_stride_;  // between consecutive elements of a thread
+  int64_t one_at_0_;         // its offset in [N, T, K, H] at time 0
+  int count_, taking_part_;  // elements of this thread; and with those that are only padding
   uint32_t meetings_ = 0;
-  float sum_scale_;  // only for Scaled
-  Phase mine_[kBatch];
-  int last_ = 0;  // the first of the elements in mine_
+  float sum_scale_;     // only for Scaled
+  Phase mine_[kBatch];  // inputs of its first elements
 };
 
 // `count` steps of the walk from `first` on. More than one only in a persistent kernel.
@@ -260,7 +255,6 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
 #else
   TiledRun<Phase, kRows> run(p);
   if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // the product waits for it
-  run.Load(first);
   uint32_t ended = 0;  // steps ended, over all blocks of the group
   int64_t step = first;
   for (int64_t left = count; left > 0; --left, step += Phase::kStride) {
@@ -272,13 +266,11 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
       ended += static_cast<uint32_t>(p.tiling.group_blocks());
       WaitForArrivals(run.arrived(), ended);
     }
-    run.Step(step);
-    if (left > 1) {
+    run.Step(step, [&] {
+      if (left == 1) return;
       FenceSharedBulkCopies();  // to come: they write where the sums were
       CountArrival(run.arrived());
-    }
-    run.Write(step);
-    if (left > 1) run.Load(step + Phase::kStride);
+    });
   }
 #endif
 }

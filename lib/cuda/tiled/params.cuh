@@ -45,9 +45,12 @@ struct TiledOperand {
   __host__ __device__ __forceinline__ int64_t Size(int64_t lanes) const {
     return At(2 * lanes, 0, 0);
   }
-  // The first chunk of an element's row tile. RowOf: the row's index in that tile.
+  // The first chunk of an element's row tile. RowOf: the row's index in that tile. 32 bits are
+  // enough in a row tile: the plan makes no larger one.
   __device__ __forceinline__ uint16_t* Of(int64_t lane, const Element& e) const {
-    return a + At(lane, e.n >> log_rows, 0);
+    const uint32_t tile_size = static_cast<uint32_t>(chunks * width) << log_rows;
+    return a + (At(lane, 0, 0) +
+                static_cast<uint64_t>(static_cast<uint32_t>(e.n) >> log_rows) * tile_size);
   }
   __device__ __forceinline__ uint32_t RowOf(const Element& e) const {
     return static_cast<uint32_t>(e.n) & ((1u << log_rows) - 1);
@@ -108,11 +111,13 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
     const float rest = value - ToCompute(T{part[0]});
     part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
   }
+  // The row's part is the same for all d, that of d for all elements of a thread.
   const uint32_t in = static_cast<uint32_t>(d);
-  // 32 bits are enough: the plan makes no larger row tile.
-  const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
-  uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
-                 (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
+  const uint32_t of_depth = (in / kDepth * (kOfOperand * kDepth) << operand.log_rows) +
+                            TiledOperandAt<T, kOfOperand>(0, in % kDepth);
+  uint16_t* row =
+      operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
+  uint16_t* to = row + of_depth;
 #pragma unroll
   for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
 }
