@@ -109,6 +109,12 @@ struct StepAt {
         place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
 };
 
+// Is this the last step of the walk? Sizes fit 32 bits.
+template <class T>
+__device__ __forceinline__ bool IsLast(const RecurrenceParams<T>& p, const StepAt& at) {
+  return static_cast<int>(at.step) == static_cast<int>(p.T_) - 1;
+}
+
 // Stores gates [kFirst, kEnd) of a step in the reserve.
 template <class Cell, int kFirst, int kEnd, class Params>
 __device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,

@@ -22,17 +22,18 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   using C = Compute<T>;
 
   T x[kCount], bias[kCount];
-  bool live;
+  int live;  // a bool, in a register of its own
   C prev[Cell::kStates];
   C scale;  // from dropout: h times this entered the first product
 
   static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 
-  // Loads what no step writes.
+  // Loads what no step writes. What is loaded of a masked step is not used.
   __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
-    live = e.exists && IsLive(p, e.n, at.t);
-    if (!live) return;
+    live = e.exists;
+    if (!e.exists) return;
+    if (__builtin_expect(p.mask != nullptr, false)) live = IsLive(p, e.n, at.t);
     const T* wx = WxAt(p, at);
 #pragma unroll
     for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
@@ -57,7 +58,8 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   }
 
   // Stores the h that leaves a step as the operand of the next.
-  static __device__ void PutEntering(const Params& p, const Element& e, int64_t step, C h) {
+  template <class E>
+  static __device__ void PutEntering(const Params& p, const E& e, int64_t step, C h) {
     if constexpr (kFirst == 0) {
       PutOperand(p, step + 1, e, e.j, h);
     } else {
@@ -99,7 +101,7 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   C made[kReset + 1];  // the reset gates, and the operand that they made
 
   // Results of a step.
-  C kept[Cell::kKept], next[kStates], y;
+  C kept[Cell::kKept], before[kStates], next[kStates], y;
 
   __device__ void LoadCarried(const Params& p, const Element& e) {
     this->LoadStates(p, e);
@@ -110,15 +112,17 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   }
 
   // Computes the step, and stores what other blocks wait for: the operand of the next product.
-  __device__ void Step(const Params& p, const Element& e, const StepAt& at,
+  // E: an Element, or what an engine has for it.
+  template <class E>
+  __device__ void Step(const Params& p, const E& e, const StepAt& at,
                        const C (&product)[Inputs::kGates]) {
     const auto& prev = this->prev;
 #pragma unroll
     for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
     y = 0;
     if (this->live) {
-      C x[Cell::kGates] = {}, q[Cell::kGates] = {}, before[kStates];
-      this->StatesBefore(before);
+      C x[Cell::kGates] = {}, q[Cell::kGates] = {}, entering[kStates];
+      this->StatesBefore(entering);
       this->PreActivations(product, x, q);
       if constexpr (kReset > 0) {
 #pragma unroll
@@ -126,14 +130,15 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
         kept[Cell::kOperand] = made[kReset];
       }
       C share[kStates] = {};
-      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
+      if (__builtin_expect(p.zoneout, false)) ZoneoutShares<Cell>(p, e, at.t, share);
+      ElementForward<Cell, T>(p, x, q, entering, prev, share, kept, next);
       y = next[0];
     } else {
 #pragma unroll
       for (int s = 0; s < kStates; ++s) next[s] = prev[s];
       if (Repeats(p, at.reverse, e.n, at.step)) y = prev[0];
     }
+    this->StatesBefore(before);
     this->PutEntering(p, e, at.step, next[0] * this->scale);
   }
 
@@ -141,18 +146,14 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
     if (p.args.keep) {
       KeepGates<Cell, kReset, Cell::kGates>(p, at.place, kept);
-      if constexpr (kReset == 0) {
-        C before[kStates];
-        this->StatesBefore(before);
-        KeepSaved<Cell>(p, at.place, before, kept);
-      }
+      if constexpr (kReset == 0) KeepSaved<Cell>(p, at.place, before, kept);
     }
     static_cast<T*>(p.args.y)[at.place.one] = FromCompute<T>(y);
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
       p.carried[s][e.at] = next[s];
     }
-    if (at.step == p.T_ - 1) StoreStates<T>(p.args.sT, e.at, next);
+    if (IsLast(p, at)) StoreStates<T>(p.args.sT, e.at, next);
   }
 };
 

@@ -63,6 +63,11 @@ __device__ __forceinline__ int Opaque(int x) {
   return x;
 }
 
+__device__ __forceinline__ int64_t Opaque(int64_t x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // The same for values made from the thread index: the assembler would rather read its special
 // register again, which is slow. Called by whole warps.
 __device__ __forceinline__ int OpaqueOfThread(int x) {
@@ -73,6 +78,13 @@ template <class V>
 __device__ __forceinline__ V* Opaque(V* x) {
   asm volatile("" : "+l"(x));
   return x;
+}
+
+// The same for global memory, which the compiler still knows it to be.
+template <class V>
+__device__ __forceinline__ V* OpaqueGlobal(V* x) {
+  const int64_t address = static_cast<int64_t>(__cvta_generic_to_global(x));
+  return static_cast<V*>(__cvta_global_to_generic(static_cast<size_t>(Opaque(address))));
 }
 
 // Widest access, up to 16 bytes, that divides `bytes`.

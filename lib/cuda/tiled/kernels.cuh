@@ -24,6 +24,7 @@ extern __shared__ __align__(16) unsigned char tiled_shared[];
 template <class Phase, int kRows>
 class TiledRun {
   using Params = typename Phase::Params;
+  using T = typename Params::Storage;
   using C = typename Params::C;
   static constexpr int kUnits = ShapeOf<Phase>().units(), kSums = Phase::kSums;
   static constexpr int kTiles = ShapeOf<Phase>().tiles(), kThreads = ShapeOf<Phase>().threads();
@@ -68,17 +69,23 @@ class TiledRun {
   // go to registers, others are prefetched.
   __device__ __forceinline__ void Begin(int64_t step) {
     if (Phase::HasProduct(p_, step)) product_.Begin();
-    const Cursor first = First(step);
-    LoadFrom(first, 0, mine_);
-    Cursor at = Further(first, kBatch);
-    for (int i = kBatch; i < count_; ++i, at = Further(at, 1)) Phase::Prefetch(p_, at.e, at.step);
+    const Strides strides = StridesOfRows();
+    Cursor at = First(step);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i, at = Further(at, strides, 1)) Load(at, i, &mine_[i]);
+    for (int i = kBatch; i < count_; ++i, at = Further(at, strides, 1)) {
+      Phase::Prefetch(p_, at.e, at.step);
+    }
   }
 
   // Calls arrive() when all is stored but what only this block reads of its last elements.
   template <class Arrive>
   __device__ __forceinline__ void Step(int64_t step, const Arrive& arrive) {
     Cursor at = First(step);
-    LoadCarried(at, 0, mine_);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (i < count_) mine_[i].LoadCarried(p_, Further(at, StridesOfRows(), i).e);
+    }
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
       product_.Multiply(step + Phase::kOperandOf);
@@ -92,31 +99,30 @@ class TiledRun {
       }
       __syncthreads();
     }
-    Phase now[kBatch], next[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) next[i] = mine_[i];
-    for (int first = 0;; first += kBatch) {
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) now[i] = next[i];
-      const Cursor ahead = Further(at, kBatch);
+    at.e.Aim(p_, step + Phase::kStride + Phase::kOperandOf);
+    const Strides strides = StridesOfRows().Made();
+    const float* sums = SumsOf(unit_ / 16 * kSums, row_) + unit_ % 16;
+    for (int first = 0;; first += kBatch, sums += kBatch * kRowStep * TiledProductShape::kSumRow) {
+      Phase now[kBatch];  // with its results
+      const Cursor ahead = Further(at, strides, kBatch);
       const bool more = (first + kBatch) * kRowStep < own_rows_;
-      if (more) {
-        LoadFrom(ahead, first + kBatch, next);
-        LoadCarried(ahead, first + kBatch, next);
-      }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (first + i >= taking_part_) continue;
-        C sums[kSums] = {};
-        if (multiplies) Sums(first + i, sums);
-        const Cursor here = Further(at, i);
-        now[i].Step(p_, here.e, here.step, sums);
+        if (first + i < taking_part_) {
+          now[i] = mine_[i];
+          C of_element[kSums] = {};
+          if (multiplies) Sums(sums + i * kRowStep * TiledProductShape::kSumRow, of_element);
+          const Cursor here = Further(at, strides, i);
+          now[i].Step(p_, here.e, here.step, of_element);
+        }
+        if (more) LoadAll(Further(ahead, strides, i), first + kBatch + i, &mine_[i]);
       }
       if (!more) arrive();
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        const Cursor here = Further(at, i);
-        if (first + i < count_) now[i].Write(p_, here.e, here.step);
+        if (first + i >= count_) continue;
+        const Cursor here = Further(at, strides, i);
+        now[i].Write(p_, here.e, here.step);
       }
       if (!more) break;
       at = ahead;
@@ -128,40 +134,51 @@ class TiledRun {
  private:
   // One of this thread's elements, at a step.
   struct Cursor {
-    Element e;
+    TiledElement<T, Params::kTerms, Phase::kBackward ? Phase::kAllGates : 1> e;
     StepAt step;
   };
   __device__ __forceinline__ Cursor First(int64_t step) const {
     const int64_t t = TimeOf(p_, reverse_, step);
     const StepPlace place(one_at_0_ + t * (p_.K * p_.H), Phase::kAllGates,
                           static_cast<int>(first_.j));
-    return {first_, {step, t, reverse_, place}};
+    return {{first_, 0}, {step, t, reverse_, place}};
   }
-  // Elements later. No products of sizes are left to be made for an element.
-  __device__ __forceinline__ Cursor Further(const Cursor& at, int elements) const {
-    const int64_t lanes = kRowStep * p_.K * p_.H;  // from one element to the next
+  // From one element of a thread to the next, in [N, K, H], [N, T, K, H] and [N, T, K, G, H].
+  struct Strides {
+    int64_t at, one, gates;
+
+    // For a loop: the compiler would otherwise multiply sizes in it again.
+    __device__ __forceinline__ Strides Made() const {
+      return {Opaque(at), Opaque(one), Opaque(gates)};
+    }
+  };
+  __device__ __forceinline__ Strides StridesOfRows() const {
+    const int64_t at = kRowStep * p_.K * p_.H;
+    return {at, at * p_.T_, at * p_.T_ * Phase::kAllGates};
+  }
+  static __device__ __forceinline__ Cursor Further(const Cursor& at, const Strides& strides,
+                                                   int elements) {
     Cursor further = at;
     further.e.n += elements * kRowStep;
-    further.e.at += elements * lanes;
-    further.step.place.one += elements * (lanes * p_.T_);
-    further.step.place.gates += elements * (lanes * p_.T_ * Phase::kAllGates);
+    further.e.row += elements * kRowStep;
+    further.e.at += elements * strides.at;
+    further.step.place.one += elements * strides.one;
+    further.step.place.gates += elements * strides.gates;
     return further;
   }
 
-  // at: the first of these elements, with its index.
-  __device__ __forceinline__ void LoadFrom(const Cursor& at, int first, Phase (&to)[kBatch]) const {
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      Cursor here = Further(at, i);
-      here.e.exists = first + i < count_;
-      if (kScalesRows<Phase> || here.e.exists) to[i].Load(p_, here.e, here.step);
-    }
+  // i: the element's index among those of this thread.
+  __device__ __forceinline__ void Load(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (kScalesRows<Phase> || at.e.exists) to->Load(p_, at.e, at.step);
   }
-  __device__ __forceinline__ void LoadCarried(const Cursor& at, int first,
-                                              Phase (&to)[kBatch]) const {
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (first + i < count_) to[i].LoadCarried(p_, Further(at, i).e);
+  __device__ __forceinline__ void LoadAll(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (at.e.exists) {
+      to->Load(p_, at.e, at.step);
+      to->LoadCarried(p_, at.e);
+    } else if (kScalesRows<Phase>) {
+      to->Load(p_, at.e, at.step);
     }
   }
 
@@ -185,10 +202,11 @@ class TiledRun {
       take(tile, rows * kTileColumns + lane % 4 * 2, lane / 4, v);
     });
   }
-  __device__ __forceinline__ void Sums(int i, C (&sums)[kSums]) const {
+  // from: the first of an element's sums.
+  __device__ __forceinline__ void Sums(const float* from, C (&sums)[kSums]) const {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) {
-      sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
+      sums[s] = from[s * TiledProductShape::sum_tile(own_rows_)];
       if constexpr (kScaledTerms<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
   }
