@@ -48,13 +48,13 @@ struct BackwardPhase
     dy = FromCompute<T>(0);
     if (!e.exists || at.step < 0) return;
     live = true;
-    bool counts = p.args.dy != nullptr;
+    bool counts = true;
     if (__builtin_expect(p.mask != nullptr, false)) {
       live = IsLive(p, e.n, at.t);
       // y of a masked step repeats the previous y, so its gradient belongs to that state.
-      counts &= live || Repeats(p, at.reverse, e.n, at.step);
+      counts = live || Repeats(p, at.reverse, e.n, at.step);
     }
-    if (counts) dy = static_cast<const T*>(p.args.dy)[at.place.one];
+    if (p.args.dy != nullptr && counts) dy = static_cast<const T*>(p.args.dy)[at.place.one];
     reserve.Load(p, at.place);  // not used where the step is masked
   }
 

@@ -156,7 +156,8 @@ struct TiledElement : Element {
     row_tile = OpaqueGlobal(p.operand.Of((step & 1) * p.K + k, *this));
 #pragma unroll
     for (int g = 0; g < kCount; ++g) {
-      place[g] = TiledDepthAt<T, kOfOperand>(p.operand, static_cast<uint32_t>(g * p.H + j));
+      place[g] = Opaque(static_cast<int>(
+          TiledDepthAt<T, kOfOperand>(p.operand, static_cast<uint32_t>(g * p.H + j))));
     }
   }
   __device__ __forceinline__ uint16_t* To(int i) const {
