@@ -51,6 +51,7 @@ class TiledRun {
     first_.n = place_.row + place_.split * own_rows_ + row_;
     first_.k = place_.lane;
     first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
+    first_.exists = first_.j < p.H;
     first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
     one_at_0_ = (first_.n * p.T_ * p.K + first_.k) * p.H + first_.j;
     const int rows = static_cast<int>(min(p.N - first_.n, int64_t{own_rows_ - row_}));
@@ -81,10 +82,10 @@ class TiledRun {
   // Calls arrive() when all is stored but what only this block reads of its last elements.
   template <class Arrive>
   __device__ __forceinline__ void Step(int64_t step, const Arrive& arrive) {
-    Cursor at = First(step);
+    const Cursor own = First(step);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (i < count_) mine_[i].LoadCarried(p_, Further(at, StridesOfRows(), i).e);
+      if (i < count_) mine_[i].LoadCarried(p_, Further(own, StridesOfRows(), i).e);
     }
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
@@ -99,34 +100,12 @@ class TiledRun {
       }
       __syncthreads();
     }
-    at.e.Aim(p_, step + Phase::kStride + Phase::kOperandOf);
-    const Strides strides = StridesOfRows().Made();
-    const float* sums = SumsOf(unit_ / 16 * kSums, row_) + unit_ % 16;
-    for (int first = 0;; first += kBatch, sums += kBatch * kRowStep * TiledProductShape::kSumRow) {
-      Phase now[kBatch];  // with its results
-      const Cursor ahead = Further(at, strides, kBatch);
-      const bool more = (first + kBatch) * kRowStep < own_rows_;
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (first + i < taking_part_) {
-          now[i] = mine_[i];
-          C of_element[kSums] = {};
-          if (multiplies) Sums(sums + i * kRowStep * TiledProductShape::kSumRow, of_element);
-          const Cursor here = Further(at, strides, i);
-          now[i].Step(p_, here.e, here.step, of_element);
-        }
-        if (more) LoadAll(Further(ahead, strides, i), first + kBatch + i, &mine_[i]);
-      }
-      if (!more) arrive();
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (first + i >= count_) continue;
-        const Cursor here = Further(at, strides, i);
-        now[i].Write(p_, here.e, here.step);
-      }
-      if (!more) break;
-      at = ahead;
+    if constexpr (Phase::kOperandOf > 0) {
+      // Backward's last step has little to do, and others need not ask whether they are it.
+      if (step < 0) return Elements(First(-1), multiplies, arrive);
+      __builtin_assume(step >= 0);
     }
+    Elements(First(step), multiplies, arrive);
   }
 
   __device__ __forceinline__ uint32_t* arrived() const { return p_.arrived + place_.group; }
@@ -167,21 +146,48 @@ class TiledRun {
     return further;
   }
 
-  // i: the element's index among those of this thread.
-  __device__ __forceinline__ void Load(Cursor at, int i, Phase* to) const {
-    at.e.exists = i < count_;
-    if (kScalesRows<Phase> || at.e.exists) to->Load(p_, at.e, at.step);
-  }
-  __device__ __forceinline__ void LoadAll(Cursor at, int i, Phase* to) const {
-    at.e.exists = i < count_;
-    if (at.e.exists) {
-      to->Load(p_, at.e, at.step);
-      to->LoadCarried(p_, at.e);
-    } else if (kScalesRows<Phase>) {
-      to->Load(p_, at.e, at.step);
+  // The cell of this thread's elements. at: the first. multiplies: there are sums.
+  template <class Arrive>
+  __device__ __forceinline__ void Elements(Cursor at, bool multiplies, const Arrive& arrive) {
+    at.e.Aim(p_, at.step.step + Phase::kStride + Phase::kOperandOf);
+    const Strides strides = StridesOfRows().Made();
+    const float* sums = SumsOf(unit_ / 16 * kSums, row_) + unit_ % 16;
+    for (int first = 0;; first += kBatch, sums += kBatch * kRowStep * TiledProductShape::kSumRow) {
+      Phase now[kBatch];  // with its results
+      const Cursor ahead = Further(at, strides, kBatch);
+      const bool more = (first + kBatch) * kRowStep < own_rows_;
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first + i < taking_part_) {
+          now[i] = mine_[i];
+          C of_element[kSums] = {};
+          if (multiplies) Sums(sums + i * kRowStep * TiledProductShape::kSumRow, of_element);
+          const Cursor here = Further(at, strides, i);
+          now[i].Step(p_, here.e, here.step, of_element);
+        }
+        // In the registers of the one that is done.
+        const Cursor next = Further(ahead, strides, i);
+        const int index = first + kBatch + i;
+        Load(next, index, &mine_[i]);
+        if (index < count_) mine_[i].LoadCarried(p_, next.e);
+      }
+      if (!more) arrive();
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first + i >= count_) continue;
+        const Cursor here = Further(at, strides, i);
+        now[i].Write(p_, here.e, here.step);
+      }
+      if (!more) break;
+      at = ahead;
     }
   }
 
+  // i: the element's index among those of this thread.
+  __device__ __forceinline__ void Load(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (i < taking_part_) to->Load(p_, at.e, at.step);
+  }
   // The sums of one of this block's own rows and the 16 units of a tile, which are contiguous.
   __device__ __forceinline__ float* SumsOf(int tile, int row) const {
     return sums_ + tile * TiledProductShape::sum_tile(own_rows_) + row * TiledProductShape::kSumRow;
