@@ -34,8 +34,9 @@ struct BackwardPhase
   int live;  // a bool, in a register of its own
   C carried[kStates];
 
-  // Results of a step: gradients of the states, of x and of h·R.
-  C ds[kStates], dx[Cell::kGates], dq[Cell::kGates];
+  // Results of a step: gradients of the states, of x, as it is stored, and of h·R.
+  C ds[kStates], dq[Cell::kGates];
+  T dx[Cell::kGates];
 
   // The last step of the walk: nothing comes back from later ones.
   static __host__ __device__ bool HasProduct(const Params& p, int64_t step) {
@@ -79,15 +80,18 @@ struct BackwardPhase
     ds[0] = MulAdd(product[0], scale, ds[0]);
     if (at.step < 0) return;
     ds[0] += ToCompute(dy);
+    C of_x[Cell::kGates];
     if (live) {
       C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
       if (__builtin_expect(p.zoneout, false)) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, dx, dq);
+      ElementBackward<Cell, T>(p, kept, prev, share, scale, ds, of_x, dq);
     } else {
 #pragma unroll
-      for (int g = 0; g < Cell::kGates; ++g) dx[g] = dq[g] = 0;
+      for (int g = 0; g < Cell::kGates; ++g) of_x[g] = dq[g] = 0;
     }
+#pragma unroll
+    for (int g = 0; g < Cell::kGates; ++g) dx[g] = FromCompute<T>(of_x[g]);
     if constexpr (kReset > 0) {
 #pragma unroll
       for (int g = kReset; g < Cell::kGates; ++g) {
@@ -104,7 +108,7 @@ struct BackwardPhase
     // has to read the reset gates.
 #pragma unroll
     for (int g = kReset; g < Cell::kGates; ++g) {
-      static_cast<T*>(p.args.dwx)[at.place.gates + g * p.H] = FromCompute<T>(dx[g]);
+      static_cast<T*>(p.args.dwx)[at.place.gates + g * p.H] = dx[g];
     }
 #pragma unroll
     for (int g = 0; g < Cell::kGates; ++g) {
