@@ -166,10 +166,7 @@ class TiledRun {
           now[i].Step(p_, here.e, here.step, of_element);
         }
         // In the registers of the one that is done.
-        const Cursor next = Further(ahead, strides, i);
-        const int index = first + kBatch + i;
-        Load(next, index, &mine_[i]);
-        if (index < count_) mine_[i].LoadCarried(p_, next.e);
+        LoadAll(Further(ahead, strides, i), first + kBatch + i, &mine_[i]);
       }
       if (!more) arrive();
 #pragma unroll
@@ -188,6 +185,16 @@ class TiledRun {
     at.e.exists = i < count_;
     if (i < taking_part_) to->Load(p_, at.e, at.step);
   }
+  __device__ __forceinline__ void LoadAll(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (at.e.exists) {
+      to->Load(p_, at.e, at.step);
+      to->LoadCarried(p_, at.e);
+    } else if (i < taking_part_) {
+      to->Load(p_, at.e, at.step);
+    }
+  }
+
   // The sums of one of this block's own rows and the 16 units of a tile, which are contiguous.
   __device__ __forceinline__ float* SumsOf(int tile, int row) const {
     return sums_ + tile * TiledProductShape::sum_tile(own_rows_) + row * TiledProductShape::kSumRow;
