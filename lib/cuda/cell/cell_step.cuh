@@ -97,6 +97,8 @@ struct StepAt {
   StepPlace place;
 
   StepAt() = default;
+  __device__ __forceinline__ StepAt(int64_t step, int64_t t, bool reverse, const StepPlace& place)
+      : step(step), t(t), reverse(reverse), place(place) {}
   template <class T>
   HASTE_DEVICE StepAt(const RecurrenceParams<T>& p, const Element& e, int gates_of_cell,
                       bool reverse, int64_t step)
@@ -105,6 +107,12 @@ struct StepAt {
         reverse(reverse),
         place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
 };
+
+// Is this the last step of the walk? Sizes fit 32 bits.
+template <class T>
+__device__ __forceinline__ bool IsLast(const RecurrenceParams<T>& p, const StepAt& at) {
+  return static_cast<int>(at.step) == static_cast<int>(p.T_) - 1;
+}
 
 // Stores gates [kFirst, kEnd) of a step in the reserve.
 template <class Cell, int kFirst, int kEnd, class Params>

@@ -59,6 +59,11 @@ HASTE_DEVICE int Opaque(int x) {
   return x;
 }
 
+HASTE_DEVICE int64_t Opaque(int64_t x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // The same for values made from the thread index: the assembler would rather read its special
 // register again, which is slow. Called by whole warps.
 HASTE_DEVICE int OpaqueOfThread(int x) { return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32); }
@@ -67,6 +72,13 @@ template <class V>
 HASTE_DEVICE V* Opaque(V* x) {
   asm volatile("" : "+l"(x));
   return x;
+}
+
+// The same for global memory, which the compiler still knows it to be.
+template <class V>
+HASTE_DEVICE V* OpaqueGlobal(V* x) {
+  const int64_t address = static_cast<int64_t>(__cvta_generic_to_global(x));
+  return static_cast<V*>(__cvta_global_to_generic(static_cast<size_t>(Opaque(address))));
 }
 
 // Widest access, up to 16 bytes, that divides `bytes`.

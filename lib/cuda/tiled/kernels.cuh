@@ -23,6 +23,7 @@ extern __shared__ __align__(16) unsigned char tiled_shared[];
 template <class Phase, int kRows>
 class TiledRun {
   using Params = typename Phase::Params;
+  using T = typename Params::Storage;
   using C = typename Params::C;
   static constexpr int kUnits = ShapeOf<Phase>().units(), kSums = Phase::kSums;
   static constexpr int kTiles = ShapeOf<Phase>().tiles(), kThreads = ShapeOf<Phase>().threads();
@@ -47,10 +48,13 @@ class TiledRun {
         unit_(static_cast<int>(threadIdx.x) % kUnits) {
     if constexpr (kScaledTerms<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
     const int64_t j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
-    first_ = Element(p, place_.row + place_.split * own_rows_ + row_, place_.lane, j,
-                     row_ < kRowStep && j < p.H);
-    at_stride_ = kRowStep * p.K * p.H;
-    one_stride_ = at_stride_ * p.T_;
+    first_ = Element(p, place_.row + place_.split * own_rows_ + row_, place_.lane, j, j < p.H);
+    one_at_0_ = (first_.n * p.T_ * p.K + first_.k) * p.H + first_.j;
+    const int rows = static_cast<int>(min(p.N - first_.n, int64_t{own_rows_ - row_}));
+    const int count = row_ < kRowStep && rows > 0 ? (rows + kRowStep - 1) / kRowStep : 0;
+    count_ = first_.j < p.H ? count : 0;
+    // Where elements share a scale whole warps do, as far as the operand has a chunk.
+    taking_part_ = kScalesRows<Phase> && first_.j / 32 * 32 < p.H ? count : count_;
     if (threadIdx.x == 0) product_.Init();
     __syncthreads();
     if (p.tiling.splits > 1) ClusterSync();
@@ -58,23 +62,26 @@ class TiledRun {
 
   HASTE_DEVICE void Keep() const { product_.Keep(); }
 
-  // Starts loads of what no step writes: for the product, and prefetches for elements whose inputs
-  // do not go to registers yet.
-  HASTE_DEVICE void Begin(int64_t step) const {
+  // Starts loads of what no step writes: for the product, and for elements. The first of a thread
+  // go to registers, others are prefetched.
+  HASTE_DEVICE void Begin(int64_t step) {
     if (Phase::HasProduct(p_, step)) product_.Begin();
-    const StepAt at = At(step);
-    for (int i = kBatch; i * kRowStep < own_rows_; ++i) {
-      const Element e = ElementOf(i);
-      if (e.exists) Phase::Prefetch(p_, e, Further(at, i));
+    const Strides strides = StridesOfRows();
+    Cursor at = First(step);
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i, at = Further(at, strides, 1))
+        Load(at, i, &mine_[i]);
+    for (int i = kBatch; i < count_; ++i, at = Further(at, strides, 1)) {
+      Phase::Prefetch(p_, at.e, at.step);
     }
   }
 
-  // The same for a thread's first elements, into registers.
-  HASTE_DEVICE void Load(int64_t step) { LoadFrom(step, 0, mine_); }
-
-  // All of a step but what only this block reads of its last elements.
-  HASTE_DEVICE void Step(int64_t step) {
-    LoadCarried(0, mine_);
+  // Calls arrive() when all is stored but what only this block reads of its last elements.
+  template <class Arrive>
+  HASTE_DEVICE void Step(int64_t step, const Arrive& arrive) {
+    const Cursor own = First(step);
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+      if (i < count_) mine_[i].LoadCarried(p_, Further(own, StridesOfRows(), i).e);
+    }
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
       product_.Multiply(step + Phase::kOperandOf);
@@ -88,77 +95,93 @@ class TiledRun {
       }
       __syncthreads();
     }
-    const StepAt at = At(step);
-    for (int first = 0;; first += kBatch) {
-      Phase next[kBatch];
-      const bool more = (first + kBatch) * kRowStep < own_rows_;
-      if (more) {
-        LoadFrom(step, first + kBatch, next);
-        LoadCarried(first + kBatch, next);
-      }
-      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
-        const Element e = ElementOf(first + i);
-        if (!TakesPart(e, first + i)) continue;
-        C sums[kSums] = {};
-        if (multiplies) Sums(first + i, sums);
-        mine_[i].Step(p_, e, Further(at, first + i), sums);
-      }
-      last_ = first;
-      if (!more) break;
-      Write(step);
-      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) mine_[i] = next[i];
+    if constexpr (Phase::kOperandOf > 0) {
+      // Backward's last step has little to do, and others need not ask whether they are it.
+      if (step < 0) return Elements(First(-1), multiplies, arrive);
+      __builtin_assume(step >= 0);
     }
-  }
-
-  // The rest of it.
-  HASTE_DEVICE void Write(int64_t step) const {
-    const StepAt at = At(step);
-    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(last_ + i);
-      if (e.exists) mine_[i].Write(p_, e, Further(at, last_ + i));
-    }
+    Elements(First(step), multiplies, arrive);
   }
 
   HASTE_DEVICE uint32_t* arrived() const { return p_.arrived + place_.group; }
 
  private:
-  // The i-th element of this thread.
-  HASTE_DEVICE Element ElementOf(int i) const {
-    Element e = first_;
-    e.n += i * kRowStep;
-    e.at += i * at_stride_;
-    e.exists = e.exists && HasRow(e, i);
-    return e;
+  // One of this thread's elements, at a step.
+  struct Cursor {
+    TiledElement<T, Params::kTerms, Phase::kBackward ? Phase::kAllGates : 1> e;
+    StepAt step;
+  };
+  HASTE_DEVICE Cursor First(int64_t step) const {
+    const int64_t t = TimeOf(p_, reverse_, step);
+    const StepPlace place(one_at_0_ + t * (p_.K * p_.H), Phase::kAllGates,
+                          static_cast<int>(first_.j));
+    return {{first_, 0}, {step, t, reverse_, place}};
   }
-  HASTE_DEVICE bool HasRow(const Element& e, int i) const {
-    return row_ + i * kRowStep < own_rows_ && e.n < p_.N;
+  // From one element of a thread to the next, in [N, K, H], [N, T, K, H] and [N, T, K, G, H].
+  struct Strides {
+    int64_t at, one, gates;
+
+    // For a loop: the compiler would otherwise multiply sizes in it again.
+    HASTE_DEVICE Strides Made() const { return {Opaque(at), Opaque(one), Opaque(gates)}; }
+  };
+  HASTE_DEVICE Strides StridesOfRows() const {
+    const int64_t at = kRowStep * p_.K * p_.H;
+    return {at, at * p_.T_, at * p_.T_ * Phase::kAllGates};
   }
-  // Of a step. Where elements share a scale whole warps do, as far as the operand has a chunk.
-  HASTE_DEVICE bool TakesPart(const Element& e, int i) const {
-    return kScalesRows<Phase> ? e.j / 32 * 32 < p_.H && HasRow(e, i) : e.exists;
-  }
-  // A step of the first element; of the i-th.
-  HASTE_DEVICE StepAt At(int64_t step) const {
-    return StepAt(p_, first_, Phase::kAllGates, reverse_, step);
-  }
-  HASTE_DEVICE StepAt Further(const StepAt& at, int i) const {
-    StepAt further = at;
-    further.place.one += i * one_stride_;
-    further.place.gates += i * one_stride_ * Phase::kAllGates;
+  static HASTE_DEVICE Cursor Further(const Cursor& at, const Strides& strides, int elements) {
+    Cursor further = at;
+    further.e.n += elements * kRowStep;
+    further.e.row += elements * kRowStep;
+    further.e.at += elements * strides.at;
+    further.step.place.one += elements * strides.one;
+    further.step.place.gates += elements * strides.gates;
     return further;
   }
 
-  HASTE_DEVICE void LoadFrom(int64_t step, int first, Phase (&to)[kBatch]) const {
-    const StepAt at = At(step);
-    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (kScalesRows<Phase> || e.exists) to[i].Load(p_, e, Further(at, first + i));
+  // The cell of this thread's elements. at: the first. multiplies: there are sums.
+  template <class Arrive>
+  HASTE_DEVICE void Elements(Cursor at, bool multiplies, const Arrive& arrive) {
+    at.e.Aim(p_, at.step.step + Phase::kStride + Phase::kOperandOf);
+    const Strides strides = StridesOfRows().Made();
+    const float* sums = SumsOf(unit_ / 16 * kSums, row_) + unit_ % 16;
+    for (int first = 0;; first += kBatch, sums += kBatch * kRowStep * TiledProductShape::kSumRow) {
+      Phase now[kBatch];  // with its results
+      const Cursor ahead = Further(at, strides, kBatch);
+      const bool more = (first + kBatch) * kRowStep < own_rows_;
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+        if (first + i < taking_part_) {
+          now[i] = mine_[i];
+          C of_element[kSums] = {};
+          if (multiplies) Sums(sums + i * kRowStep * TiledProductShape::kSumRow, of_element);
+          const Cursor here = Further(at, strides, i);
+          now[i].Step(p_, here.e, here.step, of_element);
+        }
+        // In the registers of the one that is done.
+        LoadAll(Further(ahead, strides, i), first + kBatch + i, &mine_[i]);
+      }
+      if (!more) arrive();
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+        if (first + i >= count_) continue;
+        const Cursor here = Further(at, strides, i);
+        now[i].Write(p_, here.e, here.step);
+      }
+      if (!more) break;
+      at = ahead;
     }
   }
-  HASTE_DEVICE void LoadCarried(int first, Phase (&to)[kBatch]) const {
-    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (e.exists) to[i].LoadCarried(p_, e);
+
+  // i: the element's index among those of this thread.
+  HASTE_DEVICE void Load(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (i < taking_part_) to->Load(p_, at.e, at.step);
+  }
+  HASTE_DEVICE void LoadAll(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (at.e.exists) {
+      to->Load(p_, at.e, at.step);
+      to->LoadCarried(p_, at.e);
+    } else if (i < taking_part_) {
+      to->Load(p_, at.e, at.step);
     }
   }
 
@@ -182,9 +205,10 @@ class TiledRun {
       take(tile, rows * kTileColumns + lane % 4 * 2, lane / 4, v);
     });
   }
-  HASTE_DEVICE void Sums(int i, C (&sums)[kSums]) const {
+  // from: the first of an element's sums.
+  HASTE_DEVICE void Sums(const float* from, C (&sums)[kSums]) const {
     HASTE_UNROLL for (int s = 0; s < kSums; ++s) {
-      sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
+      sums[s] = from[s * TiledProductShape::sum_tile(own_rows_)];
       if constexpr (kScaledTerms<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
   }
@@ -235,11 +259,11 @@ class TiledRun {
   const bool reverse_;
   const int own_rows_, row_, unit_;
   Element first_;
-  int64_t at_stride_, one_stride_;  // between consecutive elements of a thread
+  int64_t one_at_0_;         // its offset in [N, T, K, H] at time 0
+  int count_, taking_part_;  // elements of this thread; and with those that are only padding
   uint32_t meetings_ = 0;
-  float sum_scale_;  // only for Scaled
-  Phase mine_[kBatch];
-  int last_ = 0;  // the first of the elements in mine_
+  float sum_scale_;     // only for Scaled
+  Phase mine_[kBatch];  // inputs of its first elements
 };
 
 // `count` steps of the walk from `first` on. More than one only in a persistent kernel.
@@ -251,7 +275,6 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
 #else
   TiledRun<Phase, kRows> run(p);
   if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // the product waits for it
-  run.Load(first);
   uint32_t ended = 0;  // steps ended, over all blocks of the group
   int64_t step = first;
   for (int64_t left = count; left > 0; --left, step += Phase::kStride) {
@@ -263,13 +286,11 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
       ended += static_cast<uint32_t>(p.tiling.group_blocks());
       WaitForArrivals(run.arrived(), ended);
     }
-    run.Step(step);
-    if (left > 1) {
+    run.Step(step, [&] {
+      if (left == 1) return;
       FenceSharedBulkCopies();  // to come: they write where the sums were
       CountArrival(run.arrived());
-    }
-    run.Write(step);
-    if (left > 1) run.Load(step + Phase::kStride);
+    });
   }
 #endif
 }

@@ -44,9 +44,12 @@ struct TiledOperand {
   __host__ __device__ __forceinline__ int64_t Size(int64_t lanes) const {
     return At(2 * lanes, 0, 0);
   }
-  // The first chunk of an element's row tile. RowOf: the row's index in that tile.
+  // The first chunk of an element's row tile. RowOf: the row's index in that tile. 32 bits are
+  // enough in a row tile: the plan makes no larger one.
   HASTE_DEVICE uint16_t* Of(int64_t lane, const Element& e) const {
-    return a + At(lane, e.n >> log_rows, 0);
+    const uint32_t tile_size = static_cast<uint32_t>(chunks * width) << log_rows;
+    return a + (At(lane, 0, 0) +
+                static_cast<uint64_t>(static_cast<uint32_t>(e.n) >> log_rows) * tile_size);
   }
   HASTE_DEVICE uint32_t RowOf(const Element& e) const {
     return static_cast<uint32_t>(e.n) & ((1u << log_rows) - 1);
@@ -88,9 +91,18 @@ HASTE_DEVICE uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
   return BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, depth);
 }
 
+// Where number d of row 0 of a row tile is, from the row tile's first chunk on.
 template <class T, int kOfOperand>
-HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
-                           int64_t step, const Element& e, int64_t d, float value) {
+HASTE_DEVICE uint32_t TiledDepthAt(const TiledOperand& operand, uint32_t d) {
+  constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
+  return (d / kDepth * (kOfOperand * kDepth) << operand.log_rows) +
+         TiledOperandAt<T, kOfOperand>(0, d % kDepth);
+}
+
+// Stores a number's split terms. to: the first of them.
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutTerms(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
+                           uint16_t* to, float value) {
   constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
   uint16_t part[3];
   if constexpr (sizeof(T) == 4) {
@@ -102,12 +114,15 @@ HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOpera
     const float rest = value - ToCompute(T{part[0]});
     part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
   }
-  const uint32_t in = static_cast<uint32_t>(d);
-  // 32 bits are enough: the plan makes no larger row tile.
-  const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
-  uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
-                 (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
   HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+}
+
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
+                           int64_t step, const Element& e, int64_t d, float value) {
+  uint16_t* row =
+      operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
+  PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
@@ -120,10 +135,44 @@ HASTE_DEVICE void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t s
   PutTiled(p, p.other, step, e, d, value);
 }
 
+// An element that knows its place in the operand of the next step's product, for cells whose steps
+// have one. kCount: numbers that it has there, at depths g * H + j. Elements of a thread differ in
+// their row alone: all else is made once a step.
+template <class T, int kOfOperand, int kCount>
+struct TiledElement : Element {
+  uint32_t row;            // in its row tile
+  uint16_t* row_tile;      // its first chunk
+  uint32_t place[kCount];  // from there, in row 0
+
+  HASTE_DEVICE void Aim(const TiledParams<T, kOfOperand>& p, int64_t step) {
+    row = p.operand.RowOf(*this);
+    row_tile = OpaqueGlobal(p.operand.Of((step & 1) * p.K + k, *this));
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) {
+      place[g] = Opaque(static_cast<int>(
+          TiledDepthAt<T, kOfOperand>(p.operand, static_cast<uint32_t>(g * p.H + j))));
+    }
+  }
+  HASTE_DEVICE uint16_t* To(int i) const {
+    return row_tile + (TiledOperandAt<T, kOfOperand>(row, 0) + place[i]);
+  }
+};
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t,
+                             const TiledElement<T, kOfOperand, 1>& e, int64_t, float value) {
+  PutTerms(p, p.operand, e.To(0), value);
+}
+template <class T, int kOfOperand, int kGates>
+HASTE_DEVICE void PutGates(const TiledBackwardParams<T, kOfOperand>& p, int64_t,
+                           const TiledElement<T, kOfOperand, kGates>& e,
+                           const float (&values)[kGates]) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) PutTerms(p, p.operand, e.To(g), values[g]);
+}
+
 // Called by whole warps, for 32 units of a row (a group). Units after the last have values 0.
 template <int kTerms, int kGates>
-HASTE_DEVICE void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p, int64_t step,
-                           const Element& e, const float (&values)[kGates]) {
+HASTE_DEVICE void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p, int64_t,
+                           const TiledElement<Scaled<kTerms>, kTerms, kGates>& e,
+                           const float (&values)[kGates]) {
   using T = Scaled<kTerms>;
   constexpr int kDepth = TiledDepth(kTerms, kTerms);
   static_assert(kTerms == 2 && kDepth == 32,
@@ -132,10 +181,9 @@ HASTE_DEVICE void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p,
   HASTE_UNROLL for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
   const RowScale scale(LargestBits(__float_as_uint(most)));
   const TiledOperand& operand = p.operand;
-  const uint32_t lane = threadIdx.x % 32, row = operand.RowOf(e);
+  const uint32_t lane = threadIdx.x % 32, row = e.row;
   const uint32_t chunk_size = operand.width << operand.log_rows;
-  uint16_t* first = operand.Of((step & 1) * p.K + e.k, e) +
-                    static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
+  uint16_t* first = e.row_tile + static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
   if (lane < kGates) reinterpret_cast<float*>(first + lane * chunk_size)[row] = scale.down;
   // Even lanes have the first split terms of two depths, odd lanes the second.
   const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
