@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras._compat import has_tangents, keras_loop, xla_compiles_here
-from haste_keras.layers import step_loop
+from haste_keras.layers import pooling_cell, step_loop
 from haste_keras.layers.validation import (
     cast_real,
     check_choice,
@@ -114,7 +114,8 @@ class ForgetMult(keras.layers.Layer):
         start = h0[0] if h0 else tf.zeros_like(x[:, 0])
 
         def step(inputs, states):
-            h = inputs[0] * inputs[1] + (1 - inputs[0]) * states[0]
+            keep, new, _ = pooling_cell.forget_mult(*inputs, None)
+            h = keep * states[0] + new
             return h, [h]
 
         if mask is not None:
