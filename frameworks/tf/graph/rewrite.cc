@@ -39,8 +39,8 @@ bool IsForCompiler(std::string_view name, std::string_view value) {
   }
   WireField field;
   WireReader reader(value);
-  const bool off = reader.Next(&field) && field.Is(proto::kAttrBool, WireField::kVarint) &&
-                   field.varint == 0;
+  const bool off =
+      reader.Next(&field) && field.Is(proto::kAttrBool, WireField::kVarint) && field.varint == 0;
   return !off;
 }
 

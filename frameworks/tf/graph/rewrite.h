@@ -14,7 +14,8 @@ struct Rewritten {
   int calls = 0;        // that became ops; 0: the graph stays as it is
   std::string graph;    // the new GraphDef, if there are any
   std::string problem;  // why a tagged call stays one, or empty
-  bool unknown = false; // of `problem`: the tag is of a newer version, or names what is not in `ops`
+  bool unknown =
+      false;  // of `problem`: the tag is of a newer version, or names what is not in `ops`
 };
 
 // graph: a GraphDef. on_gpu: whether the ops have GPU kernels here.

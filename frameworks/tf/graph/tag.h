@@ -30,7 +30,8 @@ struct Tag {
 enum class TagResult {
   kNone,     // not tagged, or not as one of our ops
   kTag,      // *tag is read, and fits the op
-  kUnknown,  // an op, an attribute or a version that this library does not know; *problem says which
+  kUnknown,  // an op, an attribute or a version that this library does not know; *problem says
+             // which
   kBroken,   // something else does not fit; *problem says what
 };
 
