@@ -89,7 +89,7 @@ class Facts:
     gpus: tuple[Gpu, ...]
     visible_gpus: int
     gpu_kernels: tuple[bool, str]
-    graph_plugin: tuple[bool, str] = (True, "")
+    graph_plugin: tuple[bool, str]
 
 
 def tensorflow_build():
