@@ -1,4 +1,4 @@
-"""What cells without a recurrent matrix share: the state of a step is a linear function of the last.
+"""Cells without a recurrent matrix: the state of a step is a linear function of the last.
 
     h' = keep ∘ h + new        y = out ∘ h'
 

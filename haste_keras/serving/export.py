@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from haste_keras._compat import saved_model_pb2
 from haste_keras.serving import tag as tags
+from haste_keras.serving.scope import FORMATS
 from haste_keras.serving.scope import portable as portable_scope
 
 
@@ -100,10 +101,8 @@ def export(
     saved_model = format == "tf_saved_model"
     if saved_model and tf.io.gfile.exists(target) and not tf.io.gfile.isdir(target):
         raise ValueError(f"`path` must be a folder, or not be there, but {target} is a file")
-    if portable:
-        scope = portable_scope(format if saved_model or format in ("onnx", "litert") else "onnx")
-    else:
-        scope = contextlib.nullcontext()
+    # A format that is not known is for Keras to refuse.
+    scope = portable_scope(format) if portable and format in FORMATS else contextlib.nullcontext()
     made = [each for each in _parents(folder) if not tf.io.gfile.exists(each)]
     tf.io.gfile.makedirs(folder or ".")
     work = tempfile.mkdtemp(prefix=f".{name}.", dir=folder or ".")

@@ -18,6 +18,11 @@ def _wide(tensor):
     return tf.cast(tensor, tf.float32) if tensor.dtype.size == 2 else tensor
 
 
+def _float32(number):
+    """An attribute as the op holds it."""
+    return float(np.float32(number))
+
+
 def make_cell(spec, hidden, attributes, generator):
     """The cell whose `step` has the equations of `spec`; None of ForgetMult, which has no cell.
 
@@ -37,7 +42,7 @@ def make_cell(spec, hidden, attributes, generator):
     if "pooling" in names:
         arguments["pooling"] = spec.name.split("_")[1]
     if spec.normalizes:
-        arguments["epsilon"] = attributes["epsilon"]
+        arguments["epsilon"] = _float32(attributes["epsilon"])
     return make(hidden, seed=generator, name="step", dtype="float32", **arguments)
 
 
@@ -70,7 +75,9 @@ class Recurrence:
             lanes = {name: self._lanes(name, each, start, end) for name, each in given.items()}
             parts.append(self._walk(cell, lanes, mask, attributes, reverse, lists))
             start = end
-        outputs = [tf.concat(each, 2 if i == 0 else 1) for i, each in enumerate(zip(*parts))]
+        outputs = [
+            tf.concat(each, 2 if i == 0 else 1) for i, each in enumerate(zip(*parts, strict=True))
+        ]
         outputs = [tf.cast(each, dtype) for each in outputs]
         return outputs + [tf.zeros([0], dtype) for _ in self.spec.reserve]
 
@@ -102,7 +109,7 @@ class Recurrence:
     def _walk(self, cell, given, mask, attributes, reverse, lists):
         """[y, *states] of lanes that walk one way."""
         spec = self.spec
-        rates = [float(np.float32(rate)) for rate in attributes["zoneout"]]
+        rates = [_float32(rate) for rate in attributes["zoneout"]]
         dtype = given[f"{spec.states[0]}0"].dtype
         options = Options(
             reverse=reverse,
@@ -144,7 +151,7 @@ class LayerNorm:
 
     def body(self, inputs, attributes, *, lists, generator):
         x, gamma, beta = (_wide(each) for each in inputs)
-        y = normalized(x, gamma, attributes["epsilon"], [2])
+        y = normalized(x, gamma, _float32(attributes["epsilon"]), [2])
         y = y if beta.shape.rank == 1 else y + beta
         return [tf.cast(y, inputs[0].dtype)]
 
