@@ -1,6 +1,7 @@
 """`haste_keras.export`: a model as a folder or file that needs no op of haste_keras."""
 
 import contextlib
+import io
 import os
 import tempfile
 
@@ -101,6 +102,10 @@ def export(
     saved_model = format == "tf_saved_model"
     if saved_model and tf.io.gfile.exists(target) and not tf.io.gfile.isdir(target):
         raise ValueError(f"`path` must be a folder, or not be there, but {target} is a file")
+    if verbose is not None:
+        kwargs["verbose"] = verbose
+    if input_signature is not None:
+        kwargs["input_signature"] = input_signature  # which Keras 3.6 does not take
     # A format that is not known is for Keras to refuse.
     scope = portable_scope(format) if portable and format in FORMATS else contextlib.nullcontext()
     made = [each for each in _parents(folder) if not tf.io.gfile.exists(each)]
@@ -108,10 +113,8 @@ def export(
     work = tempfile.mkdtemp(prefix=f".{name}.", dir=folder or ".")
     try:
         staged = os.path.join(work, name)
-        with scope:
-            model.export(
-                staged, format=format, verbose=False, input_signature=input_signature, **kwargs
-            )
+        with scope, _said_of(staged, target, verbose):
+            model.export(staged, format=format, **kwargs)
         if portable and saved_model:
             check_portable(staged)
         _put(staged, target)
@@ -121,8 +124,18 @@ def export(
             tf.io.gfile.rmtree(each)
         raise
     tf.io.gfile.rmtree(work)
-    if verbose is None or verbose:
-        print(f"Saved artifact at '{target}'.")
+
+
+@contextlib.contextmanager
+def _said_of(staged, target, verbose):
+    """What Keras prints of the path `staged` is printed of `target`, unless `verbose` is False."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            yield
+    finally:
+        if verbose or verbose is None:  # Keras 3.6 prints in any case
+            print(said.getvalue().replace(staged, target), end="")
 
 
 def _parents(folder):
