@@ -4,9 +4,11 @@
 //
 // Reads N·T·C float32 from standard input, feeds them to the model's serving signature, and writes
 // the float32 outputs. `python -c "import haste_keras; print(haste_keras.library_path())"` names
-// LIBHASTE_OPS.
+// LIBHASTE_OPS. A portable model (haste_keras.export) also runs without it: give - for none. With
+// it the model's recurrences become our ops as it is loaded.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -15,21 +17,24 @@
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/public/session.h"
 
+// The ops register themselves when their library is loaded.
+bool LoadOps(const char* path) {
+  TF_Status* status = TF_NewStatus();
+  TF_Library* library = TF_LoadLibrary(path, status);
+  const bool ok = TF_GetCode(status) == TF_OK;
+  if (!ok) std::fprintf(stderr, "%s\n", TF_Message(status));
+  if (library != nullptr) TF_DeleteLibraryHandle(library);
+  TF_DeleteStatus(status);
+  return ok;
+}
+
 int main(int argc, char** argv) {
   if (argc != 6) {
     std::fprintf(stderr, "usage: %s MODEL_DIR LIBHASTE_OPS N T C < input.f32 > output.f32\n",
                  argv[0]);
     return 2;
   }
-  // The ops register themselves when their library is loaded.
-  TF_Status* status = TF_NewStatus();
-  TF_Library* library = TF_LoadLibrary(argv[2], status);
-  if (TF_GetCode(status) != TF_OK) {
-    std::fprintf(stderr, "%s\n", TF_Message(status));
-    return 1;
-  }
-  TF_DeleteStatus(status);
-  TF_DeleteLibraryHandle(library);
+  if (std::strcmp(argv[2], "-") != 0 && !LoadOps(argv[2])) return 1;
 
   tensorflow::SavedModelBundle model;
   const auto loaded = tensorflow::LoadSavedModel(
