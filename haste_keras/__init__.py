@@ -40,6 +40,7 @@ from haste_keras.layers import (  # noqa: E402
     SimpleRNNCell,
     SLSTMCell,
 )
+from haste_keras.serving import export, portable  # noqa: E402
 
 __version__ = _library.version()
 __all__ = [
@@ -72,10 +73,12 @@ __all__ = [
     "SimpleRNN",
     "SimpleRNNCell",
     "explain",
+    "export",
     "from_keras",
     "library_path",
     "loaders",
     "ops",
+    "portable",
     "to_keras",
 ]
 

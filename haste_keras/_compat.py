@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras.src import backend as _backend  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.utils.naming import to_snake_case  # seen in Keras 3.6.0 and 3.15.1
+from tensorflow.core.protobuf import saved_model_pb2  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.ops import control_flow_util  # seen in TensorFlow 2.16.2 and 2.21.0
 
@@ -29,6 +30,7 @@ __all__ = [
     "flattened_layers",
     "has_tangents",
     "keras_loop",
+    "saved_model_pb2",
     "skipped_inputs",
     "to_snake_case",
     "wrap",

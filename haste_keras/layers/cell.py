@@ -10,7 +10,7 @@ import tensorflow as tf
 from haste_keras._compat import DropoutRNNCell
 from haste_keras.layers.activation import get_activation, is_fused
 from haste_keras.layers.transform import check_transformed, get_transform, serialize_transform
-from haste_keras.layers.validation import check_dtype, check_rate, check_seed, is_integer
+from haste_keras.layers.validation import check_dtype, check_rate, check_seed, check_sizes
 
 # What an argument of a weight is named after, and what is said about it.
 ROLES = ("kernel", "recurrent", "bias")
@@ -19,18 +19,6 @@ _KINDS = {
     "regularizer": keras.regularizers,
     "constraint": keras.constraints,
 }
-
-
-def _check_sizes(units, heads):
-    if not is_integer(units) or units <= 0:
-        raise ValueError(
-            "Received an invalid value for argument `units`, "
-            f"expected a positive integer, got {units!r}."
-        )
-    if not is_integer(heads) or heads < 1 or units % heads:
-        raise ValueError(
-            f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
-        )
 
 
 class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
@@ -80,7 +68,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         implementation=2,
         **kwargs,
     ):
-        _check_sizes(units, heads)
+        check_sizes(units, heads)
         if implementation not in (0, 1, 2):
             raise ValueError(
                 f"`implementation` must be 0, 1 or 2. Received: implementation={implementation}"
@@ -275,7 +263,7 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         Args:
           x: [N, heads, G, H] projected input.
           states: list of [N, heads, H]; the first with recurrent dropout.
-          weights: those of the recurrence, of `prepared`.
+          weights: those of the recurrence, of `prepared` and then `hoisted`.
           share: for each state how much of it Zoneout keeps, in [0, 1], or None: nothing. It is
             applied to what is returned, but for the states of `own_zoneout`.
         Returns:
@@ -283,14 +271,23 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         """
         raise NotImplementedError(f"{type(self).__name__} has no equations: write `step`.")
 
+    def hoisted(self, weights):
+        """The weights as `step` multiplies by them, which a loop forms once for all steps."""
+        lanes = weights.get("recurrent_kernel")
+        if self.spec.recurrence != "dense" or lanes.shape[0] > 1:
+            return weights
+        hidden = lanes.shape[1]
+        matrix = tf.reshape(lanes, [hidden, lanes.shape[2] * hidden])
+        return {**weights, "recurrent_kernel": matrix}
+
     def product(self, h, weights):
-        """h·R: [N, heads, H] → [N, heads, G, H]."""
+        """h·R: [N, heads, H] → [N, heads, G, H]; R as `hoisted` gives it."""
         lanes = weights["recurrent_kernel"]
-        heads, hidden, gates, _ = lanes.shape
-        if heads > 1:
+        if lanes.shape.rank == 4:
             return tf.einsum("nkh,khgj->nkgj", h, lanes)
-        q = tf.matmul(tf.reshape(h, [-1, hidden]), tf.reshape(lanes, [hidden, gates * hidden]))
-        return tf.reshape(q, [-1, 1, gates, hidden])
+        hidden, columns = lanes.shape
+        q = tf.matmul(tf.reshape(h, [-1, hidden]), lanes)
+        return tf.reshape(q, [-1, 1, columns // hidden, hidden])
 
     def project(self, inputs, states, keep, weights):
         """x·W + b.
@@ -331,7 +328,10 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         share = [self._share(rate, state, training) for rate, state in rates]
         lanes = [None if s is None else tf.reshape(s, [-1, heads, hidden]) for s in share]
         output, new = self.step(
-            x, [tf.reshape(s, [-1, heads, hidden]) for s in entering], recurrence, lanes
+            x,
+            [tf.reshape(s, [-1, heads, hidden]) for s in entering],
+            self.hoisted(recurrence),
+            lanes,
         )
         new = [tf.reshape(state, [-1, self.units]) for state in new]
         for state, (s, old) in enumerate(zip(share, states[:count], strict=True)):

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras._compat import has_tangents, keras_loop, xla_compiles_here
-from haste_keras.layers import step_loop
+from haste_keras._compat import has_tangents, xla_compiles_here
+from haste_keras.layers import pooling_cell, step_loop
 from haste_keras.layers.validation import (
     cast_real,
     check_choice,
@@ -19,6 +19,7 @@ from haste_keras.layers.validation import (
     check_mask,
 )
 from haste_keras.native.cell_spec import ENGINES
+from haste_keras.ops.shapes import size
 
 
 @keras.saving.register_keras_serializable("haste_keras")
@@ -111,17 +112,17 @@ class ForgetMult(keras.layers.Layer):
     def _loop_of_steps(self, f, x, h0, mask, backwards):
         if x.shape[1] == 0:  # Keras's loop reads step 0
             return x
-        start = h0[0] if h0 else tf.zeros_like(x[:, 0])
+        start = h0[0] if h0 else tf.zeros([size(x, 0), size(x, 2)], x.dtype)
 
         def step(inputs, states):
-            h = inputs[0] * inputs[1] + (1 - inputs[0]) * states[0]
+            keep, new, _ = pooling_cell.forget_mult(*tf.unstack(inputs, axis=1), None)
+            h = keep * states[0] + new
             return h, [h]
 
         if mask is not None:
             f, x = (tf.where(mask[:, :, tf.newaxis], each, 0) for each in (f, x))
-        _, y, _ = keras_loop(
-            step, (f, x), [start], go_backwards=backwards, mask=mask, input_length=x.shape[1]
-        )
+        gates = tf.stack([f, x], axis=2)
+        _, y, _ = step_loop.loop(step, gates, [start], go_backwards=backwards, mask=mask)
         return tf.reverse(y, [1]) if backwards else y
 
     def get_config(self):

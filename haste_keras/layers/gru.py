@@ -97,16 +97,25 @@ class GRUCell(RecurrentCell):
             recurrence["recurrent_bias"] = tf.reshape(bias, self.gate_shape)
         return projection, recurrence
 
+    def hoisted(self, weights):
+        if self.reset_after:
+            return super().hoisted(weights)
+        lanes = weights["recurrent_kernel"]
+        before, after = (
+            super(GRUCell, self).hoisted({"recurrent_kernel": part})["recurrent_kernel"]
+            for part in (lanes[:, :, :2], lanes[:, :, 2:])
+        )
+        return {"recurrent_kernel": before, "candidate_kernel": after}
+
     def step(self, x, states, weights, share):
         (h,) = states
         x_z, x_r, x_g = tf.unstack(x, axis=2)
-        before, after = weights, None
-        if not self.reset_after:
-            lanes = weights["recurrent_kernel"]
-            before, after = ({"recurrent_kernel": w} for w in (lanes[:, :, :2], lanes[:, :, 2:]))
-        q = self.product(h, before) + weights.get("recurrent_bias", 0)
+        q = self.product(h, weights) + weights.get("recurrent_bias", 0)
         z, r = (self.recurrent_activation(v) for v in (x_z + q[:, :, 0], x_r + q[:, :, 1]))
-        q_g = r * q[:, :, 2] if after is None else self.product(r * h, after)[:, :, 0]
+        if self.reset_after:
+            q_g = r * q[:, :, 2]
+        else:
+            q_g = self.product(r * h, {"recurrent_kernel": weights["candidate_kernel"]})[:, :, 0]
         return None, [z * h + (1 - z) * self.activation(x_g + q_g)]
 
     def get_config(self):

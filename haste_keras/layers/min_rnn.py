@@ -13,29 +13,23 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras.layers.activation import get_activation
-from haste_keras.layers.cell import RecurrentCell
 from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.pooling_cell import PoolingCell
 from haste_keras.native import cell_spec
 
 
-class _MinCell(RecurrentCell):
+class _MinCell(PoolingCell):
     """Both cells; a subclass says in `renewal` what makes z of the gates but g."""
 
-    own_zoneout = (0,)
-    without = (
-        *("heads", "dropconnect", "recurrent_dropout", "recurrent_initializer"),
-        *("recurrent_regularizer", "recurrent_constraint", "recurrent_transform"),
-    )
-
     def renewal(self, *gates):
-        """z of the projected gates, each [N, 1, H]."""
+        """z of the projected gates, each [..., H]."""
         raise NotImplementedError
 
-    def step(self, x, states, weights, share):
-        *gates, g = tf.unstack(x, axis=2)
+    def coefficients(self, x, share):
+        *gates, g = tf.unstack(x, axis=-2)
         z = self.renewal(*gates)
-        z = z if share[0] is None else (1 - share[0]) * z
-        return None, [(1 - z) * states[0] + z * self.activation(g)]
+        z = z if share is None else (1 - share) * z
+        return 1 - z, z * self.activation(g), None
 
 
 @keras.saving.register_keras_serializable("haste_keras")

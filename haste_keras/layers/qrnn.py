@@ -16,8 +16,8 @@ import tensorflow as tf
 from haste_keras import ops
 from haste_keras.layers import directions
 from haste_keras.layers.activation import get_activation
-from haste_keras.layers.cell import RecurrentCell
 from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.pooling_cell import PoolingCell
 from haste_keras.layers.validation import check_choice, is_integer
 from haste_keras.native import cell_spec
 from haste_keras.ops.matmul import matmul
@@ -27,7 +27,7 @@ POOLINGS = {"f": cell_spec.QRNN_F, "fo": cell_spec.QRNN_FO, "ifo": cell_spec.QRN
 
 
 @keras.saving.register_keras_serializable("haste_keras")
-class QRNNCell(RecurrentCell):
+class QRNNCell(PoolingCell):
     """One step of `QRNN`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `QRNN` takes of a cell. States: c (h with pooling="f") [N, units] and, with
@@ -35,11 +35,6 @@ class QRNNCell(RecurrentCell):
     """
 
     activations = ("activation", "recurrent_activation")
-    own_zoneout = (0,)
-    without = (
-        *("heads", "dropconnect", "recurrent_dropout", "recurrent_initializer"),
-        *("recurrent_regularizer", "recurrent_constraint", "recurrent_transform"),
-    )
 
     def __init__(
         self,
@@ -118,12 +113,12 @@ class QRNNCell(RecurrentCell):
             states = [inputs[:, -states[0].shape[1] :]]
         return super().project(inputs, states, keep, weights)
 
-    def step(self, x, states, weights, share):
-        z, *gates = tf.unstack(x, axis=2)
+    def coefficients(self, x, share):
+        z, *gates = tf.unstack(x, axis=-2)
         z, gates = self.activation(z), [self.recurrent_activation(gate) for gate in gates]
-        keep = gates[0] if share[0] is None else share[0] + (1 - share[0]) * gates[0]
-        c = keep * states[0] + (gates[2] if self.pooling == "ifo" else 1 - keep) * z
-        return None if self.outputs_state else gates[1] * c, [c]
+        keep = gates[0] if share is None else share + (1 - share) * gates[0]
+        new = (gates[2] if self.pooling == "ifo" else 1 - keep) * z
+        return keep, new, None if self.outputs_state else gates[1]
 
     def get_config(self):
         return {

@@ -42,21 +42,45 @@ def warn(layer, reason):
     )
 
 
+def loop(step, sequences, states, *, mask, **options):
+    """Keras's loop over `step`, which may have no step at all.
+
+    Args:
+      step: (inputs [N, ...], states) → output, states.
+      sequences: [N, T, ...].
+      states: list of [N, ...].
+      mask: [N, T] or None.
+      options: of Keras's loop.
+    Returns:
+      last output, outputs in walking order, states.
+    """
+    time = size(sequences, 1)
+    if isinstance(time, int):
+        return keras_loop(step, sequences, states, mask=mask, input_length=time, **options)
+    # Keras's loop reads step 0: where there is none, it gets one, and its results are dropped.
+    empty = tf.equal(time, 0)
+    pad = [[0, 0], [0, tf.cast(empty, tf.int32)]]
+    sequences = tf.pad(sequences, pad + [[0, 0]] * (sequences.shape.rank - 2))
+    mask = None if mask is None else tf.pad(mask, pad)
+    last, outputs, new = keras_loop(step, sequences, states, mask=mask, **options)
+    new = [tf.where(empty, old, state) for old, state in zip(states, new, strict=True)]
+    return tf.where(empty, tf.zeros_like(last), last), outputs[:, :time], new
+
+
 def loop_of_steps(cell, sequences, states, *, training, **options):
     """`keras.layers.RNN`'s loop over `cell`: sequences [N, T, C], states a list of [N, units].
 
-    Returns last output [N, units], outputs in walking order, states. `options` go to Keras's loop.
+    Returns last output [N, units], outputs in walking order, states. `options` go to `loop`.
     """
     if sequences.shape[1] == 0:  # Keras's loop reads step 0
         outputs = tf.zeros([size(sequences, 0), 0, cell.units], sequences.dtype)
         return tf.zeros_like(states[0]), outputs, states
-    cell.get_dropout_mask(sequences[:, 0, :])
+    cell.get_dropout_mask(tf.zeros([size(sequences, 0), size(sequences, 2)], sequences.dtype))
     cell.get_recurrent_dropout_mask(states[0])
-    result = keras_loop(
+    result = loop(
         lambda inputs, states: cell(inputs, states, training=training),
         sequences,
         states,
-        input_length=sequences.shape[1],
         **options,
     )
     cell.reset_dropout_mask()

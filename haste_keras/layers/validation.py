@@ -160,3 +160,16 @@ def check_states(layer, states, sequences):
                 f"{(batch, units)}. Received: shape {tuple(state.shape)}"
             )
     return states
+
+
+def check_sizes(units, heads):
+    """Checks what a cell is given: `heads` divides `units`."""
+    if not is_integer(units) or units <= 0:
+        raise ValueError(
+            "Received an invalid value for argument `units`, "
+            f"expected a positive integer, got {units!r}."
+        )
+    if not is_integer(heads) or heads < 1 or units % heads:
+        raise ValueError(
+            f"`heads` must be a positive divisor of units={units}. Received: heads={heads!r}"
+        )

@@ -72,7 +72,8 @@ class CellSpec:
         return dict.fromkeys(self.gates, "NTKH") if self.separate_gates else {"wx": "NTKGH"}
 
     @functools.cached_property
-    def _parameters(self):
+    def parameters(self):
+        """Inputs that are weights of the recurrence: {name: axes}."""
         kernel = {"recurrent_kernel": self.kernel_dims} if self.kernel_dims else {}
         return {**kernel, **self.extras}
 
@@ -88,7 +89,7 @@ class CellSpec:
     @functools.cached_property
     def _other_inputs(self):
         initial = {f"{state}0": "NKH" for state in self.states}
-        return {**self._parameters, **initial, "mask": "NT", "seed": "2"}
+        return {**self.parameters, **initial, "mask": "NT", "seed": "2"}
 
     @functools.cached_property
     def forward_inputs(self):
@@ -109,7 +110,7 @@ class CellSpec:
     def backward_inputs(self):
         """Inputs of the gradient's op."""
         return {
-            **self._parameters,
+            **self.parameters,
             "mask": "NT",
             "seed": "2",
             **(self._projected if self.separate_gates else {}),

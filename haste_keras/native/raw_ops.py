@@ -2,7 +2,7 @@
 
 import collections
 
-from haste_keras.native import library
+from haste_keras.native.emit import emit, has_reserve
 
 # What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
 Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
@@ -37,10 +37,10 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
       layer: the op that forms x·W + b; inputs then as `spec.layer_inputs` lists them.
     Returns:
       list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
-      [0] unless `save`.
+      [0] unless `save`, and where no op is emitted.
     """
-    op = getattr(library.load(), spec.python_op + ("_layer" if layer else ""))
-    outputs = list(op(*inputs, save=save, **attrs))
+    save = save and has_reserve()
+    outputs = emit(spec.python_op + ("_layer" if layer else ""), inputs, save=save, **attrs)
     # The C API does not let the op's shape function read `save`.
     gates = inputs[0].shape
     if layer:
@@ -61,7 +61,7 @@ def backward(spec, inputs, **attrs):
     Returns:
       list of tensors, as `spec.backward_outputs` lists them.
     """
-    return list(getattr(library.load(), spec.python_op + "_grad")(*inputs, **attrs))
+    return emit(spec.python_op + "_grad", inputs, **attrs)
 
 
 def layer_backward(spec, inputs, *, wanted, **attrs):
@@ -74,11 +74,26 @@ def layer_backward(spec, inputs, *, wanted, **attrs):
     Returns:
       list of tensors, as `spec.layer_backward_outputs` lists them; of shape [0] if not wanted.
     """
-    op = getattr(library.load(), spec.python_op + "_layer_grad")
-    outputs = list(op(*inputs, wanted=wanted, **attrs))
+    outputs = emit(spec.python_op + "_layer_grad", inputs, wanted=wanted, **attrs)
     # The C API does not let the op's shape function read `wanted`.
     sizes = {"C": inputs[1].shape[0], **dict(zip("NTKGH", outputs[0].shape, strict=True))}
     own = outputs[-len(wanted) :]
     for output, dims, want in zip(own, spec.layer_gradients.values(), wanted, strict=True):
         output.set_shape([sizes[letter] for letter in dims] if want else [0])
     return outputs
+
+
+def layer_norm(x, gamma, beta, *, epsilon):
+    """x [R, K, F], normalised over F: gamma [K, F], beta the same or [0], for zeros."""
+    return emit("haste_layer_norm", [x, gamma, beta], epsilon=epsilon)[0]
+
+
+def layer_norm_backward(x, gamma, dy, *, epsilon):
+    """dx, dgamma and dbeta of `layer_norm`."""
+    return emit("haste_layer_norm_grad", [x, gamma, dy], epsilon=epsilon)
+
+
+def matmul(a, b, transpose_a=False, transpose_b=False):
+    """The product of two matrices, of which at most one is transposed."""
+    suffix = "_transpose_a" if transpose_a else "_transpose_b" if transpose_b else ""
+    return emit("haste_mat_mul" + suffix, [a, b])[0]

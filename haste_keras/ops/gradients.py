@@ -167,7 +167,7 @@ for _spec in CELLS:
 def _layer_norm_gradient(op, dy):
     x, gamma, beta = op.inputs
     epsilon = op.get_attr("epsilon")
-    dx, dgamma, dbeta = library.load().haste_layer_norm_grad(x, gamma, dy, epsilon=epsilon)
+    dx, dgamma, dbeta = raw_ops.layer_norm_backward(x, gamma, dy, epsilon=epsilon)
     return dx, dgamma, None if beta.shape.rank == 1 else dbeta
 
 

@@ -6,10 +6,12 @@ as exact, and two to four times as fast, but an infinity becomes NaN. Where Tens
 allowed, TensorFlow uses tensor cores itself.
 """
 
+import functools
+
 import tensorflow as tf
 
 from haste_keras._compat import skipped_inputs
-from haste_keras.native import library
+from haste_keras.native import library, raw_ops
 
 
 def matmul(a, b, transpose_a=False, transpose_b=False):
@@ -26,18 +28,9 @@ def _splits(dtype):
     return library.may_use_gpu()
 
 
-def _plain(a, b):
-    return library.load().haste_mat_mul(a, b)
-
-
-def _transpose_a(a, b):
-    return library.load().haste_mat_mul_transpose_a(a, b)
-
-
-def _transpose_b(a, b):
-    return library.load().haste_mat_mul_transpose_b(a, b)
-
-
+_plain = raw_ops.matmul
+_transpose_a = functools.partial(raw_ops.matmul, transpose_a=True)
+_transpose_b = functools.partial(raw_ops.matmul, transpose_b=True)
 OPS = {(False, False): _plain, (True, False): _transpose_a, (False, True): _transpose_b}
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from haste_keras._compat import has_tangents, xla_compiles_here
-from haste_keras.native import cell_spec, library
+from haste_keras.native import cell_spec, raw_ops
 from haste_keras.ops.arguments import Arguments
 from haste_keras.ops.call import call_cell, public
 
@@ -53,7 +53,7 @@ def layer_norm(x, gamma, beta=None, epsilon=1e-5):
             "tf.autodiff.ForwardAccumulator has no derivative of the op; use a tf.GradientTape, or "
             "keras.layers.LayerNormalization",
         )
-    y = library.load().haste_layer_norm(
+    y = raw_ops.layer_norm(
         x if x.shape.rank == 3 else tf.reshape(x, [-1, lanes, features]),
         gamma,
         beta,

@@ -13,7 +13,7 @@ import functools
 import tensorflow as tf
 
 from haste_keras._compat import ConversionNotImplementedError, RegisterPFor, wrap
-from haste_keras.native import library, raw_ops
+from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import CELLS
 from haste_keras.ops import gradients, matmul
 from haste_keras.ops.shapes import sizes
@@ -140,7 +140,7 @@ def _register_layer_norm():
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
             pfor_input,
-            lambda inputs: [library.load().haste_layer_norm(*inputs, epsilon=epsilon)],
+            lambda inputs: [raw_ops.layer_norm(*inputs, epsilon=epsilon)],
             [rows, sums, sums],
             [rows],
             "R",
@@ -151,7 +151,7 @@ def _register_layer_norm():
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
             pfor_input,
-            lambda inputs: library.load().haste_layer_norm_grad(*inputs, epsilon=epsilon),
+            lambda inputs: raw_ops.layer_norm_backward(*inputs, epsilon=epsilon),
             [rows, sums, rows],
             [rows, sums, sums],
             "K",

@@ -13,6 +13,7 @@ BELOW = {
     "native": set(),
     "ops": {"native", "_compat"},
     "layers": {"ops", "native", "_compat"},
+    "serving": {"layers", "ops", "native", "_compat"},
     "reference": set(),
 }
 

@@ -1,0 +1,90 @@
+"""The tag of a function: which op its call stands for. README.md states the format.
+
+    _implements = {name: "HasteLstm", attr: {the op's attributes, _arguments, _version}}
+
+TensorFlow keeps the attribute in every format and acts on it nowhere.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+VERSION = 1
+ATTRIBUTE = "_implements"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tag:
+    """What a tagged function stands for.
+
+    op: name of the op, "HasteLstm".
+    attributes: {name: value} of the op; its T is a tf.DType.
+    arguments: number of the op's inputs.
+    """
+
+    op: str
+    attributes: dict
+    arguments: int
+
+
+def _fill(target, value):
+    """Writes a value of Python into an AttrValue."""
+    if isinstance(value, (list, tuple)):
+        target.list.SetInParent()
+        kind = "b" if any(isinstance(each, bool) for each in value) else "f"
+        getattr(target.list, kind).extend(value)
+    elif isinstance(value, bool):
+        target.b = value
+    elif isinstance(value, tf.DType):
+        target.type = value.as_datatype_enum
+    elif isinstance(value, int):
+        target.i = value
+    elif isinstance(value, float):
+        target.f = value
+    else:
+        target.s = value.encode()
+
+
+def _read(value):
+    """The value of Python that an AttrValue holds."""
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        return [*value.list.b, *value.list.f]
+    if kind == "type":
+        return tf.as_dtype(value.type)
+    return value.s.decode() if kind == "s" else getattr(value, kind)
+
+
+def function_attributes(tag):
+    """Attributes of the function that `tag` is for, as `tf.function` takes them.
+
+    `_noinline` keeps the call in the graph until an optimizer has seen it.
+    """
+    implements = tf.compat.v1.AttrValue()
+    implements.func.name = tag.op
+    own = {**tag.attributes, "_arguments": tag.arguments, "_version": VERSION}
+    for name, value in own.items():
+        _fill(implements.func.attr[name], value)
+    return {ATTRIBUTE: implements, "_noinline": True}
+
+
+def read(function):
+    """The `Tag` of a FunctionDef; None if it has none of ours.
+
+    Raises:
+      ValueError: the tag is of a version that this package does not know.
+    """
+    if ATTRIBUTE not in function.attr:
+        return None
+    implements = function.attr[ATTRIBUTE].func
+    if not implements.name.startswith("Haste"):
+        return None
+    attributes = {name: _read(value) for name, value in implements.attr.items()}
+    version = attributes.pop("_version", 0)
+    if version != VERSION:
+        raise ValueError(
+            f"function {function.signature.name} has a tag of {implements.name} of version "
+            f"{version}, but this haste_keras reads version {VERSION}: use a haste_keras as new as "
+            "the one that exported the model"
+        )
+    return Tag(implements.name, attributes, attributes.pop("_arguments"))
