@@ -46,7 +46,7 @@ help:  ## list the targets
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
 $(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-tools.txt requirements-dev.txt \
-               requirements-dev-cuda.txt
+               requirements-dev-cuda.txt requirements-no-deps.txt
 	tools/make_venv.sh $(PYTHON) $(VENV) $(REQUIREMENTS)
 	@touch $@
 
