@@ -71,6 +71,7 @@ class Facts:
     no_half: why there is no CUDA half. installed_half: version of haste-keras-cuda, or None.
     visible_gpus: how many GPUs TensorFlow sees.
     gpu_kernels: (whether TensorFlow runs our kernels on its GPUs, why not).
+    graph_plugin: (whether portable models run our ops, why not).
     """
 
     haste: str
@@ -88,6 +89,7 @@ class Facts:
     gpus: tuple[Gpu, ...]
     visible_gpus: int
     gpu_kernels: tuple[bool, str]
+    graph_plugin: tuple[bool, str]
 
 
 def tensorflow_build():
@@ -251,6 +253,7 @@ def collect():
         gpus=gpus(first=current_device()),
         visible_gpus=visible_gpus(),
         gpu_kernels=gpu_kernels(),
+        graph_plugin=library.graph_plugin(),
     )
 
 
@@ -296,6 +299,9 @@ def report(facts):
         )
     runs, reason = facts.gpu_kernels
     yield f"GPU kernels  {'run' if runs else f'do not run: {reason}'}"
+    active, reason = facts.graph_plugin
+    state = "active, portable models run these ops" if active else f"not active: {reason}"
+    yield f"plug-in      {state}"
 
 
 def problems(facts):

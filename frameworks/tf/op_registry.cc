@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "frameworks/tf/graph/op_table.h"
 #include "frameworks/tf/tf_status.h"
 
 namespace haste {
@@ -69,8 +70,14 @@ void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceConte
 
 void RegisterOp(const Signature& signature, const std::vector<const char*>& attributes,
                 ShapeFunction shapes) {
+  constexpr char kTypes[] = "T: {half, bfloat16, float, double}";
+  OpShape& shape = RegisteredOps()[signature.op];
+  AddAttribute(kTypes, &shape);
+  for (const char* attribute : attributes) AddAttribute(attribute, &shape);
+  for (const Argument& a : signature.inputs) shape.inputs.push_back(a.type);
+  for (const Argument& a : signature.outputs) shape.outputs.push_back(a.type);
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(signature.op.c_str());
-  TF_OpDefinitionBuilderAddAttr(builder, "T: {half, bfloat16, float, double}");
+  TF_OpDefinitionBuilderAddAttr(builder, kTypes);
   for (const char* attribute : attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
   for (const Argument& a : signature.inputs) {
     TF_OpDefinitionBuilderAddInput(builder, (a.name + ": " + a.type).c_str());

@@ -12,16 +12,7 @@ extern "C" __attribute__((weak)) const char* haste_tf_linked_version(void);
 
 namespace haste {
 namespace tf {
-namespace {
 
-constexpr TfAbi kRows[] = {
-#define HASTE_TF_ABI_ROW(version, ...) {version, __VA_ARGS__},
-#include "frameworks/tf/abi/rows.inc"
-#undef HASTE_TF_ABI_ROW
-};
-constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
-
-// A symbol of TensorFlow that is not in the library that op libraries link to.
 void* TensorFlowSymbol(const char* name) {
   if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
@@ -33,6 +24,15 @@ void* TensorFlowSymbol(const char* name) {
   }
   return nullptr;
 }
+
+namespace {
+
+constexpr TfAbi kRows[] = {
+#define HASTE_TF_ABI_ROW(version, ...) {version, __VA_ARGS__},
+#include "frameworks/tf/abi/rows.inc"
+#undef HASTE_TF_ABI_ROW
+};
+constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 
 // "2.21.0", or "" in a program that hides it.
 std::string TensorFlowVersion() {

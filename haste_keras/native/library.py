@@ -72,6 +72,8 @@ def _c_library():
     library = ctypes.CDLL(str(LIBRARY))
     library.haste_tf_abi.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_graph_plugin.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_graph_calls.restype = ctypes.c_int64
     return library
 
 
@@ -110,6 +112,17 @@ def abi():
 def gpu_kernels():
     """Whether the ops' GPU kernels are registered, and if not, why."""
     return _ask(_c_library().haste_tf_gpu_kernels)
+
+
+@functools.cache
+def graph_plugin():
+    """Whether the graph optimizer is registered (portable models then run our ops); else why."""
+    return _ask(_c_library().haste_tf_graph_plugin)
+
+
+def graph_calls():
+    """How many calls of tagged functions it made ops of, in the graphs of this process."""
+    return _c_library().haste_tf_graph_calls()
 
 
 def may_use_gpu():
