@@ -75,7 +75,7 @@ def _tensors(request, signature, where):
             raise ValueError(f"{name} of {where} must be {dtype.name}. Received: {array.dtype}")
         if not shape.is_compatible_with(array.shape):
             raise ValueError(
-                f"{name} of {where} must have the shape {tuple(shape)}. Received: {array.shape}"
+                f"{name} of {where} must have the shape {shape}. Received: {array.shape}"
             )
         tensors[name] = array.astype(dtype.as_numpy_dtype)
     return tensors
