@@ -2,8 +2,8 @@
 //
 //   serve MODEL_DIR INPUT OUTPUT N T C [LIBHASTE_OPS] < input.f32 > output.f32
 //
-// Reads N·T·C float32 from standard input, feeds them to the tensor INPUT, and writes the float32 of
-// the tensor OUTPUT. `saved_model_cli show --dir MODEL_DIR --tag_set serve --signature_def
+// Reads N·T·C float32 from standard input, feeds them to the tensor INPUT, and writes the float32
+// of the tensor OUTPUT. `saved_model_cli show --dir MODEL_DIR --tag_set serve --signature_def
 // serving_default` names both tensors. A portable export needs no LIBHASTE_OPS, and is faster with
 // it; docs/serving.md says how to build and run this program.
 #include <stdio.h>
