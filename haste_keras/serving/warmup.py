@@ -31,8 +31,8 @@ def _record(tensors, signature):
     """
     request = _field(1, _field(3, signature.encode()))  # model_spec.signature_name
     for name, tensor in tensors.items():
-        proto = tf.make_tensor_proto(tensor).SerializeToString()
-        request += _field(2, _field(1, name.encode()) + _field(2, proto))  # inputs[name]
+        entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
+        request += _field(2, entry)  # inputs[name]
     return _field(6, _field(1, request))  # predict_log.request
 
 
@@ -52,7 +52,7 @@ def _signature(path, name):
 
 
 def _tensors(request, signature, where):
-    """{name: array} of one request, in the dtypes of the signature."""
+    """{name: TensorProto} of one request, in the dtypes of the signature."""
     expected = dict(signature.inputs)
     if not isinstance(request, Mapping):
         if len(expected) != 1:
@@ -71,13 +71,17 @@ def _tensors(request, signature, where):
         spec = expected[name]
         array, dtype = np.asarray(value), tf.as_dtype(spec.dtype)
         shape = tf.TensorShape(spec.tensor_shape)
-        if not np.can_cast(array.dtype, dtype.as_numpy_dtype, "same_kind"):
+        if dtype == tf.string:
+            fits = array.dtype.kind in "SUO"
+        else:
+            fits = np.can_cast(array.dtype, dtype.as_numpy_dtype, "same_kind")
+        if not fits:
             raise ValueError(f"{name} of {where} must be {dtype.name}. Received: {array.dtype}")
         if not shape.is_compatible_with(array.shape):
             raise ValueError(
                 f"{name} of {where} must have the shape {shape}. Received: {array.shape}"
             )
-        tensors[name] = array.astype(dtype.as_numpy_dtype)
+        tensors[name] = tf.make_tensor_proto(array.astype(dtype.as_numpy_dtype), dtype)
     return tensors
 
 

@@ -12,7 +12,7 @@ IDS = np.array([7, 300], "int64")
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """A SavedModel of signatures with two inputs, and with one."""
+    """A SavedModel of signatures with two inputs, with one, and with strings."""
 
     class Module(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None, None, 3], name="x")])
@@ -28,8 +28,13 @@ def path(tmp_path_factory):
         def two(self, x, ids):
             return {"y": x, "z": ids}
 
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
+        def words(self, words):
+            return {"y": words}
+
     folder, module = tmp_path_factory.mktemp("warmup"), Module()
-    tf.saved_model.save(module, folder, {"serving_default": module.two, "one": module.one})
+    signatures = {"serving_default": module.two, "one": module.one, "words": module.words}
+    tf.saved_model.save(module, folder, signatures)
     return folder
 
 
@@ -63,6 +68,13 @@ def test_an_array_alone_and_another_signature_replace_the_file(path):
     tf.saved_model.load(path)
 
 
+def test_strings(path):
+    (request,) = _requests(write_warmup(path, [["a", "bc"]], signature="words"))
+    assert list(request.inputs["words"].string_val) == [b"a", b"bc"]
+    with pytest.raises(ValueError, match=r"words of requests\[0\] must be string. Rec.*float64"):
+        write_warmup(path, [[1.5]], signature="words")
+
+
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
@@ -87,6 +99,6 @@ def test_no_such_model_or_signature(path, tmp_path):
     with pytest.raises(ValueError, match=r"`path` must be the folder of a SavedModel.*saved_model"):
         write_warmup(tmp_path, [FLOATS])
     with pytest.raises(
-        ValueError, match=r"`signature` must be one of one, serving_default\. .*two"
+        ValueError, match=r"`signature` must be one of one, serving_default, words\. R"
     ):
         write_warmup(path, [FLOATS], signature="two")
