@@ -183,11 +183,16 @@ def test_grpc(name, exported, server):
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
     model, inputs = exported[1][name]
+    signatures = [
+        key for key in _meta_graph(exported[0] / name / "1").signature_def if key[0] != "_"
+    ]
+    assert set(signatures) == {"serve", "serving_default"}
     with grpc.insecure_channel(f"127.0.0.1:{server['grpc']}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        for given in inputs:
+        for given, signature in zip(inputs, ["", *signatures], strict=True):
             request = predict_pb2.PredictRequest()
             request.model_spec.name = name
+            request.model_spec.signature_name = signature
             for key, value in given.items():
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
             outputs = stub.Predict(request, timeout=60).outputs
