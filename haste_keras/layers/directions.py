@@ -77,7 +77,8 @@ def last_of_state(h, sequences, mask, backwards, zero_masked):
             return h if time else tf.zeros_like(h)
         return tf.where(time > 0, h, tf.zeros_like(h))
     if zero_masked:
-        mask = mask[:, :1] if backwards else mask[:, -1:]
+        mask = tf.cast(mask, tf.int32)  # LiteRT slices no booleans
+        mask = (mask[:, :1] if backwards else mask[:, -1:]) > 0
     live = tf.reduce_any(mask, axis=1, keepdims=True)
     return tf.where(live, h, tf.zeros_like(h))
 

@@ -198,7 +198,8 @@ class RecurrentLayer(keras.layers.RNN):
         training = bool(training)
         if mask is not None:
             # A masked NaN would reach dW as 0·NaN.
-            sequences = tf.where(mask[:, :, tf.newaxis], sequences, tf.zeros([], sequences.dtype))
+            live = tf.expand_dims(mask, 2)  # LiteRT slices no booleans
+            sequences = tf.where(live, sequences, tf.zeros([], sequences.dtype))
         projections, weights = self._prepare_weights()
         reason = self._why_steps([sequences, initial_state, projections, weights])
         if reason:

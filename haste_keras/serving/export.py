@@ -1,6 +1,7 @@
 """`haste_keras.export`: a model as a folder or file that needs no op of haste_keras."""
 
 import contextlib
+import io
 import os
 import tempfile
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from haste_keras._compat import saved_model_pb2
 from haste_keras.serving import tag as tags
+from haste_keras.serving.scope import FORMATS
 from haste_keras.serving.scope import portable as portable_scope
 
 
@@ -100,19 +102,19 @@ def export(
     saved_model = format == "tf_saved_model"
     if saved_model and tf.io.gfile.exists(target) and not tf.io.gfile.isdir(target):
         raise ValueError(f"`path` must be a folder, or not be there, but {target} is a file")
-    if portable:
-        scope = portable_scope(format if saved_model or format in ("onnx", "litert") else "onnx")
-    else:
-        scope = contextlib.nullcontext()
+    if verbose is not None:
+        kwargs["verbose"] = verbose
+    if input_signature is not None:
+        kwargs["input_signature"] = input_signature  # which Keras 3.6 does not take
+    # A format that is not known is for Keras to refuse.
+    scope = portable_scope(format) if portable and format in FORMATS else contextlib.nullcontext()
     made = [each for each in _parents(folder) if not tf.io.gfile.exists(each)]
     tf.io.gfile.makedirs(folder or ".")
     work = tempfile.mkdtemp(prefix=f".{name}.", dir=folder or ".")
     try:
         staged = os.path.join(work, name)
-        with scope:
-            model.export(
-                staged, format=format, verbose=False, input_signature=input_signature, **kwargs
-            )
+        with scope, _said_of(staged, target, verbose):
+            model.export(staged, format=format, **kwargs)
         if portable and saved_model:
             check_portable(staged)
         _put(staged, target)
@@ -122,8 +124,18 @@ def export(
             tf.io.gfile.rmtree(each)
         raise
     tf.io.gfile.rmtree(work)
-    if verbose is None or verbose:
-        print(f"Saved artifact at '{target}'.")
+
+
+@contextlib.contextmanager
+def _said_of(staged, target, verbose):
+    """What Keras prints of the path `staged` is printed of `target`, unless `verbose` is False."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            yield
+    finally:
+        if verbose or verbose is None:  # Keras 3.6 prints in any case
+            print(said.getvalue().replace(staged, target), end="")
 
 
 def _parents(folder):

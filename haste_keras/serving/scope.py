@@ -10,7 +10,7 @@ from haste_keras.serving import tag as tags
 from haste_keras.serving.stock import STOCK
 
 TAGGED = "tf_saved_model"  # the format that carries tags
-UNTAGGED = ("onnx", "litert")
+FORMATS = (TAGGED, "onnx", "litert")
 # Of every op of a cell; a call leaves out those that its cell does not have.
 _DEFAULTS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
@@ -83,8 +83,8 @@ def portable(format="tf_saved_model"):
       NotImplementedError: from the call of a layer: it draws random numbers inside the op, in
         training; or an op of a gradient is asked for.
     """
-    if format != TAGGED and format not in UNTAGGED:
-        expected = ", ".join(repr(each) for each in (TAGGED, *UNTAGGED))
+    if format not in FORMATS:
+        expected = ", ".join(repr(each) for each in FORMATS)
         raise ValueError(f"`format` must be one of {expected}. Received: format={format!r}")
     with emitted_by(_Emitter(tagged=format == TAGGED)):
         yield

@@ -52,7 +52,7 @@ MODELS = {
         keras.layers.Bidirectional(haste_keras.LSTM(H, return_sequences=True)),
     ),
     "merge_sum": lambda: _sequential(
-        haste_keras.MinGRU(H, direction="bidirectional", merge_mode="sum")
+        haste_keras.QRNN(H, direction="bidirectional", merge_mode="sum")
     ),
     "time_distributed": lambda: _sequential(
         keras.layers.TimeDistributed(haste_keras.LSTM(H)), shape=(2, None, C)
