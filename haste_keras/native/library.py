@@ -58,7 +58,13 @@ def _op_module():
         )
     _offer_cuda_half()  # before kernels are registered
     try:
-        return tf.load_op_library(str(LIBRARY))
+        module = tf.load_op_library(str(LIBRARY))
+        if hasattr(module, "haste_lstm"):
+            return module
+        # TensorFlow has loaded the library as a plug-in before, and does not list its ops now.
+        from haste_keras._compat import op_wrappers  # not at the top: check_keras comes first
+
+        return op_wrappers("Haste")
     except (RuntimeError, tf.errors.OpError) as error:
         raise ImportError(
             f"TensorFlow {tf.__version__} cannot load {LIBRARY} ({error}); `make build` in its "
