@@ -59,7 +59,11 @@ def _put(source, target):
         return
     before = source + ".before"
     gfile.rename(target, before)
-    gfile.rename(source, target)
+    try:
+        gfile.rename(source, target)
+    except BaseException:
+        gfile.rename(before, target)
+        raise
     for name in gfile.listdir(before):
         name = name.rstrip("/")
         if not gfile.exists(os.path.join(target, name)):
@@ -98,6 +102,8 @@ def export(
     if not isinstance(model, keras.Model):
         raise TypeError(f"`model` must be a keras.Model. Received: model={model!r}")
     target = os.fspath(path).rstrip("/")
+    if "://" in target:
+        raise ValueError(f"`path` must be on a file system of this machine. Received: {target}")
     folder, name = os.path.split(target)
     saved_model = format == "tf_saved_model"
     if saved_model and tf.io.gfile.exists(target) and not tf.io.gfile.isdir(target):

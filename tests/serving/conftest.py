@@ -12,8 +12,8 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "keras"))  # rows.py
 
-import cases  # noqa: E402
-import models  # noqa: E402
+import stock_cases  # noqa: E402
+import stock_models  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +21,8 @@ def stock(tmp_path_factory):
     """Folder in which stock TensorFlow ran all exports: see `run_stock.py`."""
     keras.utils.set_random_seed(7)
     folder = tmp_path_factory.mktemp("exports")
-    cases.export_cases(folder / "cases")
-    models.export_models(folder)
+    stock_cases.export_cases(folder / "cases")
+    stock_models.export_models(folder)
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     environment.pop("PYTHONPATH", None)
     command = [sys.executable, str(HERE / "run_stock.py"), str(folder)]

@@ -1,6 +1,6 @@
 """The parity table of docs/serving.md: python tests/serving/parity_table.py [--write]
 
-Runs every case of `cases.py` by our ops here, and as a portable export in a process without
+Runs every case of `stock_cases.py` by our ops here, and as a portable export in a process without
 haste_keras. A figure is the largest difference of a layer's outputs and states, over the larger of
 1 and the value. `--write` puts the table into docs/serving.md.
 """
@@ -18,9 +18,9 @@ os.environ.update(HASTE_TEST_ALL="1", TF_CPP_MIN_LOG_LEVEL="3")
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "keras"), str(HERE.parents[1])]
 
-import cases  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+import stock_cases  # noqa: E402
 
 DOCUMENT = HERE.parents[1] / "docs" / "serving.md"
 BEGIN, END = "<!-- tests/serving/parity_table.py writes this table. -->\n", "\n<!-- end -->"
@@ -31,13 +31,13 @@ def largest_differences():
     keras.utils.set_random_seed(7)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        cases.export_cases(folder / "cases")
+        stock_cases.export_cases(folder / "cases")
         command = [sys.executable, str(HERE / "run_stock.py"), str(folder)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         subprocess.run(command, check=True, env=environment, cwd="/")
         found, expected = np.load(folder / "found.npz"), np.load(folder / "cases" / "expected.npz")
         worst = {}
-        for layer, kind, dtype in cases.names():
+        for layer, kind, dtype in stock_cases.names():
             prefix = f"cases/{layer} {kind} {dtype}/".replace(" ", "_")
             for name in expected.files:
                 if name.startswith(prefix):
@@ -50,9 +50,9 @@ def largest_differences():
 
 def table(worst):
     """The lines of the table."""
-    dtypes = cases.DTYPES
+    dtypes = stock_cases.DTYPES
     lines = ["| layer | " + " | ".join(dtypes) + " |", "|---|" + "---|" * len(dtypes)]
-    for layer in cases.LAYERS:
+    for layer in stock_cases.LAYERS:
         figures = (f"{worst[layer, dtype]:.0e}" for dtype in dtypes)
         lines.append(f"| {layer} | " + " | ".join(figures) + " |")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from models import MODELS
+from stock_models import MODELS
 from tensorflow.python.framework import op_def_registry
 
 import haste_keras
@@ -254,6 +254,8 @@ def test_errors(tmp_path):
     message = r"`format` must be one of .*Received: format='onyx'"
     with pytest.raises(ValueError, match=message), haste_keras.portable("onyx"):
         pass
+    with pytest.raises(ValueError, match=r"file system of this machine.*gs://bucket/m"):
+        haste_keras.export(_lstm(), "gs://bucket/m")
     file = tmp_path / "file"
     file.write_text("mine")
     with pytest.raises(ValueError, match="file is a file"):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cases import TOLERANCE, names
-from models import MODELS
+from stock_cases import TOLERANCE, names
+from stock_models import MODELS
 
 
 def _outputs(results, prefix):
