@@ -6,6 +6,7 @@
 # CUDA_HOME    the CUDA toolkit (default: this machine's; of make wheel: CUDA 12.4, which it fetches)
 # CPU_TARGETS  "all": code for every x86-64 processor (default: for this one; of make wheel: all)
 # GPU_PYTHON   a Python that has torch and TensorFlow for the GPU (default: .venvs/gpu, made for it)
+# TEST_JOBS    processes of make test-python (default: as many as cores, at most 8)
 # ARGS         further arguments of pytest, the demo or the benchmarks
 PYTHON ?= python3
 WHEEL_ARCHS := $(or $(CUDA_ARCHS),all)
@@ -13,6 +14,7 @@ LOCAL_ARCHS := $(shell tools/cuda/local_archs.sh)
 CUDA_ARCHS ?= $(LOCAL_ARCHS)
 CPU_TARGETS ?= native
 GPU_PYTHON ?=
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 ARGS ?=
 
 # A GPU to time, and code for it.
@@ -43,7 +45,8 @@ help:  ## list the targets
 
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
-$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-dev.txt requirements-dev-cuda.txt
+$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-tools.txt requirements-dev.txt \
+               requirements-dev-cuda.txt requirements-no-deps.txt
 	tools/make_venv.sh $(PYTHON) $(VENV) $(REQUIREMENTS)
 	@touch $@
 
@@ -91,7 +94,7 @@ test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run un
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/... //benchmarks/cpp:libplan_costs.so
-	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel $(ARGS)
+	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel -n $(TEST_JOBS) --dist loadfile $(ARGS)
 
 test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
 	$(PY) tools/wheel_limits.py dist/*.whl

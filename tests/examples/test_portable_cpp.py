@@ -12,9 +12,9 @@ import haste_keras
 SERVE = pathlib.Path(__file__).resolve().parents[2] / "bazel-bin/examples/serve_cpp/serve"
 
 
-def serve(folder, library, x):
+def serve(folder, x, *library):
     done = subprocess.run(
-        [SERVE, folder, library, *map(str, x.shape)], input=x.tobytes(), capture_output=True
+        [SERVE, folder, *map(str, x.shape), *library], input=x.tobytes(), capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()
     return np.frombuffer(done.stdout, np.float32)
@@ -36,8 +36,8 @@ def test_with_and_without_the_op_library(tmp_path):
     haste_keras.export(model, tmp_path / "portable", verbose=False)
     model.export(tmp_path / "fused", verbose=False)
     ops = haste_keras.library_path()
-    of_ops = serve(tmp_path / "fused", ops, x)
-    portable, stock = (serve(tmp_path / "portable", library, x) for library in (ops, "-"))
+    of_ops = serve(tmp_path / "fused", x, ops)
+    portable, stock = serve(tmp_path / "portable", x, ops), serve(tmp_path / "portable", x)
     np.testing.assert_allclose(stock, of_ops, atol=1e-5)
     # The bits are those of our ops, which TensorFlow's do not give.
     np.testing.assert_array_equal(portable, of_ops)

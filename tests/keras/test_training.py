@@ -15,12 +15,12 @@ def _model(row, **options):
     return keras.Sequential([row.layer(6, **options), keras.layers.Dense(1, dtype="float32")])
 
 
-def _fit(model, **compile_options):
+def _fit(model, epochs=6, **compile_options):
     optimizer = compile_options.pop("optimizer", None) or keras.optimizers.Adam(0.02)
     model.compile(optimizer, "mse", **compile_options)
     x = np.random.default_rng(0).normal(size=(16, 5, 3)).astype("float32")
     target = x.sum(axis=(1, 2))[:, None]
-    losses = model.fit(x, target, epochs=6, batch_size=4, verbose=0).history["loss"]
+    losses = model.fit(x, target, epochs=epochs, batch_size=4, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     return model
 
@@ -68,7 +68,7 @@ def test_policies(row, policy, compute, variable, options, rng):
         assert gradient.dtype == weight.dtype
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_trains_under_a_global_mixed_policy(row, policy):
     keras.config.set_dtype_policy(policy)
@@ -172,7 +172,7 @@ def test_function_that_xla_compiles_takes_no_steps(row, direction, rng):
 
 @pytest.mark.spread(2)
 def test_runs_eagerly(row):
-    _fit(_model(row, dropout=0.1), run_eagerly=True)
+    _fit(_model(row, dropout=0.1), epochs=3, run_eagerly=True)
 
 
 REGULARIZERS = {
@@ -226,7 +226,7 @@ def test_constraints_hold(row, rng):
     }
     layer = row.layer(4, **row.allowed(constraints))
     model = keras.Sequential([layer])
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", run_eagerly=True)
     model.fit(rng.normal(size=(8, 5, 3)).astype("float32"), np.ones((8, 4)), verbose=0)
     assert np.all(layer.cell.kernel.numpy() >= 0)
     assert np.all(layer.cell.bias.numpy() >= 0)
@@ -246,7 +246,7 @@ def test_native_bidirectional_regularizes_each_direction(row, rng):
 def test_trainable_false(row, rng):
     layer = row.layer(4, trainable=False)
     model = keras.Sequential([layer, keras.layers.Dense(1)])
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", run_eagerly=True)
     x = rng.normal(size=(8, 5, 3)).astype("float32")
     model(x)
     before = layer.get_weights()
