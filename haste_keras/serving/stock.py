@@ -94,7 +94,7 @@ class Recurrence:
         for name in batched:
             if given[name] is not first or given[name].shape[0] is None:
                 given[name] = tf.reshape(given[name], [rows, *sizes(given[name])[1:]])
-        return tf.reshape(mask, [rows, time]) if mask.shape.rank == 2 else None
+        return tf.reshape(mask, [rows, time]) if mask.shape.rank != 1 else None
 
     def _lanes(self, name, tensor, start, end):
         """Lanes start to end of an input."""
@@ -139,7 +139,7 @@ class Recurrence:
         x, kernel, bias = given["x"], given["kernel"], given["bias"]
         features, *gates = sizes(kernel)
         wx = tf.matmul(tf.reshape(x, [-1, features]), tf.reshape(kernel, [features, -1]))
-        if bias.shape.rank == 3:
+        if bias.shape.rank != 1:
             wx = tf.nn.bias_add(wx, tf.reshape(bias, [-1]))
         return tf.reshape(wx, [*sizes(x)[:2], *gates])
 

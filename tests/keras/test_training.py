@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 from compare import assert_close, make_mask, make_states, randomize
 
+import haste_keras
+
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "float16": 1e-2, "bfloat16": 5e-2}
 
 
@@ -286,3 +288,21 @@ def test_no_variable_appears_after_build(row, rng):
     x = rng.normal(size=(2, 3, 3)).astype("float32")
     layer(x, training=True), layer(x)
     assert [v.path for v in layer.variables] == names
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_xla_of_forget_mult_of_any_length(masked, rng):
+    """The loop of steps where the graph does not know their number, and where there is none."""
+    layer = haste_keras.ForgetMult(direction="backward")
+    specs = [tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)]
+
+    @tf.function(input_signature=specs, jit_compile=True, autograph=False)
+    def compiled(x, mask):
+        return layer([tf.sigmoid(x), x], mask=mask if masked else None)
+
+    x = tf.constant(rng.normal(size=(2, 5, 3)), tf.float32)
+    mask = tf.constant(rng.random((2, 5)) < 0.5)
+    ours = layer([tf.sigmoid(x), x], mask=mask if masked else None)
+    with pytest.warns(UserWarning, match="XLA compiles this function"):
+        np.testing.assert_allclose(compiled(x, mask), ours, atol=1e-6)
+    assert compiled(x[:, :0], mask[:, :0]).shape == (2, 0, 3)
