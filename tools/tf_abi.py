@@ -29,7 +29,8 @@ ALIGNMENT = 64  # TensorFlow's own wheels are built with this EIGEN_MAX_ALIGN_BY
 EXTERNAL = ("highwayhash", "farmhash_archive/src")
 HEAD = """\
 // TensorFlow's C++ ABI as numbers: bytes for fields, indices into a vtable for functions, -1 for
-// what a version does not have; absl_lts is the name of a namespace. Generated from TensorFlow's headers; do not edit. The next row:
+// what a version does not have; absl_lts is the name of a namespace. Generated from TensorFlow's
+// headers; do not edit. The next row:
 //   tools/tf_abi.py add VERSION
 """
 _COLUMN = re.compile(r"^  (FIELD|SLOT|FIELD_OR_NONE)\((\w+),", re.MULTILINE)

@@ -20,7 +20,7 @@ import venv
 import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = ["tests/tf", "tests/keras"]
+SUITES = ["tests/tf", "tests/keras", "tests/xla"]
 # The parts of the source tree that the suites read.
 COPIED = [
     *("tests", "docs", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py"),

@@ -35,11 +35,12 @@ struct Extension {
   Metadata* metadata;  // of kMetadataExtension
 };
 
-enum DataType : int32_t { kPred = 1, kS64 = 5, kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16 };
+// Types of data.
+constexpr int32_t kPred = 1, kS64 = 5, kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16;
 
 struct Buffer {
   Head head;
-  int32_t dtype;  // DataType
+  int32_t dtype;
   void* data;
   int64_t rank;
   const int64_t* dims;
@@ -53,7 +54,7 @@ struct Scalar {
   int32_t dtype;
   const void* value;
 };
-enum AttributeType : int32_t { kScalarAttribute = 3, kStringAttribute = 4 };
+constexpr int32_t kScalarAttribute = 3, kStringAttribute = 4;
 
 struct BufferList {
   Head head;
@@ -64,7 +65,7 @@ struct BufferList {
 struct AttributeList {
   Head head;
   int64_t size;
-  const int32_t* types;  // AttributeType
+  const int32_t* types;  // kScalarAttribute, …
   ByteSpan** names;
   const void** values;  // Scalar or ByteSpan
 };

@@ -72,6 +72,7 @@ def _c_library():
     library = ctypes.CDLL(str(LIBRARY))
     library.haste_tf_abi.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_xla.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t]
     return library
 
 
@@ -110,6 +111,21 @@ def abi():
 def gpu_kernels():
     """Whether the ops' GPU kernels are registered, and if not, why."""
     return _ask(_c_library().haste_tf_gpu_kernels)
+
+
+@functools.cache
+def xla(device):
+    """Whether XLA compiles the ops on `device`, "cpu" or "cuda", and if not, why."""
+    return _ask(functools.partial(_c_library().haste_tf_xla, binding.DEVICES[device]))
+
+
+@functools.cache
+def xla_here():
+    """The same for all of TensorFlow's devices. If not, layers run Keras's loop under XLA."""
+    compiles, why = xla("cpu")
+    if compiles and tf.config.list_physical_devices("GPU"):
+        compiles, why = xla("cuda")
+    return compiles, why
 
 
 def may_use_gpu():
