@@ -12,7 +12,8 @@ from op_rows import ROWS
 from haste_keras.native import library, raw_ops
 
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
-BATCH, TIME, LANES, HIDDEN, FEATURES = 3, 5, 2, 4, 6
+SIZES = (3, 5, 2, 4)  # batch, time, lanes, hidden
+FEATURES = 6
 __all__ = ["DTYPES", "ROWS", "calls", "compiled", "other_calls", "same_bits"]
 
 
@@ -20,11 +21,11 @@ def _random(rng, shape, dtype):
     return tf.constant(rng.normal(size=shape) / 2, dtype)
 
 
-def _attributes(row):
+def _attributes(row, lanes):
     rates = [0.2] + [0.0] * (len(row.spec.states) - 1)
     dense = row.spec.recurrence != "none"
     attrs = {
-        "reverse": [False, True],
+        "reverse": [lane % 2 == 1 for lane in range(lanes)],
         "activation": "tanh",
         "recurrent_activation": "sigmoid",
         "zoneout": rates,
@@ -37,22 +38,23 @@ def _attributes(row):
     return attrs | ({"epsilon": 1e-3} if row.spec.normalizes else {})
 
 
-def calls(row, dtype, rng):
+def calls(row, dtype, rng, sizes=SIZES):
     """{op: (function, arguments)} of the ops of a row, with a mask and all that is drawn.
 
     Each function runs one op and returns all of its outputs; a gradient's op is given what the
     forward op kept, and random gradients.
     """
-    spec, attrs = row.spec, _attributes(row)
-    tensors = row.inputs(rng, BATCH, TIME, LANES, HIDDEN, dtype)
-    tensors["mask"] = tf.constant(rng.random([BATCH, TIME]) < 0.7)
+    batch, time, lanes, hidden = sizes
+    spec, attrs = row.spec, _attributes(row, lanes)
+    tensors = row.inputs(rng, *sizes, dtype)
+    tensors["mask"] = tf.constant(rng.random([batch, time]) < 0.7)
     tensors["seed"] = tf.constant([3, 4], tf.int64)
     gates = len(spec.gates)
-    tensors["x"] = _random(rng, [BATCH, TIME, FEATURES], dtype)
-    tensors["kernel"] = _random(rng, [FEATURES, LANES, gates, HIDDEN], dtype)
-    tensors["bias"] = _random(rng, [LANES, gates, HIDDEN], dtype)
+    tensors["x"] = _random(rng, [batch, time, FEATURES], dtype)
+    tensors["kernel"] = _random(rng, [FEATURES, lanes, gates, hidden], dtype)
+    tensors["bias"] = _random(rng, [lanes, gates, hidden], dtype)
     if spec.separate_gates:
-        tensors.update(row.inputs(rng, BATCH, TIME, LANES, HIDDEN, dtype))
+        tensors.update(row.inputs(rng, *sizes, dtype))
 
     def given(names):
         return [tensors[name] for name in names]
