@@ -117,6 +117,15 @@ bool Register(const void* table, bool cuda, std::string* why) {
 }  // namespace
 
 bool RegisterHandlers(const void* api, int tensorflow_minor, bool cuda, std::string* why) {
+  // Up to kStream the table is as large as it says.
+  const Dialect& said = tensorflow_minor == 17 ? kTensorFlow217 : kNewest;
+  const size_t least = said.functions + sizeof(void*) * (kStream + 1);
+  const size_t size = *static_cast<const size_t*>(api);
+  if (size < least || (tensorflow_minor == 17 && size > least + 2 * sizeof(void*))) {
+    *why =
+        "XLA's table of functions is not that of TensorFlow 2." + std::to_string(tensorflow_minor);
+    return false;
+  }
   if (tensorflow_minor == 17) return Register<kTensorFlow217>(api, cuda, why);
   if (tensorflow_minor == 18) return Register<kTensorFlow218>(api, cuda, why);
   return Register<kNewest>(api, cuda, why);

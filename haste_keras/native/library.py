@@ -119,11 +119,10 @@ def xla(device):
     return _ask(functools.partial(_c_library().haste_tf_xla, binding.DEVICES[device]))
 
 
-@functools.cache
 def xla_here():
     """The same for all of TensorFlow's devices. If not, layers run Keras's loop under XLA."""
     compiles, why = xla("cpu")
-    if compiles and tf.config.list_physical_devices("GPU"):
+    if compiles and tf.config.get_visible_devices("GPU"):
         compiles, why = xla("cuda")
     return compiles, why
 

@@ -125,11 +125,13 @@ def test_errors_are_our_sentences(rng):
         )
         return function(inputs)
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"HasteLstm: .*engine"):
+    # XLA of TensorFlow 2.17 makes every error of a call an internal one.
+    of_a_call = tf.errors.InvalidArgumentError, tf.errors.InternalError
+    with pytest.raises(of_a_call, match=r"HasteLstm: .*engine"):
         run(engine="nonsense")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="HasteLstm: reverse must have one"):
+    with pytest.raises(of_a_call, match="HasteLstm: reverse must have one"):
         run(reverse=[True])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="HasteLstm: seed must be given"):
+    with pytest.raises(of_a_call, match="HasteLstm: seed must be given"):
         run(training=True, zoneout=[0.5, 0.0])
     unknown = tf.function(
         lambda wx: raw_ops.forward(cell_spec.LSTM, [wx, *tensors[1:]], **attrs),

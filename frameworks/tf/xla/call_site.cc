@@ -67,7 +67,9 @@ void WithXlaContext(const XlaFunctions& xla, TF_OpKernelContext* context,
   xla.compute(&kernel, context);
 }
 
+// Of one of several outputs, and of the only one, which is no tuple.
 XlaAlias AliasOf(int output, int operand) { return {{2, {output, 0}}, operand, {0, {0, 0}}}; }
+XlaAlias AliasOfOnly(int operand) { return {{0, {0, 0}}, operand, {0, {0, 0}}}; }
 
 }  // namespace
 
@@ -103,7 +105,7 @@ CallSite::CallSite(const RnnOp& op)
 
 CallSite::CallSite(const LayerNormOp& op)
     : CallSite(op.signature, Sizes(), op.dtype, xla::WriteAttributes(op)) {
-  aliases_ = {AliasOf(0, op.backward ? 2 : 0)};
+  aliases_ = {op.backward ? AliasOf(0, 2) : AliasOfOnly(0)};
 }
 
 CallSite::CallSite(const MatMulOp& op)
@@ -170,13 +172,15 @@ void CallSite::EmitIn(const XlaFunctions& functions, void* context, const Shapes
   for (size_t i = 0; i < outputs.size(); ++i) {
     shapes.Add(TypeOf(signature_.outputs[i]), outputs[i]);
   }
-  shapes.AddTuple(inputs.size());
+  // XLA of 2.17 does not run a call whose result is a tuple of one.
+  const bool tuple = outputs.size() > 1;
+  if (tuple) shapes.AddTuple(inputs.size());
   const XlaOp call = functions.custom_call(
       functions.builder(context), xla::kTarget, {operands.data(), operands.size()}, shapes.back(),
       shapes.First(inputs.size()), attributes_, /*has_side_effect=*/false,
       {aliases_.data(), aliases_.size()}, /*literal=*/nullptr, kNoSchedule, kTypedFfi);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const XlaOp output = functions.tuple_element(call, static_cast<int64_t>(i));
+    const XlaOp output = tuple ? functions.tuple_element(call, static_cast<int64_t>(i)) : call;
     if (functions.set_output_by_reference != nullptr) {
       functions.set_output_by_reference(context, static_cast<int>(i), output);
     } else {

@@ -78,13 +78,11 @@ struct Reasons {
 Reasons RegisterWhatRuns() {
   Reasons why;
   const XlaFunctions* functions = RunningXla(&why.cpu);
-  if (!GpuKernelsCanRun(&why.gpu)) {
-  } else if (functions != nullptr && functions->tensorflow_minor < 18) {
-    why.gpu = "XLA of TensorFlow 2.17 gives foreign functions no scratch memory on a GPU";
-  } else {
-    why.gpu = why.cpu;
-  }
+  if (GpuKernelsCanRun(&why.gpu)) why.gpu = why.cpu;
   if (functions == nullptr) return why;
+  if (why.gpu.empty() && functions->tensorflow_minor < 18) {
+    why.gpu = "XLA of TensorFlow 2.17 gives foreign functions no scratch memory on a GPU";
+  }
   if (!xla::RegisterHandlers(functions->ffi_api(), functions->tensorflow_minor, why.gpu.empty(),
                              &why.cpu)) {
     why.gpu = why.cpu;
