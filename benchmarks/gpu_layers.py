@@ -69,6 +69,8 @@ def run_case(shape, seconds, tolerance=None, **arguments):
         cases.check(ours[0], other[0], f"{shape} {arguments} inference", tolerance)
         if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
             cases.check(ours[1], other[1], f"{shape} {arguments} training", tolerance)
+    for functions in (ours, peer, ours_xla, peer_xla):
+        functions[1]()  # traced and compiled before it is timed
     peers = {"ours": ours, "keras": peer, "ours XLA": ours_xla, "keras XLA": peer_xla}
     times = [
         measure.interleaved_medians(
