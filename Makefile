@@ -37,7 +37,7 @@ MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
+.PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-xla test-jax test-wheel test-gpu sanitize \
         test-tf-matrix demo lint format bench bench-cpp fit-plan clean
 
 help:  ## list the targets
@@ -87,7 +87,7 @@ release: deps $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS 
 test: test-lib test-python  ## everything that runs without a GPU
 
 test-lib: deps $(VENV_STAMP)  ## C++ tests
-	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //examples/cpp/... //benchmarks/cpp/...
+	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //tests/xla/... //examples/cpp/... //benchmarks/cpp/...
 
 test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run under qemu
 	tools/test_aarch64.sh
@@ -95,6 +95,13 @@ test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run un
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/... //benchmarks/cpp:libplan_costs.so
 	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel -n $(TEST_JOBS) --dist loadfile $(ARGS)
+
+test-xla: build  ## the layers' tests with every model compiled by XLA on the CPU
+	HASTE_TEST_XLA=1 $(PY) -m pytest tests/keras tests/xla $(ARGS)
+
+test-jax: build  ## the recurrence in JAX, which is installed into build/jax
+	$(PY) -m pip install --quiet --no-deps --upgrade --target build/jax -r requirements-jax.txt
+	PYTHONPATH=build/jax $(PY) -m pytest tests/xla/test_jax.py $(ARGS)
 
 test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
 	$(PY) tools/wheel_limits.py dist/*.whl

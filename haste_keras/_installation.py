@@ -72,6 +72,7 @@ class Facts:
     visible_gpus: how many GPUs TensorFlow sees.
     gpu_kernels: (whether TensorFlow runs our kernels on its GPUs, why not).
     graph_plugin: (whether portable models run our ops, why not).
+    xla: (whether functions that XLA compiles run our kernels, why not).
     """
 
     haste: str
@@ -90,6 +91,7 @@ class Facts:
     visible_gpus: int
     gpu_kernels: tuple[bool, str]
     graph_plugin: tuple[bool, str]
+    xla: tuple[bool, str]
 
 
 def tensorflow_build():
@@ -254,6 +256,7 @@ def collect():
         visible_gpus=visible_gpus(),
         gpu_kernels=gpu_kernels(),
         graph_plugin=library.graph_plugin(),
+        xla=library.xla_here(),
     )
 
 
@@ -302,6 +305,8 @@ def report(facts):
     active, reason = facts.graph_plugin
     state = "active, portable models run these ops" if active else f"not active: {reason}"
     yield f"plug-in      {state}"
+    compiles, reason = facts.xla
+    yield f"XLA          {'runs the kernels' if compiles else f'does not run them: {reason}'}"
 
 
 def problems(facts):

@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = [
-    *("tests/tf", "tests/keras"),
+    *("tests/tf", "tests/keras", "tests/xla"),
     # Of tests/serving what needs no program.
     *(
         f"tests/serving/test_{name}.py"

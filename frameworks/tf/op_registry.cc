@@ -94,14 +94,13 @@ void RegisterOp(const Signature& signature, const std::vector<const char*>& attr
   }
 }
 
-void RegisterKernel(const std::string& op, HasteDevice device, const KernelFunctions& functions) {
-  const char* name_of_device = device == HASTE_CUDA ? "GPU" : "CPU";
+void RegisterKernel(const std::string& op, const char* device, const KernelFunctions& functions) {
   for (TF_DataType type : {TF_HALF, TF_BFLOAT16, TF_FLOAT, TF_DOUBLE}) {
-    TF_KernelBuilder* builder = TF_NewKernelBuilder(op.c_str(), name_of_device, functions.create,
+    TF_KernelBuilder* builder = TF_NewKernelBuilder(op.c_str(), device, functions.create,
                                                     functions.compute, functions.destroy);
     Status status;
     TF_KernelBuilder_TypeConstraint(builder, "T", type, status.get());
-    const std::string name = op + name_of_device + std::to_string(type);
+    const std::string name = op + device + std::to_string(type);
     if (status.ok()) {
       TF_RegisterKernelBuilder(name.c_str(), builder, status.get());
     } else {

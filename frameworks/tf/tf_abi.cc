@@ -12,19 +12,6 @@ extern "C" __attribute__((weak)) const char* haste_tf_linked_version(void);
 
 namespace haste {
 namespace tf {
-
-void* TensorFlowSymbol(const char* name) {
-  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
-  for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
-    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    void* symbol = dlsym(handle, name);
-    dlclose(handle);
-    if (symbol != nullptr) return symbol;
-  }
-  return nullptr;
-}
-
 namespace {
 
 constexpr TfAbi kRows[] = {
@@ -81,6 +68,18 @@ const Running& Get() {
 }
 
 }  // namespace
+
+void* TensorFlowSymbol(const char* name) {
+  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
+  for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
+    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* symbol = dlsym(handle, name);
+    dlclose(handle);
+    if (symbol != nullptr) return symbol;
+  }
+  return nullptr;
+}
 
 const TfAbi* FindAbi(const std::string& version) {
   for (const TfAbi& row : kRows) {

@@ -80,6 +80,7 @@ def _c_library():
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_graph_plugin.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_graph_calls.restype = ctypes.c_int64
+    library.haste_tf_xla.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t]
     return library
 
 
@@ -129,6 +130,20 @@ def graph_plugin():
 def graph_calls():
     """How many calls of tagged functions it made ops of, in the graphs of this process."""
     return _c_library().haste_tf_graph_calls()
+
+
+@functools.cache
+def xla(device):
+    """Whether XLA compiles the ops on `device`, "cpu" or "cuda", and if not, why."""
+    return _ask(functools.partial(_c_library().haste_tf_xla, binding.DEVICES[device]))
+
+
+def xla_here():
+    """The same for all of TensorFlow's devices. If not, layers run Keras's loop under XLA."""
+    compiles, why = xla("cpu")
+    if compiles and tf.config.get_visible_devices("GPU"):
+        compiles, why = xla("cuda")
+    return compiles, why
 
 
 def may_use_gpu():

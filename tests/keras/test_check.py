@@ -81,6 +81,7 @@ WHOLE = Facts(
     visible_gpus=1,
     gpu_kernels=(True, ""),
     graph_plugin=(True, ""),
+    xla=(True, ""),
 )
 HALF_IS_MISSING = {"half": None, "no_half": "it is not installed", "installed_half": None}
 
@@ -106,6 +107,7 @@ def test_report_of_a_whole_installation():
         "grid, stepwise",
         "GPU kernels  run",
         "plug-in      active, portable models run these ops",
+        "XLA          runs the kernels",
     ]
 
 
@@ -117,6 +119,7 @@ def test_a_machine_without_a_gpu_has_no_problem():
         visible_gpus=0,
         gpu_kernels=(False, "there is no CUDA half"),
         graph_plugin=(False, "HASTE_GRAPH_PLUGIN is 0"),
+        xla=(False, "it is too old"),
         **HALF_IS_MISSING,
     )
     assert problems == []
@@ -126,6 +129,7 @@ def test_a_machine_without_a_gpu_has_no_problem():
         "driver       no NVIDIA driver",
         "GPU kernels  do not run: there is no CUDA half",
         "plug-in      not active: HASTE_GRAPH_PLUGIN is 0",
+        "XLA          does not run them: it is too old",
     ]
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import haste_keras
 from haste_keras import explain
+from haste_keras.native import library
 
 
 def test_what_a_prompt_shows_is_the_text(capsys):
@@ -17,8 +18,21 @@ def test_what_a_prompt_shows_is_the_text(capsys):
     lines = explain(model, (8, 50, 3), device="CPU")
     assert capsys.readouterr().out == ""
     assert len(lines) == 2
-    assert repr(lines) == str(lines) == "\n".join(lines)
+    assert repr(lines) == str(lines) == "\n".join([*lines, lines.xla])
     assert repr(lines).startswith("shared: lstm on cpu: ")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((True, ""), "the same kernels"),
+        ((False, "why"), "Keras's loop over the cells: why"),
+    ],
+)
+def test_what_xla_runs(monkeypatch, found, said):
+    monkeypatch.setattr(library, "xla_here", lambda: found)
+    lines = explain(haste_keras.LSTM(24), (8, 50, 3), device="CPU")
+    assert str(lines).splitlines()[-1] == f"under XLA (jit_compile=True): {said}"
 
 
 def test_a_layer_that_runs_step_by_step(row):

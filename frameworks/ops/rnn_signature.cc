@@ -1,9 +1,11 @@
-#include "frameworks/tf/rnn_signature.h"
+#include "frameworks/ops/rnn_signature.h"
 
 #include <ctype.h>
 
+#include <map>
+#include <utility>
+
 namespace haste {
-namespace tf {
 namespace {
 
 enum Presence { kRequired, kOptional };
@@ -142,12 +144,26 @@ RnnSignature BackwardSignature(const HasteCellInfo& cell, bool layer) {
   return signature;
 }
 
-}  // namespace
-
-RnnSignature SignatureOf(Op op, const HasteCellInfo& cell) {
+RnnSignature Make(Op op, const HasteCellInfo& cell) {
   const bool layer = op == Op::kLayer || op == Op::kLayerBackward;
   const bool backward = op == Op::kBackward || op == Op::kLayerBackward;
   return backward ? BackwardSignature(cell, layer) : ForwardSignature(cell, layer);
+}
+
+}  // namespace
+
+const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell) {
+  using Key = std::pair<const HasteCellInfo*, Op>;
+  static const auto* const all = [] {
+    auto* made = new std::map<Key, RnnSignature>;
+    for (int i = 0; i < haste_cell_count(); ++i) {
+      for (Op each : {Op::kForward, Op::kLayer, Op::kBackward, Op::kLayerBackward}) {
+        made->emplace(Key(haste_cell(i), each), Make(each, *haste_cell(i)));
+      }
+    }
+    return made;
+  }();
+  return all->at(Key(&cell, op));
 }
 
 bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }
@@ -158,5 +174,4 @@ Sizes CellSizes(const HasteCellInfo& cell) {
   return sizes;
 }
 
-}  // namespace tf
 }  // namespace haste

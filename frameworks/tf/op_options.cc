@@ -1,4 +1,7 @@
-#include "frameworks/tf/rnn_attributes.h"
+#include "frameworks/tf/op_options.h"
+
+#include <string>
+#include <vector>
 
 #include "frameworks/tf/attribute_reader.h"
 
@@ -22,12 +25,14 @@ std::string StateNames(const HasteCellInfo& cell) {
 
 }  // namespace
 
-bool RnnAttributes::Read(Op op, const HasteCellInfo& cell, HasteDevice device,
-                         TF_OpKernelConstruction* context, Status* status) {
+bool ReadOptions(TF_OpKernelConstruction* context, RnnOp* op, Status* status) {
   AttributeReader read(context, status);
-  const bool has_save = op == Op::kForward || op == Op::kLayer;
+  const HasteCellInfo& cell = *op->cell;
+  RnnOptions& options = op->options;
+  HasteRnnConfig& config = options.config;
+  TF_DataType type = TF_FLOAT;
   std::vector<float> zoneout;
-  if (!read.Type("T", &type) || !read.Bools("reverse", &reverse) ||
+  if (!read.Type("T", &type) || !read.Bools("reverse", &options.reverse) ||
       !read.Choice("activation", ActivationNames(false), &config.activation) ||
       !read.Choice("recurrent_activation", ActivationNames(cell.exponential),
                    &config.recurrent_activation) ||
@@ -35,14 +40,13 @@ bool RnnAttributes::Read(Op op, const HasteCellInfo& cell, HasteDevice device,
       !read.Float("recurrent_dropout", &config.recurrent_dropout) ||
       !read.Bool("training", &config.training) ||
       !read.Bool("zero_output_for_mask", &config.zero_output_for_mask) ||
-      !read.String("engine", &engine) || !read.Bool("allow_tf32", &config.allow_tf32) ||
-      (has_save && !read.Bool("save", &save)) ||
-      (op == Op::kLayerBackward && !read.Bools("wanted", &wanted)) ||
+      !read.String("engine", &options.engine) || !read.Bool("allow_tf32", &config.allow_tf32) ||
+      (!op->backward() && !read.Bool("save", &options.save)) ||
+      (op->kind == Op::kLayerBackward && !read.Bools("wanted", &options.wanted)) ||
       (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;
   }
   config.cell = cell.name;
-  config.device = device;
   config.dtype = ToHasteDtype(type);
 
   if (zoneout.size() != static_cast<size_t>(cell.states)) {
@@ -61,26 +65,28 @@ bool RnnAttributes::Read(Op op, const HasteCellInfo& cell, HasteDevice device,
                              " is its own, but is " + std::to_string(zoneout[s]));
     }
     config.zoneout[s] = zoneout[s];
-    draws |= zoneout[s] > 0.0f;
   }
   if (!(config.recurrent_dropout >= 0.0f && config.recurrent_dropout < 1.0f)) {
     return status->Invalid("recurrent_dropout must be in [0, 1), but is " +
                            std::to_string(config.recurrent_dropout));
   }
-  draws = config.training != 0 && (draws || config.recurrent_dropout > 0.0f);
   return true;
 }
 
-HasteRnnConfig RnnAttributes::Config(int64_t batch, int64_t time, int64_t lanes,
-                                     int64_t hidden) const {
-  HasteRnnConfig result = config;
-  result.engine = engine.c_str();
-  result.reverse = reverse.data();
-  result.batch = batch;
-  result.time = time;
-  result.lanes = lanes;
-  result.hidden = hidden;
-  return result;
+bool ReadOptions(TF_OpKernelConstruction* context, LayerNormOp* op, Status* status) {
+  AttributeReader read(context, status);
+  TF_DataType type = TF_FLOAT;
+  if (!read.Type("T", &type) || !read.Epsilon(&op->epsilon)) return false;
+  op->dtype = ToHasteDtype(type);
+  return true;
+}
+
+bool ReadOptions(TF_OpKernelConstruction* context, MatMulOp* op, Status* status) {
+  AttributeReader read(context, status);
+  TF_DataType type = TF_FLOAT;
+  if (!read.Type("T", &type)) return false;
+  op->dtype = ToHasteDtype(type);
+  return true;
 }
 
 }  // namespace tf

@@ -1,7 +1,7 @@
 // The arguments of an op, and which of their dimensions must agree. Registration, shape functions
 // and kernels all read this table.
-#ifndef HASTE_FRAMEWORKS_TF_SIGNATURE_H_
-#define HASTE_FRAMEWORKS_TF_SIGNATURE_H_
+#ifndef HASTE_FRAMEWORKS_OPS_SIGNATURE_H_
+#define HASTE_FRAMEWORKS_OPS_SIGNATURE_H_
 
 #include <stdint.h>
 
@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace haste {
-namespace tf {
 
 constexpr int64_t kUnknown = -1;
 
@@ -52,6 +51,11 @@ class Sizes {
   std::array<Size, 128> size_;
 };
 
+// Takes the sizes from the shapes of all inputs. Optional ones are checked last, so that a
+// disagreement is reported as their error.
+bool BindAll(const Signature& signature, const std::vector<std::vector<int64_t>>& shapes,
+             Sizes* sizes, std::string* error);
+
 std::string ShapeString(const std::vector<int64_t>& shape);
 
 // True if an optional argument of this shape was left out.
@@ -59,7 +63,6 @@ inline bool IsAbsent(const Argument& argument, const std::vector<int64_t>& shape
   return argument.optional && shape.size() == 1 && shape[0] == 0;
 }
 
-}  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_SIGNATURE_H_
+#endif  // HASTE_FRAMEWORKS_OPS_SIGNATURE_H_

@@ -1,9 +1,8 @@
-#include "frameworks/tf/signature.h"
+#include "frameworks/ops/signature.h"
 
 #include <string.h>
 
 namespace haste {
-namespace tf {
 namespace {
 
 // Sizes that must be at least 1: lanes, hidden units, features.
@@ -27,7 +26,7 @@ void Sizes::Set(char letter, int64_t value, const std::string& source) {
 
 bool Sizes::Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error) {
   if (IsAbsent(argument, shape)) return true;
-  const std::array<Size, 128> before = size_;
+  std::vector<char> learnt;
   bool fits = shape.size() == argument.dims.size();
   std::string why;
   for (size_t i = 0; fits && i < shape.size(); ++i) {
@@ -36,6 +35,7 @@ bool Sizes::Bind(const Argument& argument, const std::vector<int64_t>& shape, st
     Size& size = size_[static_cast<unsigned char>(letter)];
     if (size.value == kUnknown) {
       size = {shape[i], argument.name};
+      learnt.push_back(letter);
       fits = shape[i] > 0 || strchr(kNonEmpty, letter) == nullptr;
       if (!fits) why = std::string(1, letter) + " must be at least 1";
     } else if (size.value != shape[i]) {
@@ -47,7 +47,7 @@ bool Sizes::Bind(const Argument& argument, const std::vector<int64_t>& shape, st
     }
   }
   if (fits) return true;
-  size_ = before;
+  for (char letter : learnt) size_[static_cast<unsigned char>(letter)] = Size();
   *error = argument.name + " must be " + Expectation(argument) + ", but has shape " +
            ShapeString(shape) + (why.empty() ? "" : "; " + why);
   return false;
@@ -67,6 +67,17 @@ std::vector<int64_t> Sizes::Shape(const std::string& dims) const {
   return shape;
 }
 
+bool BindAll(const Signature& signature, const std::vector<std::vector<int64_t>>& shapes,
+             Sizes* sizes, std::string* error) {
+  for (bool optional : {false, true}) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const Argument& argument = signature.inputs[i];
+      if (argument.optional == optional && !sizes->Bind(argument, shapes[i], error)) return false;
+    }
+  }
+  return true;
+}
+
 std::string ShapeString(const std::vector<int64_t>& shape) {
   std::string text;
   for (int64_t size : shape) {
@@ -75,5 +86,4 @@ std::string ShapeString(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-}  // namespace tf
 }  // namespace haste

@@ -6,14 +6,13 @@
 //                       -> dwx, dh0, dc0
 //   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
 //                       -> those of HasteLstmGrad, dx, dkernel, dbias, drecurrent_kernel
-#ifndef HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
-#define HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
+#ifndef HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
+#define HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
 
-#include "frameworks/tf/signature.h"
+#include "frameworks/ops/signature.h"
 #include "haste/c_api.h"
 
 namespace haste {
-namespace tf {
 
 // The C API passes no user data to shape functions and kernel constructors, so the index of the
 // cell is a template argument. This limit is more than the number of cells; registration checks it.
@@ -48,7 +47,8 @@ struct RnnSignature : Signature {
   Positions in, out;
 };
 
-RnnSignature SignatureOf(Op op, const HasteCellInfo& cell);
+// Made once; lives as long as the process. `cell` is one that haste_cell gives.
+const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell);
 
 // Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
@@ -56,7 +56,6 @@ bool HasLayer(const HasteCellInfo& cell);
 // With the number of gates.
 Sizes CellSizes(const HasteCellInfo& cell);
 
-}  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_RNN_SIGNATURE_H_
+#endif  // HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
