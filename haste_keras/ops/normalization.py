@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from haste_keras._compat import has_tangents
-from haste_keras.native import cell_spec, library, raw_ops
+from haste_keras.native import cell_spec, raw_ops
 from haste_keras.ops.arguments import Arguments
 from haste_keras.ops.call import call_cell, public, refuse_xla
 

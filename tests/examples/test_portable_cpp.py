@@ -21,7 +21,7 @@ def serve(folder, x, *library):
 
 
 def test_with_and_without_the_op_library(tmp_path):
-    assert SERVE.exists(), f"{SERVE} does not exist: `make test-python` builds it.
+    assert SERVE.exists(), f"{SERVE} does not exist: `make test-python` builds it."
     keras.utils.set_random_seed(8)
     model = keras.Sequential(
         [
