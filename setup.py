@@ -35,6 +35,7 @@ setup(
     extras_require={
         "cpu": ["tensorflow-cpu>=2.16; platform_machine == 'x86_64'"],
         "cuda": [f"haste-keras-cuda=={VERSION}", "tensorflow[and-cuda]>=2.16"],
+        "onnx": ["onnx>=1.16", "tf2onnx>=1.17"],
     },
     packages=find_packages(include=["haste_keras*"]),
     package_data={"haste_keras": LIBRARIES},

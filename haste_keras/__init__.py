@@ -10,6 +10,7 @@ _library.load()
 from haste_keras import loaders, ops  # noqa: E402
 from haste_keras.convert import from_keras, to_keras  # noqa: E402
 from haste_keras.explain import explain  # noqa: E402
+from haste_keras.formats import to_litert, to_onnx  # noqa: E402
 from haste_keras.layers import (  # noqa: E402
     GRU,
     LSTM,
@@ -80,6 +81,8 @@ __all__ = [
     "ops",
     "portable",
     "to_keras",
+    "to_litert",
+    "to_onnx",
 ]
 
 

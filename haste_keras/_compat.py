@@ -16,6 +16,9 @@ from tensorflow.core.protobuf import saved_model_pb2  # seen in TensorFlow 2.16.
 from tensorflow.python.client import pywrap_tf_session  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.framework import _pywrap_python_op_gen  # seen in TensorFlow 2.16.2, 2.21.0
+
+# Seen in TensorFlow 2.16.2 and 2.21.0.
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.ops import control_flow_util  # seen in TensorFlow 2.16.2 and 2.21.0
 
 # The converters of tf.vectorized_map; seen in TensorFlow 2.16.2 and 2.21.0. A version without them
@@ -33,8 +36,10 @@ __all__ = [
     "ConversionNotImplementedError",
     "DropoutRNNCell",
     "RegisterPFor",
+    "convert_variables_to_constants_v2",
     "flattened_layers",
     "has_tangents",
+    "inputs_struct",
     "keras_loop",
     "op_wrappers",
     "saved_model_pb2",
@@ -53,6 +58,15 @@ def keras_loop(step, inputs, states, **options):
 def flattened_layers(layer):
     """`layer` and all layers inside it (Keras 3.6.0 and 3.15.1)."""
     return list(layer._flatten_layers())
+
+
+def inputs_struct(model):
+    """Structure of the KerasTensors of a Sequential or functional model's inputs; else None.
+
+    Seen in Keras 3.6.0 and 3.15.1.
+    """
+    functional = getattr(model, "_functional", None) or model
+    return getattr(functional, "_inputs_struct", None)
 
 
 def has_tangents(tensors):

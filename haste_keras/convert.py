@@ -9,16 +9,25 @@ import copy
 
 import keras
 
+from haste_keras._compat import flattened_layers
 from haste_keras.layers.activation import get_activation, is_fused, name_of
-from haste_keras.layers.elman import Elman, SimpleRNN
+from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.elman import Elman, ElmanCell, SimpleRNN, SimpleRNNCell
 from haste_keras.layers.forget_mult import ForgetMult
-from haste_keras.layers.gru import GRU
+from haste_keras.layers.gru import GRU, GRUCell
 from haste_keras.layers.layer import RecurrentLayer
-from haste_keras.layers.lstm import LSTM
+from haste_keras.layers.lstm import LSTM, LSTMCell
 from haste_keras.layers.validation import check_choice
 
 _FUSED = {"LSTM": LSTM, "GRU": GRU, "SimpleRNN": SimpleRNN}  # stock class name → ours
-_STOCK = {LSTM: "LSTM", GRU: "GRU", SimpleRNN: "SimpleRNN", Elman: "SimpleRNN"}
+_STOCK = {
+    **{LSTM: "LSTM", GRU: "GRU", SimpleRNN: "SimpleRNN", Elman: "SimpleRNN"},
+    **{LSTMCell: "LSTMCell", GRUCell: "GRUCell"},
+    **{SimpleRNNCell: "SimpleRNNCell", ElmanCell: "SimpleRNNCell"},
+}
+# What a conversion leaves none of, unless it names it.
+_STOCK_KINDS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
+_FUSED_KINDS = (RecurrentLayer, RecurrentCell, ForgetMult)
 _NEW_ARGUMENTS = {
     "direction": "forward",
     "merge_mode": "concat",
@@ -46,14 +55,17 @@ def from_keras(source, on_unsupported="raise"):
         fused layers, if its two layers differ); another wrapper, or a Sequential or functional
         model, with such layers anywhere in it.
       on_unsupported: what becomes of a recurrent layer of Keras that has no fused counterpart: an
-        activation that the kernels do not have, or stacked cells. "raise": a ValueError names all
-        of them; "keep": they stay Keras's.
+        activation that the kernels do not have, stacked cells, or a layer inside one of another
+        kind, whose configuration does not hold it. "raise": a ValueError names all of them; "keep":
+        they stay Keras's.
     Returns:
       a new layer or model of the same name; uncompiled. Layers of other kinds are cloned.
     Raises:
       ValueError: an argument is not as above, or there is such a layer.
     """
-    return _convert("from_keras", source, _to_fused, on_unsupported)
+    return _convert(
+        "from_keras", source, _to_fused, on_unsupported, lambda layer: type(layer) in _STOCK_KINDS
+    )
 
 
 def to_keras(source, on_unsupported="raise"):
@@ -61,19 +73,26 @@ def to_keras(source, on_unsupported="raise"):
 
     Args:
       source: what `from_keras` returns; `haste_keras.LSTM`, `GRU`, `Elman` or `SimpleRNN` of any
-        direction; a wrapper or model with such layers.
+        direction, or `keras.layers.RNN` of their cells; a wrapper or model with such layers.
       on_unsupported: what becomes of a layer of this package that Keras has no counterpart of:
-        another cell, or heads, Zoneout, DropConnect or a transform in use. "raise": a ValueError
-        names all of them; "keep": they stay as they are.
+        another cell, or heads, Zoneout, DropConnect or a transform in use, or a layer inside one of
+        another kind, whose configuration does not hold it. "raise": a ValueError names all of them;
+        "keep": they stay as they are.
     Returns:
       a new layer or model of the same name; a bidirectional layer becomes `Bidirectional`.
     Raises:
       ValueError: an argument is not as above, or there is such a layer.
     """
-    return _convert("to_keras", source, _to_stock, on_unsupported)
+    return _convert(
+        "to_keras",
+        source,
+        _to_stock,
+        on_unsupported,
+        lambda layer: isinstance(layer, _FUSED_KINDS),
+    )
 
 
-def _convert(function, source, rewrite, on_unsupported):
+def _convert(function, source, rewrite, on_unsupported, unconverted):
     check_choice("on_unsupported", on_unsupported, ("raise", "keep"))
     if not isinstance(source, keras.layers.Layer):
         raise ValueError(f"`source` must be a Keras layer or model. Received: {source!r}")
@@ -81,18 +100,30 @@ def _convert(function, source, rewrite, on_unsupported):
     config.pop("compile_config", None)
     unsupported = []
     config = _rewritten(config, rewrite, unsupported)
-    if unsupported and on_unsupported == "raise":
-        raise ValueError(
-            f"{function} cannot convert {'; '.join(dict.fromkeys(unsupported))}. "
-            'on_unsupported="keep" leaves such layers as they are.'
-        )
+    _raise_of(function, unsupported, on_unsupported)
     # The configuration comes from an object of this very process: nothing foreign to guard from.
     result = keras.saving.deserialize_keras_object(config, safe_mode=False)
     if source.built:
         if not result.built:
             result.build_from_config(source.get_build_config())
         result.set_weights(source.get_weights())
+    # A subclassed model or layer makes its own: no configuration tells of them.
+    hidden = [
+        f"layer {each.name}, a {type(each).__name__} that the configuration of {source.name} does "
+        "not hold"
+        for each in flattened_layers(result)
+        if unconverted(each)
+    ]
+    _raise_of(function, hidden, on_unsupported)
     return result
+
+
+def _raise_of(function, unsupported, on_unsupported):
+    if unsupported and on_unsupported == "raise":
+        raise ValueError(
+            f"{function} cannot convert {'; '.join(dict.fromkeys(unsupported))}. "
+            'on_unsupported="keep" leaves such layers as they are.'
+        )
 
 
 def _rewritten(value, rewrite, unsupported):
@@ -215,15 +246,15 @@ def _to_stock(value):
     name = _stock_name(value)
     if name is None:
         kind = keras.saving.get_registered_object(value.get("registered_name"))
-        if isinstance(kind, type) and issubclass(kind, (RecurrentLayer, ForgetMult)):
+        if isinstance(kind, type) and issubclass(kind, _FUSED_KINDS):
             raise _UnsupportedError(
                 f"layer {value['config']['name']}, a {kind.__name__}, which Keras does not have"
             )
         return value
     config = dict(value["config"])
     new = {key: config.pop(key) for key in _NEW_ARGUMENTS if key in config}
-    direction, merge_mode = new.pop("direction"), new.pop("merge_mode")
-    new.pop("engine")
+    direction, merge_mode = new.pop("direction", "forward"), new.pop("merge_mode", None)
+    new.pop("engine", None)
     used = [key for key, item in new.items() if item != _NEW_ARGUMENTS[key]]
     if direction == "backward" and config["return_sequences"]:
         used.append("direction='backward' with return_sequences")

@@ -1,6 +1,7 @@
 """Where the input projection x·W + b is formed."""
 
 from haste_keras.native import library
+from haste_keras.native.emit import prefers_projection
 
 # On a CPU, above this the op's product, whose panels of W then exceed the first-level cache several
 # times, is slower than TensorFlow's (measured at 768: 1 to 4 %; at 256 it is faster).
@@ -17,6 +18,6 @@ def op_projects(spec, features, dtype, training):
     """
     if not spec.has_layer_op:
         return False
-    if library.may_use_gpu():
+    if library.may_use_gpu() or prefers_projection():
         return True
     return not training and dtype.size > 2 and features <= _MOST_FEATURES

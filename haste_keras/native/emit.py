@@ -37,9 +37,17 @@ def has_reserve():
     return _emitter() is None
 
 
+def prefers_projection():
+    """Whether what emits here wants the op that forms x·W + b wherever there is one."""
+    return getattr(_emitter(), "prefers_projection", False)
+
+
 @contextlib.contextmanager
 def emitted_by(emitter):
-    """Within it, calls in graphs go to `emitter(name, inputs, attributes)` → outputs of the op."""
+    """Within it, calls in graphs go to `emitter(name, inputs, attributes)` → outputs of the op.
+
+    An emitter whose `prefers_projection` is True is given x, W and b, and not x·W + b.
+    """
     token = _EMITTER.set(emitter)
     try:
         yield

@@ -8,6 +8,7 @@ import tensorflow as tf
 from haste_keras.native.emit import emitted_by
 from haste_keras.serving import tag as tags
 from haste_keras.serving.stock import STOCK
+from haste_keras.serving.walk import list_loop, tensor_loop
 
 TAGGED = "tf_saved_model"  # the format that carries tags
 FORMATS = (TAGGED, "onnx", "litert")
@@ -15,16 +16,18 @@ FORMATS = (TAGGED, "onnx", "litert")
 _DEFAULTS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
 
-def _where():
+def where():
+    """The layer that is being traced, for errors."""
     scope = tf.get_current_name_scope()
     return f"layer {scope}" if scope else "this function"
 
 
-def _check_draws(op, attributes):
+def check_draws(op, attributes):
+    """Raises NotImplementedError if a call of `op` draws random numbers."""
     draws = any(attributes.get("zoneout", ())) or attributes.get("recurrent_dropout")
     if attributes.get("training") and draws:
         raise NotImplementedError(
-            f"{_where()} draws Zoneout or recurrent dropout in training (training=True), which "
+            f"{where()} draws Zoneout or recurrent dropout in training (training=True), which "
             f"{op} does inside its kernel and stock ops cannot repeat: export it with "
             "training=False, or with portable=False"
         )
@@ -40,17 +43,19 @@ class _Emitter:
     def __call__(self, name, inputs, attributes):
         if name not in STOCK:
             raise NotImplementedError(
-                f"{_where()} needs the op {name}, of a gradient, which has no portable form: leave "
+                f"{where()} needs the op {name}, of a gradient, which has no portable form: leave "
                 "the gradient out of the exported function, or export with portable=False"
             )
         stock = STOCK[name]
-        _check_draws(stock.op, attributes)
+        check_draws(stock.op, attributes)
         if "reverse" in attributes:
             # Which engine runs is for the machine that serves to choose.
             attributes = {**_DEFAULTS, **attributes, "engine": "auto", "save": False}
 
+        loop = list_loop if self.tagged else tensor_loop
+
         def body(*inputs):
-            return stock.body(list(inputs), attributes, lists=self.tagged, generator=self.generator)
+            return stock.body(list(inputs), attributes, loop=loop, generator=self.generator)
 
         if not self.tagged:
             return body(*inputs)

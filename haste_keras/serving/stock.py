@@ -54,12 +54,12 @@ class Recurrence:
         self.op = spec.op + ("Layer" if layer else "")
         self.dims = spec.layer_inputs if layer else spec.forward_inputs
 
-    def body(self, inputs, attributes, *, lists, generator):
+    def body(self, inputs, attributes, *, loop, generator):
         """Outputs of the op, as `CellSpec.forward_outputs` lists them, without a reserve.
 
         inputs: list of tensors, as `CellSpec.forward_inputs` or `layer_inputs` lists them.
         attributes: the op's.
-        lists: as of `walk.Options`.
+        loop: as of `walk.Options`.
         generator: as of `make_cell`.
         """
         named = dict(zip(self.dims, inputs, strict=True))
@@ -73,7 +73,7 @@ class Recurrence:
         for reverse, run in itertools.groupby(attributes["reverse"]):
             end = start + len(list(run))
             lanes = {name: self._lanes(name, each, start, end) for name, each in given.items()}
-            parts.append(self._walk(cell, lanes, mask, attributes, reverse, lists))
+            parts.append(self._walk(cell, lanes, mask, attributes, reverse, loop))
             start = end
         outputs = [
             tf.concat(each, 2 if i == 0 else 1) for i, each in enumerate(zip(*parts, strict=True))
@@ -106,7 +106,7 @@ class Recurrence:
             return tensor
         return tensor[(slice(None),) * axis + (slice(start, end),)]
 
-    def _walk(self, cell, given, mask, attributes, reverse, lists):
+    def _walk(self, cell, given, mask, attributes, reverse, loop):
         """[y, *states] of lanes that walk one way."""
         spec = self.spec
         rates = [_float32(rate) for rate in attributes["zoneout"]]
@@ -116,7 +116,7 @@ class Recurrence:
             zero=attributes["zero_output_for_mask"],
             share=[tf.constant(rate, dtype) if rate else None for rate in rates],
             own_zoneout=() if cell is None else cell.own_zoneout,
-            lists=lists,
+            loop=loop,
         )
         states = [given[f"{state}0"] for state in spec.states]
         if spec.recurrence == "none":
@@ -149,7 +149,7 @@ class LayerNorm:
 
     op = "HasteLayerNorm"
 
-    def body(self, inputs, attributes, *, lists, generator):
+    def body(self, inputs, attributes, *, loop, generator):
         x, gamma, beta = (_wide(each) for each in inputs)
         y = normalized(x, gamma, _float32(attributes["epsilon"]), [2])
         y = y if beta.shape.rank == 1 else y + beta
@@ -163,7 +163,7 @@ class MatMul:
         self.op = "HasteMatMul" + (f"Transpose{transposed}" if transposed else "")
         self.transposed = transposed
 
-    def body(self, inputs, attributes, *, lists, generator):
+    def body(self, inputs, attributes, *, loop, generator):
         transpose_a, transpose_b = self.transposed == "A", self.transposed == "B"
         return [tf.matmul(*inputs, transpose_a=transpose_a, transpose_b=transpose_b)]
 

@@ -178,6 +178,90 @@ def test_what_keras_does_not_have_is_named_or_kept(row, rng):
     np.testing.assert_allclose(stock(x), model(x), atol=1e-6)
 
 
+@pytest.mark.spread(2)
+@pytest.mark.parametrize("where", ["time_distributed", "bidirectional", "nested", "rnn"])
+def test_what_keras_does_not_have_is_named_inside(row, where, rng):
+    """Alone, in wrappers, in nested models, and as a cell of keras.layers.RNN."""
+    options = {} if row.stock_class is None else {"zoneout": 0.1}
+    if where == "rnn":
+        layer = keras.layers.RNN(row.cell(4, name="it", **options))
+        said = f"layer it, a {row.cell_class.__name__}"
+    else:
+        layer = row.layer(4, name="it", **options)
+        said = f"it, a {row.layer_class.__name__}"
+    if row.stock_class is not None:
+        said = r"it: keras.layers.\w+ has no zoneout"
+    if where == "time_distributed":
+        layer, shape = keras.layers.TimeDistributed(layer), (2, 5, 3)
+    elif where == "bidirectional":
+        layer, shape = keras.layers.Bidirectional(layer), (5, 3)
+    elif where == "nested":
+        inner = keras.Sequential([keras.Input((5, 3)), layer])
+        layer, shape = keras.Sequential([keras.Input((5, 3)), inner]), (5, 3)
+    else:
+        shape = (5, 3)
+    inputs = keras.Input(shape)
+    model = keras.Model(inputs, layer(inputs))
+    with pytest.raises(ValueError, match=said):
+        haste_keras.to_keras(model)
+    kept = haste_keras.to_keras(model, on_unsupported="keep")
+    x = rng.normal(size=(2, *shape)).astype("float32")
+    np.testing.assert_allclose(kept(x), model(x), atol=1e-6)
+
+
+@pytest.mark.stock
+@pytest.mark.parametrize("stacked", [False, True])
+def test_rnn_of_fused_cells(row, stacked, rng):
+    cells = [row.cell(4, dropout=0.1, seed=3), row.cell(4)] if stacked else row.cell(4)
+    fused = keras.layers.RNN(cells, return_sequences=True)
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    expected = fused(x)
+    stock = haste_keras.to_keras(fused)
+    kinds = [type(cell) for cell in (stock.cell.cells if stacked else [stock.cell])]
+    stock_cell = getattr(keras.layers, f"{row.stock_class.__name__}Cell")
+    assert kinds == [stock_cell] * len(kinds)
+    np.testing.assert_allclose(stock(x), expected, atol=1e-6)
+
+
+@keras.saving.register_keras_serializable("haste_tests")
+class Hiding(keras.layers.Layer):
+    """A layer that makes another one."""
+
+    def __init__(self, fused, **kwargs):
+        super().__init__(**kwargs)
+        self.fused = fused
+        self.inner = (haste_keras if fused else keras.layers).GRU(3, name="inner")
+
+    def build(self, input_shape):
+        self.inner.build(input_shape)
+
+    def call(self, x):
+        return self.inner(x)
+
+    def get_config(self):
+        return {**super().get_config(), "fused": self.fused}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_layer_that_no_configuration_holds_is_named(fused):
+    convert = haste_keras.to_keras if fused else haste_keras.from_keras
+    model = keras.Sequential([keras.Input((None, 2)), Hiding(fused)], name="model")
+    with pytest.raises(ValueError, match="layer inner, a GRU that the configuration of model"):
+        convert(model)
+    kept = convert(model, on_unsupported="keep")
+    assert type(kept.layers[0].inner) is type(model.layers[0].inner)
+
+
+@keras.saving.register_keras_serializable("haste_tests")
+class OwnLSTM(haste_keras.LSTM):
+    """A subclass, which may do anything."""
+
+
+def test_a_subclass_is_named():
+    with pytest.raises(ValueError, match="layer it, a OwnLSTM, which Keras does not have"):
+        haste_keras.to_keras(OwnLSTM(3, name="it"))
+
+
 def test_forget_mult_is_named():
     with pytest.raises(ValueError, match="a ForgetMult, which Keras does not have"):
         haste_keras.to_keras(haste_keras.ForgetMult())

@@ -13,6 +13,7 @@ BELOW = {
     "native": {"_compat"},
     "ops": {"native", "_compat"},
     "layers": {"ops", "native", "_compat"},
+    "formats": {"serving", "layers", "ops", "native", "_compat"},
     "serving": {"layers", "ops", "native", "_compat"},
     "reference": set(),
 }
