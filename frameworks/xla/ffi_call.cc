@@ -126,11 +126,15 @@ void* FfiCall::Scratch(size_t bytes) {
     Fail(HASTE_UNIMPLEMENTED, "XLA of TensorFlow 2.17 gives no scratch memory on a GPU");
     return nullptr;
   }
-  AllocateArgs args = {{}, frame_.context, bytes, /*alignment=*/64, nullptr};
+  // XLA promises no more, although its allocators' blocks begin at multiples of kAlignment.
+  constexpr size_t kPromised = 16, kAlignment = 64;  // ours: c_api.h
+  scratch_bytes_ = bytes + kAlignment - kPromised;
+  AllocateArgs args = {{}, frame_.context, scratch_bytes_, kPromised, nullptr};
   error_ = api_.Ask(kAllocate, &args);
-  scratch_ = ok() ? args.data : nullptr;
-  scratch_bytes_ = bytes;
-  return scratch_;
+  if (!ok()) return nullptr;
+  scratch_ = args.data;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(scratch_);
+  return static_cast<char*>(scratch_) + (kAlignment - at % kAlignment) % kAlignment;
 }
 
 // On a GPU the memory goes back to XLA before the kernels have run: XLA hands it on to what comes
