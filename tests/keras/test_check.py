@@ -124,7 +124,7 @@ def test_a_machine_without_a_gpu_has_no_problem():
     )
     assert problems == []
     assert "TensorFlow   2.16.2, CPU build, its ABI is known" in lines
-    assert lines[-4:] == [
+    assert lines[-5:] == [
         "CUDA half    none: it is not installed",
         "driver       no NVIDIA driver",
         "GPU kernels  do not run: there is no CUDA half",

@@ -303,8 +303,9 @@ def test_no_variable_appears_after_build(row, rng):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_xla_of_forget_mult_of_any_length(masked, rng):
+def test_xla_of_forget_mult_of_any_length(masked, rng, monkeypatch):
     """The loop of steps where the graph does not know their number, and where there is none."""
+    monkeypatch.setattr(library, "xla_here", lambda: (False, "XLA is too old"))
     layer = haste_keras.ForgetMult(direction="backward")
     specs = [tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)]
 
