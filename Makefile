@@ -6,6 +6,7 @@
 # CUDA_HOME    the CUDA toolkit (default: this machine's; of make wheel: CUDA 12.4, which it fetches)
 # CPU_TARGETS  "all": code for every x86-64 processor (default: for this one; of make wheel: all)
 # GPU_PYTHON   a Python that has torch and TensorFlow for the GPU (default: .venvs/gpu, made for it)
+# TEST_JOBS    processes of make test-python (default: as many as cores, at most 8)
 # ARGS         further arguments of pytest, the demo or the benchmarks
 PYTHON ?= python3
 WHEEL_ARCHS := $(or $(CUDA_ARCHS),all)
@@ -13,6 +14,7 @@ LOCAL_ARCHS := $(shell tools/cuda/local_archs.sh)
 CUDA_ARCHS ?= $(LOCAL_ARCHS)
 CPU_TARGETS ?= native
 GPU_PYTHON ?=
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
 ARGS ?=
 
 # A GPU to time, and code for it.
@@ -35,7 +37,7 @@ MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
 export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-wheel test-gpu sanitize \
+.PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-xla test-jax test-wheel test-gpu sanitize \
         test-tf-matrix demo lint format bench bench-cpp fit-plan clean
 
 help:  ## list the targets
@@ -43,7 +45,8 @@ help:  ## list the targets
 
 venv: $(VENV_STAMP)  ## make .venv with the pinned requirements
 
-$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-tools.txt requirements-dev.txt requirements-dev-cuda.txt
+$(VENV_STAMP): requirements.txt requirements-tensorflow.txt requirements-tools.txt requirements-dev.txt \
+               requirements-dev-cuda.txt requirements-no-deps.txt
 	tools/make_venv.sh $(PYTHON) $(VENV) $(REQUIREMENTS)
 	@touch $@
 
@@ -84,14 +87,21 @@ release: deps $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS 
 test: test-lib test-python  ## everything that runs without a GPU
 
 test-lib: deps $(VENV_STAMP)  ## C++ tests
-	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //examples/cpp/... //benchmarks/cpp/...
+	$(BAZEL_RUN) test //lib:libhaste.so //tests/lib/... //tests/tf/... //tests/xla/... //examples/cpp/... //benchmarks/cpp/...
 
 test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run under qemu
 	tools/test_aarch64.sh
 
 test-python: build  ## Python tests
 	$(BAZEL_RUN) build //examples/... //benchmarks/cpp:libplan_costs.so
-	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel $(ARGS)
+	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel -n $(TEST_JOBS) --dist loadfile $(ARGS)
+
+test-xla: build  ## the layers' tests with every model compiled by XLA on the CPU
+	HASTE_TEST_XLA=1 $(PY) -m pytest tests/keras tests/xla $(ARGS)
+
+test-jax: build  ## the recurrence in JAX, which is installed into build/jax
+	$(PY) -m pip install --quiet --no-deps --upgrade --target build/jax -r requirements-jax.txt
+	PYTHONPATH=build/jax $(PY) -m pytest tests/xla/test_jax.py $(ARGS)
 
 test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
 	$(PY) tools/wheel_limits.py dist/*.whl

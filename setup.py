@@ -13,7 +13,7 @@ sys.path[:0] = [
 ]
 from platform_wheel import ROOT, VERSION, PlatformDistribution, PlatformWheel  # noqa: E402
 
-LIBRARIES = ["libhaste.so", "libhaste_ops.so"]
+LIBRARIES = ["libhaste.so", "libhaste_ops.so", "libhaste_xla.so"]
 
 
 class BuildWithLibraries(build_py):

@@ -100,14 +100,14 @@ LAYERS = {
 }
 
 
-def make_functions(layer, x, target, mask=None):
+def make_functions(layer, x, target, mask=None, jit_compile=None):
     """Inference and training step of a layer, each a tf.function of no arguments."""
 
-    @tf.function
+    @tf.function(jit_compile=jit_compile)
     def infer():
         return layer(x, mask=mask, training=False)
 
-    @tf.function
+    @tf.function(jit_compile=jit_compile)
     def train():
         with tf.GradientTape() as tape:
             tape.watch(x)

@@ -6,7 +6,7 @@ The same weights, return_sequences, inside tf.function, no TF32; outputs and gra
 compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
 with the peak device memory of a training step. The second has options with which Keras does not use
 cuDNN. The third has large layers as they are trained: TF32 allowed, which is TensorFlow's default,
-and mixed_float16.
+and mixed_float16. Each row has both layers compiled by XLA too.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import keras
 import tensorflow as tf
 
 from benchmarks import cases, measure, shapes
@@ -46,28 +47,51 @@ def peak_of(step):
     return tf.config.experimental.get_memory_info("GPU:0")["peak"] - before
 
 
+def compiled_by_xla(layer, shape, arguments):
+    """The peer again, for XLA, which cannot run cuDNN's recurrences: with its weights."""
+    other = keras.layers.LSTM(shape[3], return_sequences=True, **{**arguments, "use_cudnn": False})
+    other.build((None, None, shape[2]))
+    other.set_weights(layer.get_weights())
+    return other
+
+
 def run_case(shape, seconds, tolerance=None, **arguments):
     """Ours and the peer, and ({peer: seconds} of inference, the same of a training step)."""
-    if arguments.get("mask"):
-        arguments["mask"] = left_padded(*shape[:2])
-    ours, peer, _ = cases.make_case("LSTM", *shape, **arguments)
+    mask = left_padded(*shape[:2]) if arguments.pop("mask", False) else None
+    x, target, (mine, theirs) = cases.make_layers("LSTM", *shape, **arguments)
+    ours, peer = (cases.make_functions(layer, x, target, mask) for layer in (mine, theirs))
+    again = compiled_by_xla(theirs, shape, arguments)
+    ours_xla, peer_xla = (
+        cases.make_functions(layer, x, target, mask, jit_compile=True) for layer in (mine, again)
+    )
     tolerance = tolerance or (5e-2 if "dtype" in arguments else 1e-4)
-    cases.check(ours[0], peer[0], f"{shape} {arguments} inference", tolerance)
-    if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
-        cases.check(ours[1], peer[1], f"{shape} {arguments} training", tolerance)
+    for other in (peer, ours_xla, peer_xla):
+        cases.check(ours[0], other[0], f"{shape} {arguments} inference", tolerance)
+        if not arguments.get("recurrent_dropout"):  # Keras draws a mask a gate, we one for all
+            cases.check(ours[1], other[1], f"{shape} {arguments} training", tolerance)
+    for functions in (ours, peer, ours_xla, peer_xla):
+        functions[1]()  # traced and compiled before it is timed
+    peers = {"ours": ours, "keras": peer, "ours XLA": ours_xla, "keras XLA": peer_xla}
     times = [
         measure.interleaved_medians(
-            {"ours": cases.blocking(mine), "keras": cases.blocking(theirs)}, seconds
+            {name: cases.blocking(functions[i]) for name, functions in peers.items()}, seconds
         )
-        for mine, theirs in zip(ours, peer, strict=True)
+        for i in range(2)
     ]
     return ours, peer, times
 
 
+HEAD = "".join(
+    f" | {kind:10}keras  ratio  XLA: ours  keras  ratio" for kind in ("inference", "training")
+)
+
+
 def columns(times):
-    """Milliseconds of both and the ratio, for inference and training."""
+    """Milliseconds of both and the ratio, then both with XLA; for inference and training."""
     return "".join(
         f" |{1e3 * t['ours']:9.2f} {1e3 * t['keras']:6.2f} {t['keras'] / t['ours']:6.2f}"
+        f"{1e3 * t['ours XLA']:11.2f} {1e3 * t['keras XLA']:6.2f}"
+        f" {t['keras XLA'] / t['ours XLA']:6.2f}"
         for t in times
     )
 
@@ -107,14 +131,13 @@ def main():
     tf.config.experimental.enable_tensor_float_32_execution(False)
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name")
     print(f"TensorFlow {tf.__version__}, {name}, float32; medians in ms; ratio = keras / ours")
-    head = " | inference keras  ratio | training  keras  ratio"
-    print("   N    T    C    H" + head + " | MiB budget keras")
+    print("   N    T    C    H" + HEAD + " | MiB budget keras")
     for shape in PLAIN:
         ours, peer, times = run_case(shape, options.seconds)
         memory = [peak_of(ours[1]), cases.memory_budget("LSTM", *shape), peak_of(peer[1])]
         text = "".join(f"{s:5}" for s in shape) + columns(times)
         print(text + " |" + " ".join(f"{m / 2**20:5.0f}" for m in memory), flush=True)
-    print(f"\n{FEATURES_AT!s:20}" + head)
+    print(f"\n{FEATURES_AT!s:20}" + HEAD)
     ratios = {}
     for feature, arguments in FEATURES.items():
         _, _, times = run_case(FEATURES_AT, options.seconds, **arguments)
@@ -122,7 +145,7 @@ def main():
         print(f"{feature:20}" + columns(times), flush=True)
     if options.plot:
         plot(ratios, options.plot)
-    print("\nlarge layers      " + head)
+    print("\nlarge layers      " + HEAD)
     tf.config.experimental.enable_tensor_float_32_execution(True)
     for shape in LARGE:
         for dtype in ("float32", "mixed_float16"):

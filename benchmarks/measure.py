@@ -5,9 +5,7 @@ import statistics
 import time
 
 
-def interleaved_medians(
-    functions, seconds=4.0, least=5, rest=0.0, burst=0.0, clock=time.perf_counter
-):
+def interleaved_medians(functions, seconds=4.0, least=5, rest=0.0, burst=0.0, clock=None):
     """Medians, in seconds a call, of several functions timed in turns.
 
     Because of the turns, a slow phase of the machine affects every peer. Each call must block until
@@ -22,11 +20,13 @@ def interleaved_medians(
         burst: if not 0, a turn is calls for that many seconds (one at least) that are not timed,
             which wake the peer's threads and fill the caches, then as many that are; if 0, one
             call, timed.
-        clock: what times a call; time.process_time on a machine that others use.
+        clock: what times a call: time.perf_counter if None; time.process_time on a machine that
+            others use.
 
     Returns:
         dict of name to median.
     """
+    clock = clock or time.perf_counter
     times = {name: [] for name in functions}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or min(map(len, times.values())) < least:

@@ -4,12 +4,18 @@ A name that moves in a later version is adapted here alone. "Seen in" are the ve
 sources or tests showed it: the oldest and the newest, with none between known to differ.
 """
 
+import importlib.machinery
+import importlib.util
+
 import tensorflow as tf
 from keras.src import backend as _backend  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell  # seen in Keras 3.6.0 and 3.15.1
 from keras.src.utils.naming import to_snake_case  # seen in Keras 3.6.0 and 3.15.1
+from tensorflow.core.framework import op_def_pb2  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.core.protobuf import saved_model_pb2  # seen in TensorFlow 2.16.2 and 2.21.0
+from tensorflow.python.client import pywrap_tf_session  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
+from tensorflow.python.framework import _pywrap_python_op_gen  # seen in TensorFlow 2.16.2, 2.21.0
 
 # Seen in TensorFlow 2.16.2 and 2.21.0.
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
@@ -35,6 +41,7 @@ __all__ = [
     "has_tangents",
     "inputs_struct",
     "keras_loop",
+    "op_wrappers",
     "saved_model_pb2",
     "skipped_inputs",
     "to_snake_case",
@@ -65,6 +72,23 @@ def inputs_struct(model):
 def has_tangents(tensors):
     """Whether a tf.autodiff.ForwardAccumulator is differentiating through one of `tensors`."""
     return bool(forwardprop_util.pack_tangents(list(tensors)).tangents)
+
+
+def op_wrappers(prefix):
+    """A module of wrappers of the registered ops whose names begin with `prefix`.
+
+    It is what `tf.load_op_library` returns, for a library that something else has loaded before.
+    """
+    buffer = pywrap_tf_session.TF_GetAllOpList()
+    every = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(buffer))
+    pywrap_tf_session.TF_DeleteBuffer(buffer)
+    ours = op_def_pb2.OpList(op=[op for op in every.op if op.name.startswith(prefix)])
+    spec = importlib.machinery.ModuleSpec(f"{prefix.lower()}_op_wrappers", None)
+    module = importlib.util.module_from_spec(spec)
+    source = _pywrap_python_op_gen.GetPythonWrappers(ours.SerializeToString())
+    exec(source, module.__dict__)
+    module._IS_TENSORFLOW_PLUGIN = True  # to AutoGraph, as tf.load_op_library says it
+    return module
 
 
 def skipped_inputs(op):

@@ -71,6 +71,8 @@ class Facts:
     no_half: why there is no CUDA half. installed_half: version of haste-keras-cuda, or None.
     visible_gpus: how many GPUs TensorFlow sees.
     gpu_kernels: (whether TensorFlow runs our kernels on its GPUs, why not).
+    graph_plugin: (whether portable models run our ops, why not).
+    xla: (whether functions that XLA compiles run our kernels, why not).
     """
 
     haste: str
@@ -88,6 +90,8 @@ class Facts:
     gpus: tuple[Gpu, ...]
     visible_gpus: int
     gpu_kernels: tuple[bool, str]
+    graph_plugin: tuple[bool, str]
+    xla: tuple[bool, str]
 
 
 def tensorflow_build():
@@ -251,6 +255,8 @@ def collect():
         gpus=gpus(first=current_device()),
         visible_gpus=visible_gpus(),
         gpu_kernels=gpu_kernels(),
+        graph_plugin=library.graph_plugin(),
+        xla=library.xla_here(),
     )
 
 
@@ -296,6 +302,11 @@ def report(facts):
         )
     runs, reason = facts.gpu_kernels
     yield f"GPU kernels  {'run' if runs else f'do not run: {reason}'}"
+    active, reason = facts.graph_plugin
+    state = "active, portable models run these ops" if active else f"not active: {reason}"
+    yield f"plug-in      {state}"
+    compiles, reason = facts.xla
+    yield f"XLA          {'runs the kernels' if compiles else f'does not run them: {reason}'}"
 
 
 def problems(facts):

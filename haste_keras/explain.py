@@ -36,10 +36,19 @@ _ABSENT_GPU = "H200"  # what "GPU" means where there is none
 
 
 class Explanation(tuple):
-    """Lines of text; what a prompt or `print` shows of it is the text."""
+    """Lines of text; what a prompt or `print` shows is these, and below them `xla`.
+
+    xla: what runs in a function that XLA compiles here.
+    """
+
+    @property
+    def xla(self):
+        compiles, why = library.xla_here()
+        what = "the same kernels" if compiles else f"Keras's loop over the cells: {why}"
+        return f"under XLA (jit_compile=True): {what}"
 
     def __str__(self):
-        return "\n".join(self)
+        return "\n".join([*self, self.xla])
 
     __repr__ = __str__
 
@@ -52,6 +61,7 @@ def explain(layer, input_shape, dtype=None, device=None, training=False):
 
         >>> haste_keras.explain(haste_keras.LSTM(128), (32, 100, 64), device="CPU")
         lstm: lstm on cpu: 2 threads over rows, N=32 T=100 K=1 H=128: rows for every thread: …
+        under XLA (jit_compile=True): the same kernels
 
     Args:
       layer: a layer of haste_keras, or a model, wrapper or layer with such layers in it.
@@ -65,8 +75,8 @@ def explain(layer, input_shape, dtype=None, device=None, training=False):
       training: ask about a training step (forward with what its gradient reads).
     Returns:
       Explanation: a tuple of lines, one for each size that a fused layer is called with. Shown or
-      printed it is the text. A layer that runs step by step, for an activation that the kernels do
-      not have, has a line that says so.
+      printed it is the text, with a line on XLA. A layer that runs step by step, for an activation
+      that the kernels do not have, has a line that says so.
 
     Raises:
       ValueError: an argument is not as above, there is no fused layer in `layer`, or its `engine`

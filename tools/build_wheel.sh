@@ -44,7 +44,7 @@ mkdir -p dist
 folder=$(stage haste_keras)
 cp -r setup.py pyproject.toml README.md haste_keras "$folder"
 rm -f "$folder"/haste_keras/*.so
-cp "$libraries"/libhaste.so "$libraries"/libhaste_ops.so "$folder/haste_keras"
+cp "$libraries"/libhaste.so "$libraries"/libhaste_ops.so "$libraries"/libhaste_xla.so "$folder/haste_keras"
 pack "$folder" haste_keras
 
 if [ -e "$libraries/libhaste_cuda.so" ]; then

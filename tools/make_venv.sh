@@ -23,3 +23,9 @@ if ! [ -x "$folder/bin/python" ]; then
   fi
 fi
 "$folder/bin/python" -m pip install --disable-pip-version-check -r "$requirements"
+case $requirements in
+  requirements-dev*)
+    "$folder/bin/python" -m pip install --disable-pip-version-check --no-deps \
+      -r requirements-no-deps.txt
+    ;;
+esac

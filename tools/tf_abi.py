@@ -25,9 +25,12 @@ PROBE = ABI / "probe.cc"
 ROWS = ABI / "rows.inc"
 BEGIN = b"haste_tf_abi:\n\1\2"
 ALIGNMENT = 64  # TensorFlow's own wheels are built with this EIGEN_MAX_ALIGN_BYTES
+# What XLA's headers include by names of their own.
+EXTERNAL = ("highwayhash", "farmhash_archive/src")
 HEAD = """\
 // TensorFlow's C++ ABI as numbers: bytes for fields, indices into a vtable for functions, -1 for
-// what a version does not have. Generated from TensorFlow's headers; do not edit. The next row:
+// what a version does not have; absl_lts is the name of a namespace. Generated from TensorFlow's
+// headers; do not edit. The next row:
 //   tools/tf_abi.py add VERSION
 """
 _COLUMN = re.compile(r"^  (FIELD|SLOT|FIELD_OR_NONE)\((\w+),", re.MULTILINE)
@@ -48,7 +51,10 @@ def compile_probe(include: pathlib.Path) -> bytes:
         target = pathlib.Path(scratch, "probe.o")
         command = shlex.split(os.environ.get("CXX", "g++"))
         command += ["-std=c++17", "-O0", "-DNDEBUG", f"-DEIGEN_MAX_ALIGN_BYTES={ALIGNMENT}", "-w"]
-        command += ["-fno-access-control", "-isystem", str(include), "-c", str(PROBE)]
+        command += ["-fno-access-control", "-isystem", str(include)]
+        for name in EXTERNAL:
+            command += ["-isystem", str(include / "external" / name)]
+        command += ["-c", str(PROBE)]
         done = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True)
         if done.returncode:
             sys.stderr.write(done.stderr)

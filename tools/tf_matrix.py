@@ -20,7 +20,14 @@ import venv
 import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = ["tests/tf", "tests/keras", "tests/serving"]
+SUITES = [
+    *("tests/tf", "tests/keras", "tests/xla"),
+    # Of tests/serving what needs no program.
+    *(
+        f"tests/serving/test_{name}.py"
+        for name in ("export", "graph_plugin", "stock_parity", "warmup")
+    ),
+]
 # The parts of the source tree that the suites read.
 COPIED = [
     *("tests", "docs", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py"),

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "benchmarks/cpp/plan_rows.h"
-#include "lib/plan/cuts.h"
+#include "lib/plan/internal.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -5,7 +5,6 @@
 #include "lib/base/dtypes.h"
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
-#include "lib/plan/cuts.h"
 #include "lib/plan/engines/stepwise.h"
 #include "lib/plan/internal.h"
 

@@ -54,7 +54,7 @@ class Memory {
     HasteStatus status = {};
     for (char** arena : {&read_, &written_, &scratch_}) {
       void* memory = nullptr;
-      if (backend.allocate(kArenaBytes, &memory, &status) != HASTE_OK) Fail(status.message);
+      if (backend.ops.allocate(kArenaBytes, &memory, &status) != HASTE_OK) Fail(status.message);
       *arena = static_cast<char*>(memory);
     }
     // As bfloat16 and as float32 between 2^-7 and 2^-6, as float64 less, of both signs.
@@ -70,7 +70,7 @@ class Memory {
     executor.stream = gpu.stream();
     for (; filled < kArenaBytes; filled *= 2) {
       const size_t bytes = std::min(filled, kArenaBytes - filled);
-      if (backend.copy(read_ + filled, read_, bytes, executor, &status) != HASTE_OK) {
+      if (backend.ops.copy(read_ + filled, read_, bytes, executor, &status) != HASTE_OK) {
         Fail(status.message);
       }
     }

@@ -1,10 +1,10 @@
-// Runs an exported Keras model with haste layers from C++: TensorFlow's own loader, our op library.
+// Runs an exported Keras model from C++: TensorFlow's own loader, with our op library or without.
 //
-//   serve MODEL_DIR LIBHASTE_OPS N T C < input.f32 > output.f32
+//   serve MODEL_DIR N T C [LIBHASTE_OPS] < input.f32 > output.f32
 //
 // Reads N·T·C float32 from standard input, feeds them to the model's serving signature, and writes
-// the float32 outputs. `python -c "import haste_keras; print(haste_keras.library_path())"` names
-// LIBHASTE_OPS.
+// the float32 outputs. A portable export needs no LIBHASTE_OPS, and is faster with it;
+// `python -c "import haste_keras; print(haste_keras.library_path())"` names it.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -16,20 +16,22 @@
 #include "tensorflow/core/public/session.h"
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: %s MODEL_DIR LIBHASTE_OPS N T C < input.f32 > output.f32\n",
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "usage: %s MODEL_DIR N T C [LIBHASTE_OPS] < input.f32 > output.f32\n",
                  argv[0]);
     return 2;
   }
-  // The ops register themselves when their library is loaded.
-  TF_Status* status = TF_NewStatus();
-  TF_Library* library = TF_LoadLibrary(argv[2], status);
-  if (TF_GetCode(status) != TF_OK) {
-    std::fprintf(stderr, "%s\n", TF_Message(status));
-    return 1;
+  if (argc == 6) {
+    // The library registers its ops, and a graph optimizer that uses them in portable exports.
+    TF_Status* status = TF_NewStatus();
+    TF_Library* library = TF_LoadLibrary(argv[5], status);
+    if (TF_GetCode(status) != TF_OK) {
+      std::fprintf(stderr, "%s\n", TF_Message(status));
+      return 1;
+    }
+    TF_DeleteStatus(status);
+    TF_DeleteLibraryHandle(library);
   }
-  TF_DeleteStatus(status);
-  TF_DeleteLibraryHandle(library);
 
   tensorflow::SavedModelBundle model;
   const auto loaded = tensorflow::LoadSavedModel(
@@ -41,7 +43,7 @@ int main(int argc, char** argv) {
   const auto& signature = model.meta_graph_def.signature_def().at("serving_default");
 
   tensorflow::Tensor input(tensorflow::DT_FLOAT,
-                           {std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5])});
+                           {std::atoll(argv[2]), std::atoll(argv[3]), std::atoll(argv[4])});
   const size_t count = input.NumElements();
   if (std::fread(input.flat<float>().data(), sizeof(float), count, stdin) != count) {
     std::fprintf(stderr, "standard input: expected %zu float32\n", count);

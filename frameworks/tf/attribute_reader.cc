@@ -19,6 +19,19 @@ HasteDtype ToHasteDtype(TF_DataType type) {
   }
 }
 
+TF_DataType ToTensorFlowType(HasteDtype dtype) {
+  switch (dtype) {
+    case HASTE_FLOAT64:
+      return TF_DOUBLE;
+    case HASTE_FLOAT16:
+      return TF_HALF;
+    case HASTE_BFLOAT16:
+      return TF_BFLOAT16;
+    default:
+      return TF_FLOAT;
+  }
+}
+
 bool AttributeReader::Type(const char* name, TF_DataType* value) {
   TF_OpKernelConstruction_GetAttrType(context_, name, value, status_->get());
   return status_->ok();

@@ -15,6 +15,7 @@ namespace haste {
 namespace tf {
 
 HasteDtype ToHasteDtype(TF_DataType type);
+TF_DataType ToTensorFlowType(HasteDtype dtype);
 
 // Every function returns false and sets the status if it fails.
 class AttributeReader {

@@ -24,21 +24,20 @@ OpCall::~OpCall() {
 }
 
 bool OpCall::ReadInputs() {
-  const auto& arguments = signature_.inputs;
-  inputs_.resize(arguments.size());
-  // Optional arguments are checked last, so that a disagreement is reported as their error.
-  for (bool optional : {false, true}) {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].optional != optional) continue;
-      TF_Tensor* tensor = nullptr;
-      TF_GetInput(context_, static_cast<int>(i), &tensor, status_.get());
-      if (!status_.ok()) return false;
-      inputs_[i].reset(tensor);
-      const std::vector<int64_t> shape = ShapeOf(tensor);
-      std::string error;
-      if (!sizes_.Bind(arguments[i], shape, &error)) return status_.Invalid(error);
-      if (IsAbsent(arguments[i], shape)) inputs_[i].reset();
-    }
+  const size_t count = signature_.inputs.size();
+  std::vector<std::vector<int64_t>> shapes(count);
+  inputs_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    TF_Tensor* tensor = nullptr;
+    TF_GetInput(context_, static_cast<int>(i), &tensor, status_.get());
+    if (!status_.ok()) return false;
+    inputs_[i].reset(tensor);
+    shapes[i] = ShapeOf(tensor);
+  }
+  std::string error;
+  if (!BindAll(signature_, shapes, &sizes_, &error)) return status_.Invalid(error);
+  for (size_t i = 0; i < count; ++i) {
+    if (IsAbsent(signature_.inputs[i], shapes[i])) inputs_[i].reset();
   }
   return true;
 }

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "frameworks/tf/signature.h"
+#include "frameworks/ops/signature.h"
+#include "frameworks/tf/attribute_reader.h"
 #include "frameworks/tf/tf_status.h"
 #include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
@@ -19,9 +20,13 @@ namespace tf {
 class OpCall {
  public:
   // `signature` must outlive the call.
-  OpCall(const Signature& signature, HasteDevice device, TF_DataType type, Sizes sizes,
+  OpCall(const Signature& signature, HasteDevice device, HasteDtype dtype, Sizes sizes,
          TF_OpKernelContext* context)
-      : signature_(signature), device_(device), type_(type), context_(context), sizes_(sizes) {}
+      : signature_(signature),
+        device_(device),
+        type_(ToTensorFlowType(dtype)),
+        context_(context),
+        sizes_(sizes) {}
   ~OpCall();
   OpCall(const OpCall&) = delete;
   OpCall& operator=(const OpCall&) = delete;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "frameworks/tf/graph/op_table.h"
 #include "frameworks/tf/tf_status.h"
 
 namespace haste {
@@ -69,8 +70,14 @@ void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceConte
 
 void RegisterOp(const Signature& signature, const std::vector<const char*>& attributes,
                 ShapeFunction shapes) {
+  constexpr char kTypes[] = "T: {half, bfloat16, float, double}";
+  OpShape& shape = RegisteredOps()[signature.op];
+  AddAttribute(kTypes, &shape);
+  for (const char* attribute : attributes) AddAttribute(attribute, &shape);
+  for (const Argument& a : signature.inputs) shape.inputs.push_back(a.type);
+  for (const Argument& a : signature.outputs) shape.outputs.push_back(a.type);
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(signature.op.c_str());
-  TF_OpDefinitionBuilderAddAttr(builder, "T: {half, bfloat16, float, double}");
+  TF_OpDefinitionBuilderAddAttr(builder, kTypes);
   for (const char* attribute : attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
   for (const Argument& a : signature.inputs) {
     TF_OpDefinitionBuilderAddInput(builder, (a.name + ": " + a.type).c_str());
@@ -87,14 +94,13 @@ void RegisterOp(const Signature& signature, const std::vector<const char*>& attr
   }
 }
 
-void RegisterKernel(const std::string& op, HasteDevice device, const KernelFunctions& functions) {
-  const char* name_of_device = device == HASTE_CUDA ? "GPU" : "CPU";
+void RegisterKernel(const std::string& op, const char* device, const KernelFunctions& functions) {
   for (TF_DataType type : {TF_HALF, TF_BFLOAT16, TF_FLOAT, TF_DOUBLE}) {
-    TF_KernelBuilder* builder = TF_NewKernelBuilder(op.c_str(), name_of_device, functions.create,
+    TF_KernelBuilder* builder = TF_NewKernelBuilder(op.c_str(), device, functions.create,
                                                     functions.compute, functions.destroy);
     Status status;
     TF_KernelBuilder_TypeConstraint(builder, "T", type, status.get());
-    const std::string name = op + name_of_device + std::to_string(type);
+    const std::string name = op + device + std::to_string(type);
     if (status.ok()) {
       TF_RegisterKernelBuilder(name.c_str(), builder, status.get());
     } else {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "frameworks/tf/signature.h"
+#include "frameworks/ops/signature.h"
 #include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
@@ -31,8 +31,12 @@ struct KernelFunctions {
   void (*destroy)(void*);
 };
 
-// For every dtype.
-void RegisterKernel(const std::string& op, HasteDevice device, const KernelFunctions& functions);
+// For every dtype, on a device that TensorFlow calls "CPU", "GPU" or "XLA_CPU_JIT" say.
+void RegisterKernel(const std::string& op, const char* device, const KernelFunctions& functions);
+inline void RegisterKernel(const std::string& op, HasteDevice device,
+                           const KernelFunctions& functions) {
+  RegisterKernel(op, device == HASTE_CUDA ? "GPU" : "CPU", functions);
+}
 
 }  // namespace tf
 }  // namespace haste

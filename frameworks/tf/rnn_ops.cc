@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "frameworks/ops/rnn_signature.h"
 #include "frameworks/tf/op_registry.h"
-#include "frameworks/tf/rnn_signature.h"
 
 namespace haste {
 namespace tf {
@@ -14,8 +14,7 @@ namespace {
 template <int kCell, Op kOp>
 void Shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   const HasteCellInfo& cell = *haste_cell(kCell);
-  static const RnnSignature* const signature = new RnnSignature(SignatureOf(kOp, cell));
-  InferShapes(*signature, CellSizes(cell), context, status);
+  InferShapes(SignatureOf(kOp, cell), CellSizes(cell), context, status);
 }
 
 template <int kCell, Op kOp>

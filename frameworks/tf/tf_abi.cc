@@ -21,19 +21,6 @@ constexpr TfAbi kRows[] = {
 };
 constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 
-// A symbol of TensorFlow that is not in the library that op libraries link to.
-void* TensorFlowSymbol(const char* name) {
-  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
-  for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
-    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    void* symbol = dlsym(handle, name);
-    dlclose(handle);
-    if (symbol != nullptr) return symbol;
-  }
-  return nullptr;
-}
-
 // "2.21.0", or "" in a program that hides it.
 std::string TensorFlowVersion() {
   if (haste_tf_linked_version != nullptr) return haste_tf_linked_version();
@@ -81,6 +68,18 @@ const Running& Get() {
 }
 
 }  // namespace
+
+void* TensorFlowSymbol(const char* name) {
+  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
+  for (const char* library : {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"}) {
+    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* symbol = dlsym(handle, name);
+    dlclose(handle);
+    if (symbol != nullptr) return symbol;
+  }
+  return nullptr;
+}
 
 const TfAbi* FindAbi(const std::string& version) {
   for (const TfAbi& row : kRows) {

@@ -27,6 +27,10 @@ const TfAbi* FindAbi(const std::string& version);
 const TfAbi* RunningAbi();
 const std::string& AbiError();
 
+// A symbol of TensorFlow that may not be in the library that op libraries link to; nullptr if this
+// process has none of that name.
+void* TensorFlowSymbol(const char* name);
+
 // True for the first call in a process: that caller reports that threads are haste's own.
 bool FirstToSay();
 

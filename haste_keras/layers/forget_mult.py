@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras._compat import has_tangents, xla_compiles_here
+from haste_keras._compat import has_tangents
 from haste_keras.layers import pooling_cell, step_loop
 from haste_keras.layers.validation import (
     cast_real,
@@ -18,6 +18,7 @@ from haste_keras.layers.validation import (
     check_dtype,
     check_mask,
 )
+from haste_keras.native import library
 from haste_keras.native.cell_spec import ENGINES
 from haste_keras.ops.shapes import size
 
@@ -49,7 +50,7 @@ class ForgetMult(keras.layers.Layer):
         self.direction = direction
         self.engine = engine
         self.supports_masking = True
-        self.supports_jit = False  # XLA has no kernel of the op
+        self.supports_jit = library.xla_here()[0]
 
     def __call__(self, inputs, *args, **kwargs):
         for each in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
@@ -101,7 +102,7 @@ class ForgetMult(keras.layers.Layer):
         f, x, *h0 = inputs
         mask = check_mask(self, self._mask(mask), x)
         backwards = self.direction == "backward"
-        reason = step_loop.XLA if xla_compiles_here() else None
+        reason = step_loop.XLA if step_loop.xla_lacks_ops() else None
         if has_tangents(inputs):
             reason = step_loop.FORWARD_MODE
         if reason:

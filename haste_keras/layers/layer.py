@@ -10,7 +10,7 @@ cell and its op and lists its arguments.
 import keras
 import tensorflow as tf
 
-from haste_keras._compat import has_tangents, to_snake_case, xla_compiles_here
+from haste_keras._compat import has_tangents, to_snake_case
 from haste_keras.layers import directions, step_loop
 from haste_keras.layers.cell import ROLES
 from haste_keras.layers.projection import op_projects
@@ -23,7 +23,7 @@ from haste_keras.layers.validation import (
     check_rank,
     check_states,
 )
-from haste_keras.native import raw_ops
+from haste_keras.native import library, raw_ops
 from haste_keras.native.cell_spec import ENGINES
 from haste_keras.ops.bias import add_bias
 from haste_keras.ops.matmul import matmul
@@ -88,7 +88,7 @@ class RecurrentLayer(keras.layers.RNN):
         self.engine = engine
         self.state_size = list(cell.state_size) * len(self.cells)
         self.input_spec = keras.layers.InputSpec(ndim=3)
-        self.supports_jit = False  # XLA has no kernel of the ops; Keras asks before it compiles
+        self.supports_jit = library.xla_here()[0]  # Keras asks before it compiles
 
     @property
     def cells(self):
@@ -259,7 +259,7 @@ class RecurrentLayer(keras.layers.RNN):
         """Why the cell runs step by step, in place of the op on `tensors`; None: it does not."""
         if self.cell.unfused:
             return step_loop.ACTIVATION
-        if xla_compiles_here():
+        if step_loop.xla_lacks_ops():
             return step_loop.XLA
         return step_loop.FORWARD_MODE if has_tangents(tf.nest.flatten(tensors)) else None
 

@@ -8,22 +8,28 @@ import warnings
 
 import tensorflow as tf
 
-from haste_keras._compat import keras_loop
+from haste_keras._compat import keras_loop, xla_compiles_here
 from haste_keras.layers.activation import name_of
+from haste_keras.native import library
 from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.shapes import size
 
-# Reasons to run the loop. Keras asks `supports_jit` and leaves a model uncompiled: XLA is met in
-# functions that a user marks `tf.function(jit_compile=True)`.
-XLA = "XLA compiles this function, and the fused ops have no kernel for XLA"
+# Reasons to run the loop. Where XLA cannot run the ops, Keras, which asks `supports_jit`, leaves a
+# model uncompiled: XLA is met in functions that a user marks `tf.function(jit_compile=True)`.
+XLA = "XLA compiles this function, and cannot run the fused ops here"
 FORWARD_MODE = "the fused ops have no derivative for tf.autodiff.ForwardAccumulator"
 ACTIVATION = f"the fused kernels have no activations but {', '.join(ACTIVATIONS)}"
 
 _ADVICE = {
-    XLA: "For speed leave jit_compile unset.",
+    XLA: "For speed leave jit_compile unset; `python -m haste_keras.check` says why.",
     FORWARD_MODE: "For speed use a tf.GradientTape.",
     ACTIVATION: "For speed use one of these.",
 }
+
+
+def xla_lacks_ops():
+    """Whether XLA compiles the function that is being traced, and cannot run our ops in it."""
+    return xla_compiles_here() and not library.xla_here()[0]
 
 
 def warn(layer, reason):

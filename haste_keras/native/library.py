@@ -58,7 +58,13 @@ def _op_module():
         )
     _offer_cuda_half()  # before kernels are registered
     try:
-        return tf.load_op_library(str(LIBRARY))
+        module = tf.load_op_library(str(LIBRARY))
+        if hasattr(module, "haste_lstm"):
+            return module
+        # TensorFlow has loaded the library as a plug-in before, and does not list its ops now.
+        from haste_keras._compat import op_wrappers  # not at the top: check_keras comes first
+
+        return op_wrappers("Haste")
     except (RuntimeError, tf.errors.OpError) as error:
         raise ImportError(
             f"TensorFlow {tf.__version__} cannot load {LIBRARY} ({error}); `make build` in its "
@@ -72,6 +78,9 @@ def _c_library():
     library = ctypes.CDLL(str(LIBRARY))
     library.haste_tf_abi.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_graph_plugin.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.haste_tf_graph_calls.restype = ctypes.c_int64
+    library.haste_tf_xla.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t]
     return library
 
 
@@ -110,6 +119,31 @@ def abi():
 def gpu_kernels():
     """Whether the ops' GPU kernels are registered, and if not, why."""
     return _ask(_c_library().haste_tf_gpu_kernels)
+
+
+@functools.cache
+def graph_plugin():
+    """Whether the graph optimizer is registered (portable models then run our ops); else why."""
+    return _ask(_c_library().haste_tf_graph_plugin)
+
+
+def graph_calls():
+    """How many calls of tagged functions it made ops of, in the graphs of this process."""
+    return _c_library().haste_tf_graph_calls()
+
+
+@functools.cache
+def xla(device):
+    """Whether XLA compiles the ops on `device`, "cpu" or "cuda", and if not, why."""
+    return _ask(functools.partial(_c_library().haste_tf_xla, binding.DEVICES[device]))
+
+
+def xla_here():
+    """The same for all of TensorFlow's devices. If not, layers run Keras's loop under XLA."""
+    compiles, why = xla("cpu")
+    if compiles and tf.config.get_visible_devices("GPU"):
+        compiles, why = xla("cuda")
+    return compiles, why
 
 
 def may_use_gpu():

@@ -6,7 +6,7 @@ import inspect
 import tensorflow as tf
 
 from haste_keras._compat import has_tangents, xla_compiles_here
-from haste_keras.native import raw_ops
+from haste_keras.native import library, raw_ops
 from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.arguments import Arguments
 
@@ -29,8 +29,9 @@ mask: [N, T], cast to bool, in any pattern. A step that is not True carries the 
 
 RAISES = """\
 TypeError, ValueError: an argument is not as above; the message names it.
-      NotImplementedError: XLA compiles the function that calls this, or a gradient of a gradient or
-        a derivative in forward mode (tf.autodiff.ForwardAccumulator) is asked for.
+      NotImplementedError: a gradient of a gradient or a derivative in forward mode
+        (tf.autodiff.ForwardAccumulator) is asked for, or XLA compiles the function that calls this
+        and cannot run the kernels here (`python -m haste_keras.check` says why).
       tf.errors.InvalidArgumentError, FailedPreconditionError, InternalError: found by the op."""
 
 
@@ -55,6 +56,19 @@ def public(function):
 
     op.__doc__ = function.__doc__.replace("{options}", OPTIONS).replace("{raises}", RAISES)
     return op
+
+
+def refuse_xla(arguments, instead):
+    """Raises NotImplementedError if XLA compiles the function and has no kernel of our ops."""
+    if not xla_compiles_here():
+        return
+    compiles, why = library.xla_here()
+    if not compiles:
+        raise arguments.error(
+            NotImplementedError,
+            f"XLA compiles this function (jit_compile=True) and cannot run the op: {why}; leave "
+            f"jit_compile unset, or use {instead}",
+        )
 
 
 def call_cell(
@@ -99,12 +113,7 @@ def call_cell(
     """
     arguments = Arguments(function, len(spec.gates))
     stepwise = f"haste_keras.{spec.layer}, which then runs step by step"
-    if xla_compiles_here():
-        raise arguments.error(
-            NotImplementedError,
-            "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
-            f"jit_compile unset, or use {stepwise}",
-        )
+    refuse_xla(arguments, stepwise)
     dims = spec.forward_inputs
     projection = next(iter(inputs.values()))
     layer = isinstance(projection, raw_ops.Projection)

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from haste_keras._compat import has_tangents, xla_compiles_here
+from haste_keras._compat import has_tangents
 from haste_keras.native import cell_spec, raw_ops
 from haste_keras.ops.arguments import Arguments
-from haste_keras.ops.call import call_cell, public
+from haste_keras.ops.call import call_cell, public, refuse_xla
 
 
 @public
@@ -31,12 +31,7 @@ def layer_norm(x, gamma, beta=None, epsilon=1e-5):
     Source: Ba, Kiros & Hinton, "Layer normalization", arXiv 1607.06450.
     """
     arguments = Arguments("layer_norm", None)
-    if xla_compiles_here():
-        raise arguments.error(
-            NotImplementedError,
-            "XLA compiles this function (jit_compile=True) and has no kernel of the op; leave "
-            "jit_compile unset, or use keras.layers.LayerNormalization",
-        )
+    refuse_xla(arguments, "keras.layers.LayerNormalization")
     x = arguments.convert("x", x)
     if x.shape.rank is None or x.shape.rank < 2:
         raise arguments.error(ValueError, f"x must have shape [..., K, F], but has shape {x.shape}")

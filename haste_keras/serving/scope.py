@@ -59,7 +59,8 @@ class _Emitter:
 
         if not self.tagged:
             return body(*inputs)
-        tag = tags.Tag(stock.op, {"T": inputs[0].dtype, **attributes}, len(inputs))
+        attributes = {"T": inputs[0].dtype, **attributes}
+        tag = tags.Tag(stock.op, attributes, len(inputs), tags.constants_of(inputs))
         body.__name__ = name
         function = tf.function(
             body, autograph=False, experimental_attributes=tags.function_attributes(tag)

@@ -7,10 +7,13 @@ TensorFlow keeps the attribute in every format and acts on it nowhere.
 
 import dataclasses
 
+import numpy as np
 import tensorflow as tf
 
 VERSION = 1
 ATTRIBUTE = "_implements"
+_CONSTANT = "_input_"
+_MOST_BYTES = 1 << 16  # of a constant in a tag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +23,34 @@ class Tag:
     op: name of the op, "HasteLstm".
     attributes: {name: value} of the op; its T is a tf.DType.
     arguments: number of the op's inputs.
+    constants: {index: array} of inputs that are constants where the op is called.
     """
 
     op: str
     attributes: dict
     arguments: int
+    constants: dict = dataclasses.field(default_factory=dict)
+
+
+def constants_of(inputs):
+    """{index: array} of those of `inputs` that are constants and not too large for a tag."""
+    known = {i: tf.get_static_value(tensor) for i, tensor in enumerate(inputs)}
+    return {
+        i: value
+        for i, value in known.items()
+        if value is not None and (_is_uniform(value) or value.nbytes <= _MOST_BYTES)
+    }
+
+
+def _is_uniform(value):
+    """Whether all elements have the bits of the first."""
+    return value.size > 0 and value.tobytes() == np.full_like(value, value.flat[0]).tobytes()
+
+
+def _tensor(value):
+    """`value` as a TensorProto, in which equal elements take the room of one."""
+    of = value.flat[0] if _is_uniform(value) else value
+    return tf.make_tensor_proto(of, dtype=tf.as_dtype(value.dtype), shape=value.shape)
 
 
 def _fill(target, value):
@@ -65,6 +91,8 @@ def function_attributes(tag):
     own = {**tag.attributes, "_arguments": tag.arguments, "_version": VERSION}
     for name, value in own.items():
         _fill(implements.func.attr[name], value)
+    for index, value in tag.constants.items():
+        implements.func.attr[f"{_CONSTANT}{index}"].tensor.CopyFrom(_tensor(value))
     return {ATTRIBUTE: implements, "_noinline": True}
 
 
@@ -87,4 +115,23 @@ def read(function):
             f"{version}, but this haste_keras reads version {VERSION}: use a haste_keras as new as "
             "the one that exported the model"
         )
-    return Tag(implements.name, attributes, attributes.pop("_arguments"))
+    _check_names(function)
+    constants = {
+        int(name.removeprefix(_CONSTANT)): tf.make_ndarray(attributes.pop(name))
+        for name in list(attributes)
+        if name.startswith(_CONSTANT)
+    }
+    return Tag(implements.name, attributes, attributes.pop("_arguments"), constants)
+
+
+def _check_names(function):
+    """Names tell a reader which inputs and outputs are left, where Grappler removed some."""
+    inputs = [argument.name for argument in function.signature.input_arg]
+    outputs = [argument.name for argument in function.signature.output_arg]
+    for base, names in (("inputs", inputs), ("identity", outputs)):
+        for i, name in enumerate(names):
+            if name not in ((base, f"{base}_0") if i == 0 else (f"{base}_{i}",)):
+                raise ValueError(
+                    f"function {function.signature.name}: input or output {i} must be named "
+                    f"{base}_{i}, but is {name}"
+                )

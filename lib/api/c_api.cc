@@ -16,7 +16,6 @@
 #include "lib/plan/plan.h"
 
 namespace haste {
-
 namespace {
 
 bool HasSteps(const HasteRnnConfig& config) { return config.batch > 0 && config.time > 0; }
@@ -26,8 +25,7 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
                    void* const* to, const HasteExecutor& executor, HasteStatus* status) {
   const size_t bytes = config.batch * config.lanes * config.hidden * DtypeSize(config.dtype);
   for (int s = 0; s < states; ++s) {
-    const int32_t code = Copy(config.device, bytes, from[s], to[s], executor, status);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(Copy(config.device, bytes, from[s], to[s], executor, status));
   }
   return HASTE_OK;
 }
@@ -45,28 +43,18 @@ int32_t CheckOperands(const HasteLayerBackwardArgs& layer, HasteStatus* status) 
   return layer.dW == nullptr ? HASTE_OK : CheckPointer(layer.x, "x", status);
 }
 
-// The gradients of parameters, all 0, of a walk over no steps.
-int32_t ZeroParameterGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                               const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
-                               HasteStatus* status) {
-  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
-  if (cell.recurrence == HASTE_DIAGONAL) {
-    const int32_t code = Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status);
-    if (code != HASTE_OK) return code;
-  }
-  for (int e = 0; e < cell.extras; ++e) {
-    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
-    const int32_t code = Copy(config.device, bytes, nullptr, args.dextra[e], executor, status);
-    if (code != HASTE_OK) return code;
-  }
-  return HASTE_OK;
-}
-
-// Backward of a walk over no steps.
+// Backward of a walk over no steps: the gradients of parameters are 0.
 int32_t NoStepsBackward(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteRnnBackwardArgs& args, const HasteExecutor& executor,
                         HasteStatus* status) {
-  HASTE_TRY(ZeroParameterGradients(config, cell, args, executor, status));
+  const size_t unit = config.lanes * config.hidden * DtypeSize(config.dtype);
+  if (cell.recurrence == HASTE_DIAGONAL) {
+    HASTE_TRY(Copy(config.device, unit * cell.gates, nullptr, args.dR, executor, status));
+  }
+  for (int e = 0; e < cell.extras; ++e) {
+    const size_t bytes = unit * (strcmp(cell.extra_dims[e], "KGH") == 0 ? cell.gates : 1);
+    HASTE_TRY(Copy(config.device, bytes, nullptr, args.dextra[e], executor, status));
+  }
   return CopyStates(config, cell.states, args.dsT, args.ds0, executor, status);
 }
 
@@ -92,12 +80,10 @@ template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
                   char* text, size_t capacity) {
   Plan plan;
-  int32_t code = plan_of(/*backward=*/false, &plan);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(plan_of(/*backward=*/false, &plan));
   std::string said = Describe(plan, config, cell);
   if (config.device == HASTE_CUDA && config.training) {
-    code = plan_of(/*backward=*/true, &plan);
-    if (code != HASTE_OK) return code;
+    HASTE_TRY(plan_of(/*backward=*/true, &plan));
     said += "; backward: " + Describe(plan, config, cell);
   }
   snprintf(text, capacity, "%s", said.c_str());
@@ -108,9 +94,7 @@ int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const
 }  // namespace haste
 
 using haste::CellEntry;
-using haste::CheckPointer;
 using haste::PlannedRnn;
-using haste::SetStatus;
 
 extern "C" {
 
@@ -210,7 +194,7 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
       return haste_rnn_forward(&config, &rnn, workspace, &executor, status);
     }
     HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
+    HASTE_TRY(haste::CheckPointer(workspace, "workspace", status));
     HASTE_TRY(haste::CheckProjection(layer, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
@@ -326,8 +310,8 @@ int32_t haste_plan_for(const HasteRnnConfig* config, const HasteDeviceProperties
                        char* text, size_t capacity, HasteStatus* status) {
   const auto body = [&](auto& config, auto& device) -> int32_t {
     if (config.device != HASTE_CUDA) {
-      return SetStatus(status, HASTE_INVALID_ARGUMENT, "device: expected 1 (CUDA), got %" PRId32,
-                       config.device);
+      return haste::SetStatus(status, HASTE_INVALID_ARGUMENT,
+                              "device: expected 1 (CUDA), got %" PRId32, config.device);
     }
     // Checked as a call for the CPU, so neither a GPU nor CUDA code is needed.
     HasteRnnConfig here = config;

@@ -3,11 +3,9 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 
 #include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
-#include "lib/cpu/cpu.h"
 
 namespace haste {
 namespace {
@@ -15,9 +13,8 @@ namespace {
 // Checks dtype, device and sizes of haste_layer_norm and its gradient.
 template <class Norm>
 int32_t CheckLayerNorm(const Norm& norm, HasteStatus* status) {
-  int32_t code = CheckDtype(norm.dtype, status);
-  if (code == HASTE_OK) code = CheckDevice(norm.device, status);
-  if (code != HASTE_OK) return code;
+  HASTE_TRY(CheckDtype(norm.dtype, status));
+  HASTE_TRY(CheckDevice(norm.device, status));
   if (norm.rows < 0 || norm.lanes < 1 || norm.features < 1) {
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
                      "rows, lanes, features: expected sizes of at least 0, 1, 1, got %" PRId64
@@ -81,6 +78,7 @@ int32_t CheckWindows(const Windows& windows, HasteStatus* status) {
 }  // namespace haste
 
 using haste::CheckPointer;
+using haste::OpsOf;
 
 extern "C" {
 
@@ -88,14 +86,7 @@ int32_t haste_allocate(int32_t device, size_t bytes, void** memory, HasteStatus*
   return haste::Guarded(status, [&]() -> int32_t {
     *memory = nullptr;
     HASTE_TRY(haste::CheckDevice(device, status));
-    if (device == HASTE_CUDA) return haste::Cuda().allocate(bytes, memory, status);
-    constexpr size_t kAlignment = 64;
-    if (bytes <= SIZE_MAX - kAlignment) {  // rounded up, as aligned_alloc wants it
-      *memory = aligned_alloc(kAlignment,
-                              std::max(bytes + kAlignment - 1, kAlignment) & ~(kAlignment - 1));
-    }
-    if (*memory != nullptr) return HASTE_OK;
-    return haste::SetStatus(status, HASTE_INTERNAL, "bytes: no memory for %zu", bytes);
+    return OpsOf(device).allocate(bytes, memory, status);
   });
 }
 
@@ -103,9 +94,7 @@ int32_t haste_free(int32_t device, void* memory, HasteStatus* status) {
   return haste::Guarded(status, [&]() -> int32_t {
     if (memory == nullptr) return HASTE_OK;
     HASTE_TRY(haste::CheckDevice(device, status));
-    if (device == HASTE_CUDA) return haste::Cuda().free(memory, status);
-    free(memory);
-    return HASTE_OK;
+    return OpsOf(device).free(memory, status);
   });
 }
 
@@ -113,10 +102,8 @@ int32_t haste_gemm_workspace_bytes(const HasteGemm* gemm, size_t* bytes, HasteSt
   const auto body = [&](auto& gemm) -> int32_t {
     HASTE_TRY(haste::CheckGemm(gemm, status));
     *bytes = 0;
-    if (gemm.device == HASTE_CUDA && gemm.m > 0 && gemm.n > 0) {
-      return haste::Cuda().gemm_workspace(gemm, bytes, status);
-    }
-    return HASTE_OK;
+    if (gemm.m == 0 || gemm.n == 0) return HASTE_OK;
+    return OpsOf(gemm.device).gemm_workspace(gemm, bytes, status);
   };
   return haste::WithKnown(status, body, gemm);
 }
@@ -131,11 +118,7 @@ int32_t haste_gemm(const HasteGemm* gemm, void* workspace, const HasteExecutor* 
       HASTE_TRY(CheckPointer(gemm.a, "a", status));
       HASTE_TRY(CheckPointer(gemm.b, "b", status));
     }
-    if (gemm.device == HASTE_CUDA) {
-      return haste::Cuda().gemm(gemm, workspace, executor, status);
-    }
-    haste::CpuGemm(gemm, executor);
-    return HASTE_OK;
+    return OpsOf(gemm.device).gemm(gemm, workspace, executor, status);
   };
   return haste::WithKnown(status, body, gemm, executor);
 }
@@ -145,13 +128,7 @@ int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad* norm,
                                          HasteStatus* status) {
   const auto body = [&](auto& norm, auto& executor) -> int32_t {
     HASTE_TRY(haste::CheckLayerNorm(norm, status));
-    *bytes = 0;
-    if (norm.rows == 0) return HASTE_OK;
-    if (norm.device == HASTE_CUDA) {
-      *bytes = haste::Cuda().layer_norm_workspace(norm, executor);
-      return HASTE_OK;
-    }
-    *bytes = haste::CpuLayerNormWorkspace(norm, executor);
+    *bytes = norm.rows == 0 ? 0 : OpsOf(norm.device).layer_norm_workspace(norm, executor);
     return HASTE_OK;
   };
   return haste::WithKnown(status, body, norm, executor);
@@ -165,11 +142,7 @@ int32_t haste_layer_norm(const HasteLayerNorm* norm, const HasteExecutor* execut
     HASTE_TRY(CheckPointer(norm.x, "x", status));
     HASTE_TRY(CheckPointer(norm.gamma, "gamma", status));
     HASTE_TRY(CheckPointer(norm.y, "y", status));
-    if (norm.device == HASTE_CUDA) {
-      return haste::Cuda().layer_norm(norm, executor, status);
-    }
-    haste::CpuLayerNorm(norm, executor);
-    return HASTE_OK;
+    return OpsOf(norm.device).layer_norm(norm, executor, status);
   };
   return haste::WithKnown(status, body, norm, executor);
 }
@@ -191,11 +164,7 @@ int32_t haste_layer_norm_grad(const HasteLayerNormGrad* norm, void* workspace,
     HASTE_TRY(CheckPointer(norm.dy, "dy", status));
     HASTE_TRY(CheckPointer(norm.dx, "dx", status));
     HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    if (norm.device == HASTE_CUDA) {
-      return haste::Cuda().layer_norm_grad(norm, workspace, executor, status);
-    }
-    haste::CpuLayerNormGrad(norm, workspace, executor);
-    return HASTE_OK;
+    return OpsOf(norm.device).layer_norm_grad(norm, workspace, executor, status);
   };
   return haste::WithKnown(status, body, norm, executor);
 }
@@ -209,11 +178,7 @@ int32_t haste_windows(const HasteWindows* windows, const HasteExecutor* executor
       HASTE_TRY(CheckPointer(windows.x, "x", status));
       HASTE_TRY(CheckPointer(windows.seen, "seen", status));
     }
-    if (windows.device == HASTE_CUDA) {
-      return haste::Cuda().windows(windows, executor, status);
-    }
-    haste::CpuWindows(windows, executor);
-    return HASTE_OK;
+    return OpsOf(windows.device).windows(windows, executor, status);
   };
   return haste::WithKnown(status, body, windows, executor);
 }
@@ -224,11 +189,7 @@ int32_t haste_windows_grad(const HasteWindowsGrad* windows, const HasteExecutor*
     HASTE_TRY(haste::CheckWindows(windows, status));
     if (windows.batch == 0 || windows.features == 0) return HASTE_OK;
     if (windows.time > 0) HASTE_TRY(CheckPointer(windows.dseen, "dseen", status));
-    if (windows.device == HASTE_CUDA) {
-      return haste::Cuda().windows_grad(windows, executor, status);
-    }
-    haste::CpuWindowsGrad(windows, executor);
-    return HASTE_OK;
+    return OpsOf(windows.device).windows_grad(windows, executor, status);
   };
   return haste::WithKnown(status, body, windows, executor);
 }

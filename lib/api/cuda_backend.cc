@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <vector>
 
 // Where the CUDA half is linked in; null elsewhere.
 extern "C" __attribute__((weak)) const haste::CudaBackend* haste_cuda_backend(void);

@@ -1,32 +1,29 @@
 // What the functions of the C ABI share.
-#ifndef HASTE_LIB_API_GUARD_H_
-#define HASTE_LIB_API_GUARD_H_
+#pragma once
 
-#include <cstring>
 #include <exception>
 #include <new>
 #include <tuple>
 
 #include "haste/c_api.h"
 #include "lib/api/known.h"
-#include "lib/api/registry.h"
 #include "lib/api/validate.h"
+#include "lib/cpu/cpu.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/engine/engine.h"
 
 namespace haste {
 
-// `to` = `from`, or 0 if that is NULL.
+// After CheckDevice has accepted it.
+inline const DeviceOps& OpsOf(int32_t device) {
+  return device == HASTE_CUDA ? Cuda().ops : CpuOps();
+}
+
+// `to`, if given, = `from`, or 0 if that is NULL.
 inline int32_t Copy(int32_t device, size_t bytes, const void* from, void* to,
                     const HasteExecutor& executor, HasteStatus* status) {
   if (to == nullptr || bytes == 0) return HASTE_OK;
-  if (device == HASTE_CUDA) return Cuda().copy(to, from, bytes, executor, status);
-  if (from == nullptr) {
-    memset(to, 0, bytes);
-  } else {
-    memcpy(to, from, bytes);
-  }
-  return HASTE_OK;
+  return OpsOf(device).copy(to, from, bytes, executor, status);
 }
 
 // Runs a function of the C ABI; exceptions end here.
@@ -65,5 +62,3 @@ int32_t WithKnown(HasteStatus* status, const Body& body, const T*... given) noex
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_GUARD_H_

@@ -3,8 +3,7 @@
 // A field that is added stands after all others and after the padding that they end with, and
 // leaves no padding itself: `int32_t reserved` fills it. Its 0 means what the library did before.
 // Fields that are there keep their place, and so every HASTE_MAX_ its number.
-#ifndef HASTE_LIB_API_KNOWN_H_
-#define HASTE_LIB_API_KNOWN_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ int32_t Give(const T& from, T* wanted, HasteStatus* status) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_KNOWN_H_

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
-#include "lib/cpu/cpu.h"
-#include "lib/engine/cuda_backend.h"
-#include "lib/engine/engine.h"
 
 namespace haste {
 namespace {
@@ -21,13 +19,26 @@ int32_t AtLeastThatOf(const HasteGemm& gemm, size_t* bytes, HasteStatus* status)
   return HASTE_OK;
 }
 
-int32_t ReduceRows(const HasteRnnConfig& config, int64_t rows, int64_t columns, const void* in,
-                   void* out, const HasteExecutor& executor, HasteStatus* status) {
-  if (config.device == HASTE_CUDA) {
-    return Cuda().reduce_rows(config.dtype, rows, columns, in, out, executor, status);
-  }
-  CpuReduceRows(config.dtype, rows, columns, in, out, executor);
-  return HASTE_OK;
+// c = a·b, of these sizes and strides.
+int32_t Multiply(HasteGemm gemm, const void* a, const void* b, void* c, void* workspace,
+                 const HasteExecutor& executor, HasteStatus* status) {
+  gemm.a = a;
+  gemm.b = b;
+  gemm.c = c;
+  return haste_gemm(&gemm, workspace, &executor, status);
+}
+
+// The normalisation of x·W, or its gradient, but for tensors.
+template <class Norm>
+Norm InputNorm(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  Norm norm = HASTE_INIT(Norm);
+  norm.dtype = config.dtype;
+  norm.device = config.device;
+  norm.rows = config.batch * config.time;
+  norm.lanes = config.lanes;
+  norm.features = cell.gates * config.hidden;
+  norm.epsilon = config.epsilon;
+  return norm;
 }
 
 }  // namespace
@@ -73,23 +84,14 @@ int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                      const HasteLayerForwardArgs& layer, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status) {
   HasteGemm gemm = InputProduct(config, cell, layer.features);
-  gemm.a = layer.x;
-  gemm.b = layer.W;
-  gemm.c = layer.wx;
   if (layer.gamma == nullptr) {
     gemm.bias = layer.b;
-    return haste_gemm(&gemm, workspace, &executor, status);
+    return Multiply(gemm, layer.x, layer.W, layer.wx, workspace, executor, status);
   }
-  if (layer.xw != nullptr) gemm.c = layer.xw;
-  HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
-  HasteLayerNorm norm = HASTE_INIT(HasteLayerNorm);
-  norm.dtype = config.dtype;
-  norm.device = config.device;
-  norm.rows = gemm.m;
-  norm.lanes = config.lanes;
-  norm.features = cell.gates * config.hidden;
-  norm.epsilon = config.epsilon;
-  norm.x = gemm.c;
+  void* const xw = layer.xw != nullptr ? layer.xw : layer.wx;
+  HASTE_TRY(Multiply(gemm, layer.x, layer.W, xw, workspace, executor, status));
+  HasteLayerNorm norm = InputNorm<HasteLayerNorm>(config, cell);
+  norm.x = xw;
   norm.gamma = layer.gamma;
   norm.beta = layer.b;
   norm.y = layer.wx;
@@ -101,8 +103,9 @@ int32_t BiasGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                       const HasteExecutor& executor, HasteStatus* status) {
   // The normalisation gives it with the gradient of gamma.
   if (layer.db == nullptr || layer.gamma != nullptr) return HASTE_OK;
-  return ReduceRows(config, config.batch * config.time, config.lanes * cell.gates * config.hidden,
-                    rnn.dwx, layer.db, executor, status);
+  return OpsOf(config.device)
+      .reduce_rows(config.dtype, config.batch * config.time,
+                   config.lanes * cell.gates * config.hidden, rnn.dwx, layer.db, executor, status);
 }
 
 int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cell,
@@ -117,12 +120,10 @@ int32_t RecurrentGradient(const HasteRnnConfig& config, const HasteCellInfo& cel
     // Gates [first, last) of all lanes were made of saved[operand].
     const int64_t first = operand == 0 ? 0 : cell.reset_gates;
     for (int64_t k = 0; k < config.lanes; ++k) {
-      HasteGemm gemm = RecurrentProduct(config, cell, operand);
-      gemm.a = h + k * config.hidden * size;
-      gemm.b = dq + (k * lane + first * config.hidden) * size;
-      gemm.c =
-          static_cast<char*>(layer.dR) + (k * config.hidden * lane + first * config.hidden) * size;
-      HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
+      char* const dR = static_cast<char*>(layer.dR) + (k * lane + first) * config.hidden * size;
+      HASTE_TRY(Multiply(RecurrentProduct(config, cell, operand), h + k * config.hidden * size,
+                         dq + (k * lane + first * config.hidden) * size, dR, workspace, executor,
+                         status));
     }
   }
   return HASTE_OK;
@@ -139,13 +140,7 @@ int32_t GradientsBytes(const HasteRnnConfig& config, const HasteCellInfo& cell, 
 
 HasteLayerNormGrad InputNormGrad(const HasteRnnConfig& config, const HasteCellInfo& cell,
                                  const HasteLayerBackwardArgs& layer, void* dwx) {
-  HasteLayerNormGrad norm = HASTE_INIT(HasteLayerNormGrad);
-  norm.dtype = config.dtype;
-  norm.device = config.device;
-  norm.rows = config.batch * config.time;
-  norm.lanes = config.lanes;
-  norm.features = cell.gates * config.hidden;
-  norm.epsilon = config.epsilon;
+  HasteLayerNormGrad norm = InputNorm<HasteLayerNormGrad>(config, cell);
   norm.x = layer.xw;
   norm.gamma = layer.gamma;
   norm.dy = dwx;
@@ -159,20 +154,12 @@ int32_t WeightGradients(const HasteRnnConfig& config, const HasteCellInfo& cell,
                         const HasteLayerBackwardArgs& layer, const HasteRnnBackwardArgs& rnn,
                         void* workspace, const HasteExecutor& executor, HasteStatus* status) {
   if (layer.dx != nullptr) {
-    HasteGemm gemm = InputGradientProduct(config, cell, layer.features);
-    gemm.a = rnn.dwx;
-    gemm.b = layer.W;
-    gemm.c = layer.dx;
-    HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
+    HASTE_TRY(Multiply(InputGradientProduct(config, cell, layer.features), rnn.dwx, layer.W,
+                       layer.dx, workspace, executor, status));
   }
-  if (layer.dW != nullptr) {
-    HasteGemm gemm = KernelGradientProduct(config, cell, layer.features);
-    gemm.a = layer.x;
-    gemm.b = rnn.dwx;
-    gemm.c = layer.dW;
-    HASTE_TRY(haste_gemm(&gemm, workspace, &executor, status));
-  }
-  return HASTE_OK;
+  if (layer.dW == nullptr) return HASTE_OK;
+  return Multiply(KernelGradientProduct(config, cell, layer.features), layer.x, rnn.dwx, layer.dW,
+                  workspace, executor, status);
 }
 
 }  // namespace haste

@@ -1,6 +1,5 @@
 // The products around a recurrence, for callers of haste_layer_*.
-#ifndef HASTE_LIB_API_LAYER_H_
-#define HASTE_LIB_API_LAYER_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -46,5 +45,3 @@ int32_t GradientsBytes(const HasteRnnConfig&, const HasteCellInfo&, int64_t feat
                        HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_LAYER_H_

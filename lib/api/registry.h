@@ -1,6 +1,5 @@
 // The cells of this library with their engines.
-#ifndef HASTE_LIB_API_REGISTRY_H_
-#define HASTE_LIB_API_REGISTRY_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ int32_t PlanRnn(const HasteRnnConfig&, const CellEntry&, bool backward, const Ha
                 PlannedRnn*, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_REGISTRY_H_

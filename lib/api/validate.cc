@@ -93,6 +93,30 @@ int32_t CheckRates(const HasteRnnConfig& config, const HasteCellInfo& cell, Hast
   return HASTE_OK;
 }
 
+// Tensors that forward and backward both read.
+template <class Args>
+int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
+  for (int g = 0; cell.separate_gates && g < cell.gates; ++g) {
+    HASTE_TRY(CheckPointer(args.x[g], cell.gate_names[g], status));
+  }
+  if (cell.recurrence != HASTE_NONE) HASTE_TRY(CheckPointer(args.R, "R", status));
+  for (int e = 0; e < cell.extras; ++e) {
+    HASTE_TRY(CheckPointer(args.extra[e], cell.extra_names[e], status));
+  }
+  return HASTE_OK;
+}
+
+// Tensors that forward writes and backward reads.
+template <class Args>
+int32_t CheckReserve(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
+  if (!cell.separate_gates) HASTE_TRY(CheckPointer(args.gates, "gates", status));
+  if (cell.normalizes) HASTE_TRY(CheckPointer(args.products, "products", status));
+  for (int i = 0; i < cell.saved; ++i) {
+    HASTE_TRY(CheckPointer(args.saved[i], cell.saved_names[i], status));
+  }
+  return HASTE_OK;
+}
+
 }  // namespace
 
 int32_t CheckDtype(int32_t dtype, HasteStatus* status) {
@@ -137,34 +161,6 @@ int32_t CheckSeed(const HasteRnnConfig& config, const HasteCellInfo& cell, const
       status, HASTE_INVALID_ARGUMENT,
       "seed: expected two int64 for Zoneout or recurrent dropout in training, got NULL");
 }
-
-namespace {
-
-// Tensors that forward and backward both read.
-template <class Args>
-int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
-  for (int g = 0; cell.separate_gates && g < cell.gates; ++g) {
-    HASTE_TRY(CheckPointer(args.x[g], cell.gate_names[g], status));
-  }
-  if (cell.recurrence != HASTE_NONE) HASTE_TRY(CheckPointer(args.R, "R", status));
-  for (int e = 0; e < cell.extras; ++e) {
-    HASTE_TRY(CheckPointer(args.extra[e], cell.extra_names[e], status));
-  }
-  return HASTE_OK;
-}
-
-// Tensors that forward writes and backward reads.
-template <class Args>
-int32_t CheckReserve(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
-  if (!cell.separate_gates) HASTE_TRY(CheckPointer(args.gates, "gates", status));
-  if (cell.normalizes) HASTE_TRY(CheckPointer(args.products, "products", status));
-  for (int i = 0; i < cell.saved; ++i) {
-    HASTE_TRY(CheckPointer(args.saved[i], cell.saved_names[i], status));
-  }
-  return HASTE_OK;
-}
-
-}  // namespace
 
 int32_t CheckForward(const HasteCellInfo& cell, const HasteRnnForwardArgs& args,
                      const void* workspace, HasteStatus* status) {

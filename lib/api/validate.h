@@ -1,7 +1,6 @@
 // Checks the arguments of a call. An error names the argument, what was expected and what was
 // given.
-#ifndef HASTE_LIB_API_VALIDATE_H_
-#define HASTE_LIB_API_VALIDATE_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ int32_t CheckDevice(int32_t device, HasteStatus*);
 int32_t CheckDtype(int32_t dtype, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_API_VALIDATE_H_

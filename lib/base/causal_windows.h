@@ -1,7 +1,6 @@
 // Which steps of a walk a convolution over time reads (haste_windows). Indices only, for the CPU
 // and for CUDA. Masked steps are skipped: a window holds the latest unmasked inputs.
-#ifndef HASTE_LIB_BASE_CAUSAL_WINDOWS_H_
-#define HASTE_LIB_BASE_CAUSAL_WINDOWS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -66,5 +65,3 @@ class WindowWalk {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_CAUSAL_WINDOWS_H_

@@ -1,6 +1,5 @@
 // Storage types. Arithmetic runs in Compute<T>: float, or double for double.
-#ifndef HASTE_LIB_BASE_DTYPES_H_
-#define HASTE_LIB_BASE_DTYPES_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ auto WithDtype(int32_t dtype, const Run& run) {
   X(f64, double, HASTE_FLOAT64) X(f16, Half, HASTE_FLOAT16) X(bf16, Bfloat16, HASTE_BFLOAT16)
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_DTYPES_H_

@@ -1,6 +1,5 @@
 // Integer division and padding of sizes.
-#ifndef HASTE_LIB_BASE_INT_MATH_H_
-#define HASTE_LIB_BASE_INT_MATH_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ constexpr int64_t CeilDiv(int64_t whole, int64_t part) { return (whole + part - 
 constexpr int64_t PadTo(int64_t whole, int64_t part) { return CeilDiv(whole, part) * part; }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_INT_MATH_H_

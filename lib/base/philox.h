@@ -6,8 +6,7 @@
 //   high counter  { t, n, k·H + j, stream }
 // Word s of a draw decides on state s. `stream` is 0 for Zoneout; 1, with t = 0, for dropout
 // on h (one mask a call), which uses word 0.
-#ifndef HASTE_LIB_BASE_PHILOX_H_
-#define HASTE_LIB_BASE_PHILOX_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -64,5 +63,3 @@ HASTE_HOST_DEVICE float DropoutScale(PhiloxKey key, uint32_t n, uint32_t unit, f
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_PHILOX_H_

@@ -1,6 +1,5 @@
 // How a function reports an error: a message in a HasteStatus, and a returned code.
-#ifndef HASTE_LIB_BASE_STATUS_H_
-#define HASTE_LIB_BASE_STATUS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int32_t SetStatus(HasteStatus* status, int32_t code, const char* format, ...)
 int32_t CheckPointer(const void* pointer, const char* name, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_STATUS_H_

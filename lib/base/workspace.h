@@ -1,7 +1,6 @@
 // Hands out pieces of scratch memory. With a null base it only adds up sizes, so the same calls
 // give the size of a workspace and its layout.
-#ifndef HASTE_LIB_BASE_WORKSPACE_H_
-#define HASTE_LIB_BASE_WORKSPACE_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ class Workspace {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_BASE_WORKSPACE_H_

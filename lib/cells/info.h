@@ -1,7 +1,6 @@
 // The C ABI's description of a cell, made from its traits (lib/cells/cell.h), and facts derived
 // from it.
-#ifndef HASTE_LIB_CELLS_INFO_H_
-#define HASTE_LIB_CELLS_INFO_H_
+#pragma once
 
 #include "haste/c_api.h"
 
@@ -71,5 +70,3 @@ constexpr bool ScalesTiledGradients(const HasteCellInfo& cell) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CELLS_INFO_H_

@@ -1,33 +1,28 @@
 // The interface of lib/cpu to the rest of the library.
-#ifndef HASTE_LIB_CPU_CPU_H_
-#define HASTE_LIB_CPU_CPU_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "haste/c_api.h"
+#include "lib/engine/device_ops.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
 
 CpuProperties GetCpuProperties(const HasteExecutor&);
 
-// Arguments were checked. Strides are arbitrary.
-void CpuGemm(const HasteGemm&, const HasteExecutor&);
+const DeviceOps& CpuOps();
 
-// out[j] = Σ_row in[row, j].
-void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                   const HasteExecutor&);
-
-// Arguments were checked: rows, lanes, features > 0.
-void CpuLayerNorm(const HasteLayerNorm&, const HasteExecutor&);
+// Its functions. Strides are arbitrary.
+int32_t CpuGemm(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
+int32_t CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                      const HasteExecutor&, HasteStatus*);
+int32_t CpuLayerNorm(const HasteLayerNorm&, const HasteExecutor&, HasteStatus*);
 size_t CpuLayerNormWorkspace(const HasteLayerNormGrad&, const HasteExecutor&);
-void CpuLayerNormGrad(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&);
-
-// Arguments were checked.
-void CpuWindows(const HasteWindows&, const HasteExecutor&);
-void CpuWindowsGrad(const HasteWindowsGrad&, const HasteExecutor&);
+int32_t CpuLayerNormGrad(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&,
+                         HasteStatus*);
+int32_t CpuWindows(const HasteWindows&, const HasteExecutor&, HasteStatus*);
+int32_t CpuWindowsGrad(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CPU_CPU_H_

@@ -13,7 +13,6 @@
 
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/product/product-inl.h"
-#include "lib/cpu/product/row_product-inl.h"
 #include "lib/cpu/threads/team.h"
 
 HASTE_TARGET_BEGIN
@@ -171,12 +170,6 @@ void RunBlocks(const HasteGemm& gemm, const HasteExecutor& executor) {
 }
 
 template <class T>
-void RunGemm(const HasteGemm& gemm, const HasteExecutor& executor) {
-  if (RowGemm<T>::Takes(gemm)) return RunBlocks<RowGemm<T>>(gemm, executor);
-  RunBlocks<Gemm<T>>(gemm, executor);
-}
-
-template <class T>
 void RunReduceRows(int64_t rows, int64_t columns, const void* in, void* out,
                    const HasteExecutor& executor) {
   using C = Compute<T>;
@@ -193,7 +186,11 @@ void RunReduceRows(int64_t rows, int64_t columns, const void* in, void* out,
 }
 
 void GemmOf(const HasteGemm& gemm, const HasteExecutor& executor) {
-  WithDtype(gemm.dtype, [&](auto of) { RunGemm<decltype(of)>(gemm, executor); });
+  WithDtype(gemm.dtype, [&](auto of) {
+    using T = decltype(of);
+    const auto run = RowGemm<T>::Takes(gemm) ? RunBlocks<RowGemm<T>> : RunBlocks<Gemm<T>>;
+    run(gemm, executor);
+  });
 }
 
 void ReduceRowsOf(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
@@ -218,13 +215,15 @@ CpuProperties GetCpuProperties(const HasteExecutor& executor) {
   return cpu;
 }
 
-void CpuGemm(const HasteGemm& gemm, const HasteExecutor& executor) {
+int32_t CpuGemm(const HasteGemm& gemm, void*, const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(GemmOf)(gemm, executor);
+  return HASTE_OK;
 }
 
-void CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                   const HasteExecutor& executor) {
+int32_t CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                      const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(ReduceRowsOf)(dtype, rows, columns, in, out, executor);
+  return HASTE_OK;
 }
 
 }  // namespace haste

@@ -101,13 +101,6 @@ struct Partial {
 };
 
 template <class T>
-size_t GradientBytes(const HasteLayerNormGrad& norm) {
-  Workspace count(nullptr);
-  Partial<T> partial(norm, &count);
-  return count.used();
-}
-
-template <class T>
 void RunGradient(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
   using V = Vec<Compute<T>>;
   Workspace workspace(memory);
@@ -146,7 +139,9 @@ void ForwardOf(const HasteLayerNorm& norm, const HasteExecutor& executor) {
 }
 
 size_t WorkspaceOf(const HasteLayerNormGrad& norm) {
-  return WithDtype(norm.dtype, [&](auto of) { return GradientBytes<decltype(of)>(norm); });
+  Workspace count(nullptr);
+  WithDtype(norm.dtype, [&](auto of) { Partial<decltype(of)>(norm, &count); });
+  return count.used();
 }
 
 void GradientOf(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
@@ -160,16 +155,19 @@ HASTE_TARGET_END
 #if HWY_ONCE
 namespace haste {
 
-void CpuLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor) {
+int32_t CpuLayerNorm(const HasteLayerNorm& norm, const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(ForwardOf)(norm, executor);
+  return HASTE_OK;
 }
 
 size_t CpuLayerNormWorkspace(const HasteLayerNormGrad& norm, const HasteExecutor&) {
   return HASTE_DISPATCH(WorkspaceOf)(norm);
 }
 
-void CpuLayerNormGrad(const HasteLayerNormGrad& norm, void* memory, const HasteExecutor& executor) {
+int32_t CpuLayerNormGrad(const HasteLayerNormGrad& norm, void* memory,
+                         const HasteExecutor& executor, HasteStatus*) {
   HASTE_DISPATCH(GradientOf)(norm, memory, executor);
+  return HASTE_OK;
 }
 
 }  // namespace haste

@@ -60,7 +60,7 @@ void ForEach(const Args& args, const HasteExecutor& executor, const Step& step, 
 
 }  // namespace
 
-void CpuWindows(const HasteWindows& args, const HasteExecutor& executor) {
+int32_t CpuWindows(const HasteWindows& args, const HasteExecutor& executor, HasteStatus*) {
   const int64_t known = args.window - 1;
   const size_t bytes = args.features * DtypeSize(args.dtype);
   // Copies the input of place (t, b) of row n to row `to_row` of `to`.
@@ -95,9 +95,10 @@ void CpuWindows(const HasteWindows& args, const HasteExecutor& executor) {
           copy(args.after, n * known + k, n, step, b);
         });
       });
+  return HASTE_OK;
 }
 
-void CpuWindowsGrad(const HasteWindowsGrad& args, const HasteExecutor& executor) {
+int32_t CpuWindowsGrad(const HasteWindowsGrad& args, const HasteExecutor& executor, HasteStatus*) {
   const int64_t known = args.window - 1;
   const size_t bytes = args.features * DtypeSize(args.dtype);
   // Row `to_row` of `to` = the sum of the gradients of all places that hold place k of step t.
@@ -128,6 +129,7 @@ void CpuWindowsGrad(const HasteWindowsGrad& args, const HasteExecutor& executor)
           collect(args.dbefore, n * known + b, walk, n, b, walk.First());
         }
       });
+  return HASTE_OK;
 }
 
 }  // namespace haste

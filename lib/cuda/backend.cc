@@ -1,9 +1,7 @@
 // The CUDA half's table of functions (lib/engine/cuda_backend.h).
 #include "lib/cuda/gemm/gemm.h"
 #include "lib/cuda/host/device.h"
-#include "lib/cuda/ops/causal_windows.h"
-#include "lib/cuda/ops/layer_norm.h"
-#include "lib/cuda/ops/reduce_rows.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/overlap/layer.h"
 #include "lib/cuda/registry/engines.h"
 #include "lib/engine/cuda_backend.h"
@@ -34,17 +32,9 @@ extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
       haste::CudaDeviceStatus,
       haste::GetCudaProperties,
       haste::OfCell<haste::PlanCudaRnn>::Call,
-      haste::CudaAllocate,
-      haste::CudaFree,
-      haste::CudaCopy,
-      haste::CudaGemmWorkspace,
-      haste::CudaGemm,
-      haste::CudaReduceRows,
-      haste::CudaLayerNorm,
-      haste::CudaLayerNormWorkspace,
-      haste::CudaLayerNormGrad,
-      haste::CudaWindows,
-      haste::CudaWindowsGrad,
+      {haste::CudaAllocate, haste::CudaFree, haste::CudaCopy, haste::CudaGemmWorkspace,
+       haste::CudaGemm, haste::CudaReduceRows, haste::CudaLayerNorm, haste::CudaLayerNormWorkspace,
+       haste::CudaLayerNormGrad, haste::CudaWindows, haste::CudaWindowsGrad},
       haste::OfCell<haste::OverlappedInputBytes>::Call,
       haste::OfCell<haste::OverlappedGradientsBytes>::Call,
       haste::OfCell<haste::OverlappedLayerForward>::Call,

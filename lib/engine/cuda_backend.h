@@ -1,8 +1,7 @@
 // The CUDA half as the rest of the library sees it: a table of functions, which is linked in or
 // comes from libhaste_cuda.so. That library is looked up at run time, so the same libhaste.so runs
 // on machines with and without it.
-#ifndef HASTE_LIB_ENGINE_CUDA_BACKEND_H_
-#define HASTE_LIB_ENGINE_CUDA_BACKEND_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "haste/c_api.h"
+#include "lib/engine/device_ops.h"
 #include "lib/engine/engine.h"
 #include "lib/plan/plan.h"
 
@@ -31,20 +31,7 @@ struct CudaBackend {
   int32_t (*plan)(const HasteRnnConfig&, int cell, bool backward, const HasteExecutor&, PlannedRnn*,
                   HasteStatus*);
 
-  // Aligned as haste_allocate promises, or more.
-  int32_t (*allocate)(size_t bytes, void** memory, HasteStatus*);
-  int32_t (*free)(void* memory, HasteStatus*);
-  int32_t (*copy)(void* to, const void* from, size_t bytes, const HasteExecutor&, HasteStatus*);
-  int32_t (*gemm_workspace)(const HasteGemm&, size_t* bytes, HasteStatus*);
-  int32_t (*gemm)(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
-  int32_t (*reduce_rows)(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
-                         const HasteExecutor&, HasteStatus*);
-  int32_t (*layer_norm)(const HasteLayerNorm&, const HasteExecutor&, HasteStatus*);
-  size_t (*layer_norm_workspace)(const HasteLayerNormGrad&, const HasteExecutor&);
-  int32_t (*layer_norm_grad)(const HasteLayerNormGrad&, void* workspace, const HasteExecutor&,
-                             HasteStatus*);
-  int32_t (*windows)(const HasteWindows&, const HasteExecutor&, HasteStatus*);
-  int32_t (*windows_grad)(const HasteWindowsGrad&, const HasteExecutor&, HasteStatus*);
+  DeviceOps ops;
 
   int32_t (*overlapped_input_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
                                     const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
@@ -74,5 +61,3 @@ int32_t LoadCudaBackend(const char* path, HasteStatus*);
 std::string CudaBackendPath();
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_ENGINE_CUDA_BACKEND_H_

@@ -1,8 +1,7 @@
 // The interface of an engine: functions for one cell and one dtype.
 // Each translation unit of an engine covers a cell and some dtypes, and defines the tables of
 // these.
-#ifndef HASTE_LIB_ENGINE_ENGINE_H_
-#define HASTE_LIB_ENGINE_ENGINE_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ struct Engine {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_ENGINE_ENGINE_H_

@@ -1,7 +1,6 @@
 #include <cinttypes>
 
 #include "lib/base/status.h"
-#include "lib/plan/cuts.h"
 #include "lib/plan/internal.h"
 
 namespace haste {

@@ -1,7 +1,3 @@
-#include "lib/plan/cuts.h"
-
-#include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "lib/base/dtypes.h"
@@ -13,15 +9,6 @@ namespace haste {
 namespace {
 
 using Visit = std::function<void(const Plan&, double clocks)>;
-
-PersistentDevice DeviceOf(const CudaProperties& cuda) {
-  PersistentDevice device = {};
-  device.multiprocessors = cuda.multiprocessors;
-  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
-  device.l2_bytes = cuda.l2_bytes;
-  std::copy(std::begin(cuda.clusters), std::end(cuda.clusters), device.clusters);
-  return device;
-}
 
 // Of an operand of the tensor cores, in engines that tell float32 from TensorFloat-32: of float16
 // where floats are scaled, else of bfloat16.
@@ -41,13 +28,22 @@ int SharedTermsOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return cell.gates > 1 ? ScaledTermsOf(config) : TermsOf(config);
 }
 
+template <class Problem>
+Problem ProblemOf(const HasteRnnConfig& config) {
+  Problem problem = {};
+  problem.batch = config.batch;
+  problem.lanes = config.lanes;
+  problem.hidden = config.hidden;
+  return problem;
+}
+
 // `cluster` and `grid`.
 void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
                  const CudaProperties& cuda, bool backward, const CostTable& costs,
                  const Visit& visit) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return;
   if (cuda.sm_major < 8 || cuda.multiprocessors == 0) return;
-  PersistentProblem problem = {};
+  auto problem = ProblemOf<PersistentProblem>(config);
   problem.cell.gates = cell.gates;
   problem.cell.states = cell.states;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
@@ -57,15 +53,12 @@ void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.cell.saved = cell.saved;
   problem.gives_registers = cuda.sm_major == 9;
   problem.cell.forward_tiles = problem.gives_registers ? kPersistentTiles : kFewerPersistentTiles;
-  problem.batch = config.batch;
-  problem.lanes = config.lanes;
-  problem.hidden = config.hidden;
   problem.backward = backward;
   for (const EngineKind kind : {EngineKind::kCluster, EngineKind::kGrid}) {
     if (!WantsAny(config) && !Wants(config, kind)) continue;
     const bool cluster = kind == EngineKind::kCluster;
     if (cluster && cuda.clusters[2] == 0) continue;  // not even of one block
-    VisitPersistent(problem, DeviceOf(cuda), costs, cluster, [&](const PersistentPlan& cut) {
+    VisitPersistent(problem, cuda, costs, cluster, [&](const PersistentPlan& cut) {
       Plan plan;
       plan.engine = kind;
       plan.persistent = cut;
@@ -85,24 +78,17 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
                    const Visit& visit) {
   if (!CanBePersistent(config, cell) || config.lanes > kMaxOnChipLanes) return;
   if (cuda.sm_major < 8) return;
-  BlockProblem problem = {};
+  auto problem = ProblemOf<BlockProblem>(config);
   problem.cell.gates = cell.gates;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
   problem.cell.terms = backward ? SharedTermsOf(config, cell) : ForwardTermsOf(config, cell);
   problem.cell.saved = cell.saved;
   problem.cell.splits_gradient = cell.splits_gradient != 0;
-  problem.batch = config.batch;
-  problem.lanes = config.lanes;
-  problem.hidden = config.hidden;
   problem.backward = backward;
   // Only code made for 9.0 copies rows that do not begin at multiples of 16 bytes.
   if (!HasWarpgroups(cuda) && problem.hidden * problem.cell.storage_bytes % kPieceBytes != 0)
     return;
-  BlockDevice device = {};
-  device.multiprocessors = cuda.multiprocessors;
-  device.shared_bytes = static_cast<int>(cuda.shared_bytes_per_block);
-  std::copy_n(cuda.clusters, kMaxBlockCluster + 1, device.clusters);
-  VisitBlocks(problem, device, costs.block, [&](const BlockPlan& cut) {
+  VisitBlocks(problem, cuda, costs.block, [&](const BlockPlan& cut) {
     Plan plan;
     plan.engine = EngineKind::kBlock;
     plan.block = cut;
@@ -124,7 +110,7 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
   std::vector<TiledPlan> cuts[kMaxPhases];
   for (int i = 0; i < phases; ++i) {
     const int gates = GatesOf(cell, i);
-    TiledProblem problem = {};
+    auto problem = ProblemOf<TiledProblem>(config);
     problem.shape.sums = backward ? 1 : gates;
     const bool floats = config.dtype == HASTE_FLOAT32;
     problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
@@ -132,17 +118,13 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.shape.terms = !floats ? 1 : scales ? 2 : 3;
     problem.shape.operand_terms =
         problem.shape.terms == 1 && cell.exponential ? 2 : problem.shape.terms;
-    problem.batch = config.batch;
-    problem.lanes = config.lanes;
-    problem.hidden = config.hidden;
     problem.gates = gates;
     problem.depth =
         problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
     if (backward) problem.depth *= gates;
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
-    VisitTiled(problem, DeviceOf(cuda), costs.tiled,
-               [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
+    VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   Plan plan;
   plan.engine = EngineKind::kTiled;
@@ -162,23 +144,19 @@ void VisitWithBlas(const HasteRnnConfig& config, const HasteCellInfo& cell,
   // In bfloat16 it needs tensor cores that have that.
   if (!CanBeBlas(config, cell) || !cuda.has_cublas) return;
   if (config.dtype == HASTE_BFLOAT16 && cuda.sm_major < 8) return;
-  const BlasDevice device = {cuda.sm_major, cuda.multiprocessors, cuda.l2_bytes};
   Plan plan;
   plan.engine = EngineKind::kBlas;
   double clocks = 0;
   for (int i = 0; i < PhasesOf(cell); ++i) {
-    BlasProblem problem = {};
-    problem.batch = config.batch;
-    problem.lanes = config.lanes;
-    problem.hidden = config.hidden;
+    auto problem = ProblemOf<BlasProblem>(config);
     problem.gates = GatesOf(cell, i);
     problem.backward = backward;
     problem.storage_bytes = static_cast<int>(DtypeSize(config.dtype));
     problem.operand_terms = problem.storage_bytes == 2 && cell.exponential ? 2 : 1;
     problem.exact = config.allow_tf32 == 0;
     problem.whole_depth = cell.normalizes != 0;
-    if (!PlanBlas(problem, device, &plan.blas[i])) return;
-    clocks += BlasClocks(problem, device, costs.blas);
+    if (!PlanBlas(problem, cuda, &plan.blas[i])) return;
+    clocks += BlasClocks(problem, cuda, costs.blas);
   }
   visit(plan, clocks);
 }

@@ -1,10 +1,11 @@
 // Parts of PlanRecurrence: what each engine can run, and how the CPU's and the CUDA engines are
 // cut.
-#ifndef HASTE_LIB_PLAN_INTERNAL_H_
-#define HASTE_LIB_PLAN_INTERNAL_H_
+#pragma once
 
 #include <cstring>
+#include <functional>
 
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -40,6 +41,9 @@ Plan PlanScan(const HasteRnnConfig&, const CpuProperties&);
 int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
                  Plan*, HasteStatus*);
 
-}  // namespace haste
+// Every way in which the engines of a GPU can run a recurrence: calls visit with each, but for
+// `reason`, and the estimated clocks of a step. Of those that config.engine names, if it names one.
+void VisitCuts(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
+               const CostTable&, const std::function<void(const Plan&, double clocks)>& visit);
 
-#endif  // HASTE_LIB_PLAN_INTERNAL_H_
+}  // namespace haste

@@ -3,8 +3,7 @@
 //
 // Forward the walk follows x·W, step by step. Backward the products follow the walk, some steps at
 // a time.
-#ifndef HASTE_LIB_PLAN_OVERLAP_H_
-#define HASTE_LIB_PLAN_OVERLAP_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -103,5 +102,3 @@ int64_t EndOfDirection(const HasteRnnConfig&, int64_t k);
 bool OneDirection(const HasteRnnConfig&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_OVERLAP_H_

@@ -1,7 +1,6 @@
 // PlanRecurrence: which engine runs a recurrence, and how it is cut. A pure function of sizes and
 // device properties, so that a machine with no GPU can test what a GPU would be given.
-#ifndef HASTE_LIB_PLAN_PLAN_H_
-#define HASTE_LIB_PLAN_PLAN_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -10,6 +9,7 @@
 #include "haste/c_api.h"
 #include "lib/plan/engines/blas.h"
 #include "lib/plan/engines/block.h"
+#include "lib/plan/engines/device.h"
 #include "lib/plan/engines/persistent.h"
 #include "lib/plan/engines/tiled.h"
 
@@ -21,17 +21,6 @@ constexpr int kMaxOnChipLanes = 1024;
 struct CpuProperties {
   int threads = 1;
   int64_t l2_bytes = 1 << 20;  // a core's own cache
-};
-
-struct CudaProperties {
-  int sm_major = 0, sm_minor = 0;
-  int multiprocessors = 0;
-  int64_t shared_bytes_per_block = 0;
-  int64_t l2_bytes = 0;
-  // [blocks]: how many thread-block clusters of this size are resident at once, each block alone on
-  // its multiprocessor; 0: none.
-  int clusters[kMaxCluster + 1] = {};
-  bool has_cublas = false;
 };
 
 enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kBlock, kCluster, kGrid, kScan };
@@ -69,5 +58,3 @@ int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuPro
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_PLAN_H_

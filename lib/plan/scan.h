@@ -6,8 +6,7 @@
 // so the number of warps changes no bit of the result. If there are too few elements for the GPU,
 // time is cut into chunks, one for each block, and an additional pass computes the chunk summaries:
 // how each chunk maps the state that enters it.
-#ifndef HASTE_LIB_PLAN_SCAN_H_
-#define HASTE_LIB_PLAN_SCAN_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -82,5 +81,3 @@ inline ScanPlan PlanLinearScan(const ScanSizes& sizes, const CudaProperties& dev
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_SCAN_H_

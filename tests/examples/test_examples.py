@@ -41,7 +41,7 @@ def test_served_from_cpp_to_the_last_bit(tmp_path):
     export = str(tmp_path / "export")
     model.export(export, verbose=False)
     served = subprocess.run(
-        [built("serve_cpp/serve"), export, haste_keras.library_path(), *map(str, x.shape)],
+        [built("serve_cpp/serve"), export, *map(str, x.shape), haste_keras.library_path()],
         input=x.tobytes(),
         stdout=subprocess.PIPE,
         check=True,

@@ -2,6 +2,7 @@
 
 HASTE_TEST_SEED=n runs them all under seed n. HASTE_TEST_ALL=1 runs every case on every layer: a
 test marked `spread(n)` else runs every n-th of its cases on a layer, others on the next one.
+HASTE_TEST_XLA=1 compiles each model by XLA that does not say otherwise, also where there is no GPU.
 """
 
 import collections
@@ -47,6 +48,15 @@ def seed(request):
     keras.utils.set_random_seed(number)
     yield number
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True)
+def compiled_by_xla(monkeypatch):
+    """With HASTE_TEST_XLA=1, what `jit_compile="auto"` is on a GPU."""
+    if os.environ.get("HASTE_TEST_XLA") == "1":
+        from keras.src.trainers.trainer import model_supports_jit  # seen in Keras 3.6 and 3.15
+
+        monkeypatch.setattr(keras.Model, "_resolve_auto_jit_compile", model_supports_jit)
 
 
 @pytest.fixture

@@ -16,7 +16,13 @@ SAME = {
     "hard_sigmoid": [keras.ops.hard_sigmoid, keras.activations.hard_sigmoid],
     "linear": [None, tf.identity, keras.layers.Identity(), keras.activations.linear],
 }
-OTHER = ["gelu", "silu", "softsign", tf.nn.elu, keras.layers.ReLU(max_value=1.0)]
+OTHER = {
+    "gelu": "gelu",
+    "silu": "silu",
+    "softsign": "softsign",
+    "tf.nn.elu": tf.nn.elu,
+    "ReLU": keras.layers.ReLU(max_value=1.0),
+}
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -37,7 +43,7 @@ def test_another_relu_is_not_relu(options):
     assert haste_keras.GRU(4, activation=relu).activation is relu
 
 
-@pytest.mark.parametrize("activation", OTHER, ids=str)
+@pytest.mark.parametrize("activation", OTHER.values(), ids=OTHER)
 @pytest.mark.stock
 def test_a_layer_with_another_one_is_keras_s(row, activation, rng):
     """Outputs, states and gradients, with a mask."""
@@ -85,6 +91,7 @@ def test_a_layer_as_activation_comes_back(row):
     assert again.activation.max_value == 1.0
 
 
+@pytest.mark.spread(2)
 def test_it_trains_and_comes_back_from_a_file(row, rng, tmp_path):
     x, y = rng.normal(size=(8, 5, 3)).astype("float32"), rng.normal(size=(8, 4)).astype("float32")
     model = keras.Sequential([keras.Input((None, 3)), row.layer(4, activation="silu")])

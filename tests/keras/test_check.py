@@ -80,6 +80,8 @@ WHOLE = Facts(
     gpus=(H200,),
     visible_gpus=1,
     gpu_kernels=(True, ""),
+    graph_plugin=(True, ""),
+    xla=(True, ""),
 )
 HALF_IS_MISSING = {"half": None, "no_half": "it is not installed", "installed_half": None}
 
@@ -104,6 +106,8 @@ def test_report_of_a_whole_installation():
         "GPU 0        NVIDIA H200, compute capability 9.0, 132 multiprocessors: engines block, "
         "grid, stepwise",
         "GPU kernels  run",
+        "plug-in      active, portable models run these ops",
+        "XLA          runs the kernels",
     ]
 
 
@@ -114,14 +118,18 @@ def test_a_machine_without_a_gpu_has_no_problem():
         gpus=(),
         visible_gpus=0,
         gpu_kernels=(False, "there is no CUDA half"),
+        graph_plugin=(False, "HASTE_GRAPH_PLUGIN is 0"),
+        xla=(False, "it is too old"),
         **HALF_IS_MISSING,
     )
     assert problems == []
     assert "TensorFlow   2.16.2, CPU build, its ABI is known" in lines
-    assert lines[-3:] == [
+    assert lines[-5:] == [
         "CUDA half    none: it is not installed",
         "driver       no NVIDIA driver",
         "GPU kernels  do not run: there is no CUDA half",
+        "plug-in      not active: HASTE_GRAPH_PLUGIN is 0",
+        "XLA          does not run them: it is too old",
     ]
 
 

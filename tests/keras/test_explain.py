@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import haste_keras
 from haste_keras import explain
+from haste_keras.native import library
 
 
 def test_what_a_prompt_shows_is_the_text(capsys):
@@ -17,8 +18,21 @@ def test_what_a_prompt_shows_is_the_text(capsys):
     lines = explain(model, (8, 50, 3), device="CPU")
     assert capsys.readouterr().out == ""
     assert len(lines) == 2
-    assert repr(lines) == str(lines) == "\n".join(lines)
+    assert repr(lines) == str(lines) == "\n".join([*lines, lines.xla])
     assert repr(lines).startswith("shared: lstm on cpu: ")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((True, ""), "the same kernels"),
+        ((False, "why"), "Keras's loop over the cells: why"),
+    ],
+)
+def test_what_xla_runs(monkeypatch, found, said):
+    monkeypatch.setattr(library, "xla_here", lambda: found)
+    lines = explain(haste_keras.LSTM(24), (8, 50, 3), device="CPU")
+    assert str(lines).splitlines()[-1] == f"under XLA (jit_compile=True): {said}"
 
 
 def test_a_layer_that_runs_step_by_step(row):
@@ -83,7 +97,8 @@ def test_large_layers_are_cublas_s():
 
 
 def test_large_layers_are_tiled_where_wgmma_is(true_float32):
-    (line,) = explain(haste_keras.LSTM(2048), (64, 50, 12), device="H200", dtype="float32")
+    layer = haste_keras.LSTM(2048, recurrent_initializer="zeros")  # the default is slow to make
+    (line,) = explain(layer, (64, 50, 12), device="H200", dtype="float32")
     assert "on tiled" in line
     with pytest.raises(ValueError, match=r'engine: "tiled" cannot run .* capability 8\.0'):
         explain(haste_keras.LSTM(64, engine="tiled"), (64, 50, 12), device="A100")
@@ -91,7 +106,7 @@ def test_large_layers_are_tiled_where_wgmma_is(true_float32):
 
 def test_float32_follows_tensorflows_switch(true_float32):
     """With TensorFloat-32 allowed R takes half the room: 1536 units fit the chip."""
-    layer = haste_keras.LSTM(1536)
+    layer = haste_keras.LSTM(1536, recurrent_initializer="zeros")
     (exact,) = explain(layer, (16, 50, 12), device="H200", dtype="float32")
     tf.config.experimental.enable_tensor_float_32_execution(True)  # until true_float32 sets it back
     (relaxed,) = explain(layer, (16, 50, 12), device="H200", dtype="float32")

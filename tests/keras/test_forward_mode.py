@@ -53,6 +53,7 @@ def test_derivative_in_a_weight(case, rng):
     np.testing.assert_allclose(accumulator.jvp(y), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.spread(2)
 def test_product_with_a_hessian(case):
     """Forward mode over a tape: the second derivative that the ops do not have."""
     function, _, x, direction = case

@@ -20,7 +20,7 @@ def normalizes(row):
 
 # The convolution of a QRNN of more than one step is not the op's.
 ONE_STEP = [row for row in ROWS if row.options.get("window", 1) == 1]
-PLAIN = {row.name: row.layer for row in ONE_STEP if not normalizes(row)}
+PLAIN = [row for row in ONE_STEP if not normalizes(row)]
 NORMALIZED = {row.name: row.layer for row in ONE_STEP if normalizes(row)}
 
 
@@ -32,16 +32,22 @@ def without_a_gpu(monkeypatch):
 
 def ops_of(layer, training=False, features=3):
     """Types of the fused ops in a call's graph, and whether there is a MatMul."""
-    call = tf.function(lambda x: layer(x, training=training))
+    call = tf.function(lambda x: layer(x, training=training), autograph=False)
     graph = call.get_concrete_function(tf.TensorSpec([None, None, features])).graph
     types = {op.type for op in graph.get_operations()}
     return {name for name in types if name.startswith("Haste")}, "MatMul" in types
 
 
-@pytest.fixture(params=PLAIN, ids=PLAIN)
-def make(request):
-    """The constructor of each layer that can."""
-    return PLAIN[request.param]
+@pytest.fixture(params=PLAIN, ids=lambda row: row.name)
+def row(request):
+    """Each layer that can."""
+    return request.param
+
+
+@pytest.fixture
+def make(row):
+    """Its constructor."""
+    return row.layer
 
 
 @pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}, {"use_bias": False}])
@@ -76,6 +82,7 @@ def beside_a_gpu(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [f"/device:{kind}:0"])
 
 
+@pytest.mark.spread(4)
 @pytest.mark.usefixtures("beside_a_gpu")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
@@ -133,33 +140,50 @@ def test_same_in_inference_and_training(make):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"direction": "bidirectional", "dropout": 0.2},
-        {"direction": "backward", "use_bias": False, "zoneout": 0.1},
-    ],
-    ids=["plain", "bidirectional", "backward"],
-)
-def test_trains_the_same_beside_a_gpu(make, options, monkeypatch):
-    """The op that projects, and its gradient, on the CPU that is here."""
+OPTIONS = {
+    "plain": {},
+    "bidirectional": {"direction": "bidirectional", "dropout": 0.2},
+    "backward": {"direction": "backward", "use_bias": False, "zoneout": 0.1},
+}
+
+
+@pytest.fixture(params=OPTIONS)
+def both_ways(request, make, monkeypatch):
+    """run(use): [use(model, x)] beside a GPU and not, of a masked model of two layers."""
     x = np.random.default_rng(5).normal(size=[12, 7, 3])
     x[::2, 4:] = 0.0  # masked
+    options = {"dtype": "float64", **OPTIONS[request.param]}
 
-    def trained(beside_a_gpu):
-        monkeypatch.setattr(library, "may_use_gpu", lambda: beside_a_gpu)
-        keras.utils.set_random_seed(3)
-        model = keras.Sequential(
-            [
-                keras.layers.Masking(dtype="float64"),
-                make(6, return_sequences=True, dtype="float64", **options),
-                make(5, dtype="float64", **options),
-            ]
-        )
+    def run(use):
+        found = []
+        for beside in (True, False):
+            monkeypatch.setattr(library, "may_use_gpu", lambda beside=beside: beside)
+            keras.utils.set_random_seed(3)
+            masking = keras.layers.Masking(dtype="float64")
+            layers = [make(6, return_sequences=True, **options), make(5, **options)]
+            found.append(use(keras.Sequential([masking, *layers]), x))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+    return run
+
+
+def test_gradients_are_the_same_beside_a_gpu(both_ways):
+    """The op that projects, and its gradient, on the CPU that is here."""
+
+    def gradients(model, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(model(x, training=True)))
+        return tape.gradient(loss, model.trainable_variables)
+
+    both_ways(gradients)
+
+
+@pytest.mark.spread(3)
+def test_trains_the_same_beside_a_gpu(both_ways):
+    def trained(model, x):
         model.compile(keras.optimizers.SGD(0.1), "mse")
         model.fit(x, np.ones([12, model.layers[-1].output_size]), 4, 2, verbose=0)
         return model.get_weights()
 
-    for a, b in zip(trained(True), trained(False), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    both_ways(trained)

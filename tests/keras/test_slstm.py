@@ -46,7 +46,7 @@ def test_large_inputs_and_weights_stay_finite(policy, rng, seed):
 def test_expected_zoneout_keeps_its_scale_in_a_long_walk(policy, rng):
     """With f = e^2 at every step: c e^m and n e^m pass any float, c and n do not."""
     layer = ROW.layer(4, return_sequences=True, return_state=True, zoneout_cell=0.4, dtype=policy)
-    x = tf.constant(rng.normal(size=(2, 1000, 3)), layer.compute_dtype)
+    x = tf.constant(rng.normal(size=(2, 400, 3)), layer.compute_dtype)
     layer.build(x.shape)
     kernel, recurrent, bias = layer.get_weights()
     layer.set_weights([0 * kernel, recurrent, bias + np.repeat([0.0, 2.0, 0.5, 0.0], 4)])

@@ -323,7 +323,9 @@ void Bounds() {
 
 // Every unit has a warp, every depth index has a place in memory, and all of it fits a block.
 void BlocksFit() {
-  BlockDevice device = {132, 232448, {}};
+  CudaProperties device;
+  device.multiprocessors = 132;
+  device.shared_bytes_per_block = 232448;
   std::fill(std::begin(device.clusters), std::end(device.clusters), 7);
   for (int gates : {1, 3, 4}) {
     for (int terms : {1, 2, 3}) {
@@ -346,7 +348,8 @@ void BlocksFit() {
           EXPECT_TRUE((t.blocks - 1) * t.units(h) < h, "H=%d", static_cast<int>(h));
           EXPECT_TRUE(units * depths <= t.chunks * cell.depth_warps(backward) * 32, "H=%d",
                       static_cast<int>(h));
-          EXPECT_TRUE(plan.shared_bytes <= device.shared_bytes, "H=%d", static_cast<int>(h));
+          EXPECT_TRUE(plan.shared_bytes <= device.shared_bytes_per_block, "H=%d",
+                      static_cast<int>(h));
         }
       }
     }

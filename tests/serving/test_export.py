@@ -268,7 +268,7 @@ def test_another_batch_than_that_of_the_states(tmp_path):
     model = keras.Sequential([keras.Input(batch_shape=(3, None, 2)), layer])
     haste_keras.export(model, tmp_path / "m", verbose=False)
     loaded = tf.saved_model.load(str(tmp_path / "m"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="reshape"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reshape|h0 must"):
         loaded.serve(tf.zeros([1, 4, 2]))
 
 

@@ -225,9 +225,14 @@ def test_cpu_ops_run_on_their_own_threads_otherwise(run):
 def test_gpu_kernels_are_registered_if_they_can_run():
     registered, why = library.gpu_kernels()
     assert registered == (why == "")
+    where = {"GPU": registered}
+    for device, name in (("cpu", "XLA_CPU_JIT"), ("cuda", "XLA_GPU_JIT")):
+        where[name], why = library.xla(device)
+        assert where[name] == (why == "")
+    expected = {"CPU", *(name for name, there in where.items() if there)}
     for op in ("HasteLstm", "HasteLstmGrad", "HasteLstmLayer", "HasteMatMul", "HasteLayerNormGrad"):
         devices = {kernel.device_type for kernel in get_registered_kernels_for_op(op).kernel}
-        assert devices == ({"CPU", "GPU"} if registered else {"CPU"})
+        assert devices == expected
 
 
 NO_GPU = (False, "haste_keras has no CUDA kernels here; `pip install …` adds them")

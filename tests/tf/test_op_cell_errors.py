@@ -132,14 +132,6 @@ def test_second_order(row, rng):
         outer.gradient(gradient, source)
 
 
-def test_function_that_xla_compiles(row, rng):
-    tensors = row.inputs(rng)
-    function = tf.function(lambda: row.call(tensors)[0], jit_compile=True)
-    message = f"ops.{row.function}: XLA compiles this function"
-    with pytest.raises(NotImplementedError, match=message):
-        function()
-
-
 def test_argument_of_no_such_name(row):
     message = f"ops.{row.function}: no argument is named 'unroll'; by keyword it takes .*mask"
     with pytest.raises(TypeError, match=message):

@@ -140,12 +140,6 @@ def test_functional_form(changes, error, message):
         ops.lstm(**arguments(**changes))
 
 
-def test_function_that_xla_compiles():
-    function = tf.function(lambda: ops.lstm(**arguments())[0], jit_compile=True)
-    with pytest.raises(NotImplementedError, match="XLA compiles this function"):
-        function()
-
-
 def test_unknown_lanes():
     @tf.function(
         input_signature=[tf.TensorSpec([N, T, None, 4, H]), tf.TensorSpec([None, H, 4, H])]

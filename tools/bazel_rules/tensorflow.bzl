@@ -50,6 +50,13 @@ cc_library(
     includes = ["include"],
 )
 
+# The C header of XLA's foreign functions, for a test.
+cc_library(
+    name = "xla_ffi",
+    hdrs = ["include/xla/ffi/api/c_api.h"],
+    includes = ["include"],
+)
+
 # The C++ headers, for :cc alone.
 filegroup(
     name = "cc_headers",

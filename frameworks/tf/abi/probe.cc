@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #if __has_include("xla/stream_executor/stream.h")
@@ -20,6 +21,13 @@
 #if __has_include("xla/stream_executor/stream_executor_internal.h")
 #include "xla/stream_executor/stream_executor_internal.h"
 #endif
+#if __has_include("xla/hlo/builder/xla_builder.h")
+#include "xla/hlo/builder/xla_builder.h"
+#else
+#include "xla/client/xla_builder.h"
+#endif
+#include "xla/shape.h"
+#include "xla/shape_util.h"
 
 namespace {
 
@@ -51,6 +59,23 @@ struct Native<Stream, std::void_t<decltype(std::declval<Stream*>()->implementati
   static_assert(sizeof(std::unique_ptr<Implementation>) == sizeof(void*));
 };
 
+// tensorflow::XlaOpKernel, whose header needs more than the wheels of 2.19 have: its virtual
+// function `Compile` is the first that it adds to OpKernel's.
+struct XlaOpKernel : tf::OpKernel {
+  virtual void Compile(void*);
+};
+
+// What frameworks/tf/xla/xla_abi.h says of XLA's classes. Arguments of the functions that it looks
+// up are in their names.
+static_assert(std::is_trivially_copyable_v<xla::XlaOp> && sizeof(xla::XlaOp) == 16);
+static_assert(sizeof(absl::Span<const int64_t>) == 16);
+static_assert(sizeof(xla::ShapeIndex) == 24);
+static_assert(sizeof(std::vector<xla::Shape>) == 24);
+static_assert(sizeof(xla::Shape) <= 512);
+static_assert(xla::PRED == 1 && xla::S64 == 5 && xla::F16 == 10 && xla::F32 == 11 &&
+              xla::F64 == 12 && xla::BF16 == 16);
+static_assert(xla::SCHEDULE_NONE == 0 && xla::API_VERSION_TYPED_FFI == 4);
+
 static_assert(sizeof(decltype(Eigen::ThreadPoolDevice::num_threads_)) == sizeof(int));
 static_assert(std::is_same_v<decltype(&Eigen::ThreadPoolInterface::Schedule),
                              void (Eigen::ThreadPoolInterface::*)(std::function<void()>)>);
@@ -76,6 +101,9 @@ struct Numbers {
   FIELD(cpu_device_pool, Eigen::ThreadPoolDevice, pool_);
   FIELD(cpu_device_threads, Eigen::ThreadPoolDevice, num_threads_);
   SLOT(pool_schedule, &Eigen::ThreadPoolInterface::Schedule);
+  FIELD_OR_NONE(absl_lts, ABSL_LTS_RELEASE_VERSION);
+  SLOT(xla_kernel_compile, &XlaOpKernel::Compile);
+  FIELD_OR_NONE(xla_shape_bytes, sizeof(xla::Shape));
 };
 
 }  // namespace

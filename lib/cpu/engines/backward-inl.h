@@ -23,7 +23,7 @@ class BackwardWalk : public Walk<Cell, T> {
  public:
   using Base::FirstGate, Base::EndGate, Base::GatesOf;
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
-  // Whether Finish is called, for each lane and panel, after all steps.
+  // Whether Finish is called after all steps, finishes() times for each lane: for each panel.
   static constexpr bool kFinishes = Cell::kRecurrentBias;
 
   BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
@@ -50,22 +50,11 @@ class BackwardWalk : public Walk<Cell, T> {
 
   void Begin(int64_t k, Range rows) {
     this->PrepareDropout(k, rows);
-    for (int s = 0; s < kStates; ++s) {
-      const T* from = static_cast<const T*>(args_.dsT[s]);
-      for (int64_t n = rows.begin; n < rows.end; ++n) {
-        for (int64_t j = 0; j < Hp; j += W) {
-          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
-          Store(v, dstate_[s] + Row(k, n) + j);
-        }
-      }
-    }
+    for (int s = 0; s < kStates; ++s) this->LoadState(args_.dsT[s], k, rows, dstate_[s]);
     if (Cell::kRecurrentBias) {
       std::fill(dbias_ + Row(k, rows.begin) * kGates, dbias_ + Row(k, rows.end) * kGates, C(0));
     }
   }
-
-  // Whether Pack is to be called.
-  bool packs() const { return true; }
 
   // Step 0 is the last step of the walk. The phases of a step have consecutive numbers.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
@@ -79,6 +68,7 @@ class BackwardWalk : public Walk<Cell, T> {
   }
 
   void End(int64_t, Range) {}
+  int64_t finishes() const { return panels_[0]; }
 
   // The bias's gradient, for the units of a panel. The order of the sum is fixed: time within a
   // row, then rows.
@@ -113,7 +103,7 @@ class BackwardWalk : public Walk<Cell, T> {
       if (step == walk.T_) return;
       const HasteRnnBackwardArgs& args = walk.args_;
       const int64_t H = walk.H, t = walk.Time(k, walk.T_ - 1 - step);
-      const int64_t step_row = ((first_row + row) * walk.T_ + t) * walk.K + k;
+      const int64_t step_row = walk.StepRow(t, k, first_row + row);
       const int64_t at = step_row * H + j, gates_at = step_row * kGates * H + j;
       lines->Add(args.gates, gates_at, kGates, H);
       if (args.dwx != args.gates) lines->Add(args.dwx, gates_at, kGates, H);
@@ -158,7 +148,7 @@ class BackwardWalk : public Walk<Cell, T> {
     }
     const int64_t forward_step = T_ - 1 - step;
     const int64_t t = this->Time(k, forward_step);
-    const int64_t step_row = (n * T_ + t) * K + k;
+    const int64_t step_row = this->StepRow(t, k, n);
     const bool live = this->Live(n, t);
     if (args_.dy != nullptr && (live || this->Repeats(k, n, forward_step))) {
       ds[0] = ds[0] + LoadPart(static_cast<const T*>(args_.dy) + step_row * H + j, count);
@@ -169,8 +159,8 @@ class BackwardWalk : public Walk<Cell, T> {
     C* operand = Operand(step, k, n) + j;
     for (int g = 0; g < kGates; ++g) StorePart(dq[g], operand + g * H, count);
     if constexpr (kPhases == 1) {  // with two phases, the second reads the gates again
-      StoreGates(args_.dwx, step_row, j, dx);
-      if constexpr (Cell::kSplitsGradient) StoreGates(args_.dq, step_row, j, dq);
+      this->StoreGates(args_.dwx, step_row, j, dx);
+      if constexpr (Cell::kSplitsGradient) this->StoreGates(args_.dq, step_row, j, dq);
     }
     if constexpr (Cell::kRecurrentBias) {
       for (int g = 0; g < kGates; ++g) {
@@ -184,47 +174,30 @@ class BackwardWalk : public Walk<Cell, T> {
   HWY_INLINE void Reset(int64_t step, int64_t k, int64_t n, int64_t j, V d_operand) {
     const int64_t at = Row(k, n) + j;
     const int64_t t = this->Time(k, T_ - 1 - step);
-    const int64_t step_row = (n * T_ + t) * K + k;
+    const int64_t step_row = this->StepRow(t, k, n);
     C* operand = Operand(step, k, n) + j;
     V dx[kGates];
     for (int g = 0; g < kGates; ++g) dx[g] = LoadPart(operand + g * H, H - j);
     if (this->Live(n, t)) {
       V kept[kKept], prev[kStates], more[kStates];
-      LoadReserve(step_row, j, kept, prev);
+      this->LoadReserve(args_, step_row, j, kept, prev);
       Cell::BackwardReset(act_, kept, prev, d_operand, dx, more);
       more[0] = this->Scaled(more[0], at);  // the cell saw h with dropout
       for (int s = 0; s < kStates; ++s) Store(Load(dstate_[s] + at) + more[s], dstate_[s] + at);
       for (int g = 0; g < EndGate(0); ++g) StorePart(dx[g], operand + g * H, H - j);
     }
-    StoreGates(args_.dwx, step_row, j, dx);
+    this->StoreGates(args_.dwx, step_row, j, dx);
   }
 
   // ds: gradients of the states that leave the step; on return, of the states that enter it.
   HWY_INLINE void LiveElement(int64_t t, int64_t n, int64_t k, int64_t j, int64_t step_row, V* ds,
                               V* dx, V* dq) {
     V kept[kKept], prev[kStates], past[kStates], before[kStates];
-    LoadReserve(step_row, j, kept, prev);
+    this->LoadReserve(args_, step_row, j, kept, prev);
     if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Backward(ds, past);
     CellBackward<Cell>(act_, kept, prev, ds, dx, dq, before);
     before[0] = this->Scaled(before[0], Row(k, n) + j);  // the cell saw h with dropout
     for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
-  }
-
-  HWY_INLINE void LoadReserve(int64_t step_row, int64_t j, V* kept, V* prev) const {
-    const T* gates = static_cast<const T*>(args_.gates) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) kept[g] = LoadPart(gates + g * H, H - j);
-    const auto saved = [&](int tensor) HWY_ATTR {
-      return LoadPart(static_cast<const T*>(args_.saved[tensor]) + step_row * H + j, H - j);
-    };
-    for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) prev[s] = saved(Base::SavedState(s));
-    }
-    for (int i = kGates; i < kKept; ++i) kept[i] = saved(Base::SavedKept(i));
-  }
-
-  HWY_INLINE void StoreGates(void* tensor, int64_t step_row, int64_t j, const V* v) const {
-    T* to = static_cast<T*>(tensor) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
   }
 
   const HasteRnnBackwardArgs& args_;

@@ -9,7 +9,6 @@
 #include "lib/cpu/engines/input-inl.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/pack-inl.h"
-#include "lib/cpu/product/row_product-inl.h"
 
 HASTE_TARGET_BEGIN
 
@@ -24,7 +23,7 @@ class ForwardWalk : public Walk<Cell, T> {
  public:
   using Base::FirstGate, Base::EndGate, Base::GatesOf;
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
-  // Whether Finish is called, for each lane and panel, after all steps.
+  // Whether Finish is called after all steps.
   static constexpr bool kFinishes = false;
   // Whether the walk can compute x·W + b itself.
   static constexpr bool kProjects = Projection<T, 1, 0, 1, 1>::kPossible;
@@ -74,17 +73,10 @@ class ForwardWalk : public Walk<Cell, T> {
 
   void Begin(int64_t k, Range rows) {
     this->PrepareDropout(k, rows);
-    for (int64_t n = rows.begin; n < rows.end; ++n) {
-      for (int64_t j = 0; j < Hp; j += W) {
-        const int64_t at = Row(k, n) + j;
-        for (int s = 0; s < kStates; ++s) {
-          const T* from = static_cast<const T*>(args_.s0[s]);
-          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
-          Store(v, (s == 0 ? h_[0] : state_[s]) + at);
-          if (s == 0) Store(this->Scaled(v, at), operand_[0] + at);
-        }
-      }
+    for (int s = 0; s < kStates; ++s) {
+      this->LoadState(args_.s0[s], k, rows, s == 0 ? h_[0] : state_[s]);
     }
+    this->LoadOperand(h_[0], k, rows, operand_[0]);
   }
 
   // The phases of a step have consecutive numbers.
@@ -97,14 +89,7 @@ class ForwardWalk : public Walk<Cell, T> {
 
   void End(int64_t k, Range rows) {
     for (int s = 0; s < kStates; ++s) {
-      T* to = static_cast<T*>(args_.sT[s]);
-      if (to == nullptr) continue;
-      const C* from = s == 0 ? h_[T_ & 1] : state_[s];
-      for (int64_t n = rows.begin; n < rows.end; ++n) {
-        for (int64_t j = 0; j < H; j += W) {
-          StorePart(Load(from + Row(k, n) + j), to + (n * K + k) * H + j, H - j);
-        }
-      }
+      this->StoreState(s == 0 ? h_[T_ & 1] : state_[s], k, rows, args_.sT[s]);
     }
   }
 
@@ -208,11 +193,11 @@ class ForwardWalk : public Walk<Cell, T> {
     constexpr int kGatesNow = EndGate(0);
     const int64_t at = Row(k, n) + j;
     const int64_t ahead = this->RowAhead(k, n, t);
-    if (!kForms) Base::template Ahead<T>(args_.wx, ahead * kGates * H + j, kGatesNow, H);
+    if (!kForms) Base::Ahead(args_.wx, ahead * kGates * H + j, kGatesNow, H);
     V kept[kKept];
     if (this->Live(n, t)) {
       V x[kGates], entering[kStates];
-      first_input_.template Read<kForms>(formed, n, (n * T_ + t) * K + k, j, x);
+      first_input_.template Read<kForms>(formed, n, this->StepRow(t, k, n), j, x);
       entering[0] = Load(operand_[step & 1] + at);
       for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
       Cell::ForwardReset(act_, x, q, entering, kept);
@@ -228,11 +213,11 @@ class ForwardWalk : public Walk<Cell, T> {
     constexpr int kFirst = FirstGate(kPhases - 1);
     const int64_t at = Row(k, n) + j;
     const int64_t count = H - j;
-    const int64_t step_row = (n * T_ + t) * K + k;
+    const int64_t step_row = this->StepRow(t, k, n);
     const int64_t ahead = this->RowAhead(k, n, t);
     const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
-    if (!kForms) Base::template Ahead<T>(args_.wx, wx_ahead, kGates - kFirst, H);
-    Base::template Ahead<T>(args_.y, ahead * H + j, 1, 0);
+    if (!kForms) Base::Ahead(args_.wx, wx_ahead, kGates - kFirst, H);
+    Base::Ahead(args_.y, ahead * H + j);
     // The previous states, and the same as the cell reads them: h with dropout.
     V prev[kStates], entering[kStates], next[kStates], kept[kKept];
     prev[0] = Load(h_[step & 1] + at);
@@ -270,18 +255,10 @@ class ForwardWalk : public Walk<Cell, T> {
   HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* entering,
                        const V* kept) {
     if (args_.gates != args_.wx) {
-      Base::template Ahead<T>(args_.gates, ahead * kGates * H + j, kGates, H);
+      Base::Ahead(args_.gates, ahead * kGates * H + j, kGates, H);
     }
-    T* gates = static_cast<T*>(args_.gates) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) StorePart(kept[g], gates + g * H, H - j);
-    const auto save = [&](int tensor, V v) HWY_ATTR {
-      Base::template Ahead<T>(args_.saved[tensor], ahead * H + j, 1, 0);
-      StorePart(v, static_cast<T*>(args_.saved[tensor]) + step_row * H + j, H - j);
-    };
-    for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) save(Base::SavedState(s), entering[s]);
-    }
-    for (int i = kGates; i < kKept; ++i) save(Base::SavedKept(i), kept[i]);
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) Base::Ahead(args_.saved[i], ahead * H + j);
+    this->StoreReserve(args_, step_row, j, entering, kept);
   }
 
   const HasteRnnForwardArgs& args_;

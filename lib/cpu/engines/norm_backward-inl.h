@@ -16,9 +16,9 @@
 HASTE_TARGET_BEGIN
 
 template <class Cell, class T>
-class NormBackwardWalk : public NormWalk<Cell, T> {
-  using Base = NormWalk<Cell, T>;
-  using Base::config_, Base::act_, Base::At, Base::Param;
+class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
+  using Base = NormWalk<Cell, T, NormBackwardWalk>;
+  using Base::config_, Base::act_, Base::At, Base::Param, Base::StepRow;
   using Base::kGates, Base::kStates, Base::kKept, Base::kNormed, Base::kParams;
   using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
@@ -45,7 +45,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
   }
 
-  void Pack(int64_t k, int64_t panel) {
+  void Pack(int, int64_t k, int64_t panel) {
     const int64_t depth = kGates * H;
     PackTransposed(static_cast<const T*>(args_.R) + k * H * depth, H, depth,
                    panel * Base::kPanel * W, depth, this->PanelVectors(panel) * W,
@@ -55,15 +55,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
   void Begin(int64_t k, Range rows) {
     this->PrepareDropout(k, rows);
     std::fill(dparams_ + At(k, rows.begin) * kParams, dparams_ + At(k, rows.end) * kParams, C(0));
-    for (int s = 0; s < kStates; ++s) {
-      const T* from = static_cast<const T*>(args_.dsT[s]);
-      for (int64_t n = rows.begin; n < rows.end; ++n) {
-        for (int64_t j = 0; j < Hp; j += W) {
-          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
-          Store(v, dstate_[s] + At(k, n) + j);
-        }
-      }
-    }
+    for (int s = 0; s < kStates; ++s) this->LoadState(args_.dsT[s], k, rows, dstate_[s]);
   }
 
   // Step 0 is the last of the walk. All rows use the scratch of the first.
@@ -94,20 +86,14 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
   }
 
   void End(int64_t k, Range rows) {
-    for (int s = 0; s < kStates; ++s) {
-      T* to = static_cast<T*>(args_.ds0[s]);
-      if (to == nullptr) continue;
-      for (int64_t n = rows.begin; n < rows.end; ++n) {
-        for (int64_t j = 0; j < H; j += W) {
-          StorePart(Load(dstate_[s] + At(k, n) + j), to + (n * K + k) * H + j, H - j);
-        }
-      }
-    }
+    for (int s = 0; s < kStates; ++s) this->StoreState(dstate_[s], k, rows, args_.ds0[s]);
   }
 
   // The gradient of one row of a lane's parameters. The order of the sum is fixed: time within a
   // row of the batch, then rows.
-  void Finish(int64_t k, int row) {
+  int64_t finishes() const { return kParams; }
+  void Finish(int64_t k, int64_t of) {
+    const int row = static_cast<int>(of);
     T* to = this->Row(args_.dextra, k, row);
     for (int64_t j = 0; j < H; j += W) {
       V sum;
@@ -121,7 +107,6 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     return dparams_ + At(k, n) * kParams + row * Hp;
   }
   C* Operand(int64_t k, int64_t n) const { return dq_ + (k * N + n) * kGates * H; }
-  int64_t StepRow(int64_t t, int64_t k, int64_t n) const { return (n * T_ + t) * K + k; }
   const T* Products(int64_t step_row) const {
     return static_cast<const T*>(args_.products) + step_row * kGates * H;
   }
@@ -139,7 +124,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
       AskAhead(ahead, j);
       V kept[kKept], prev[kStates], ds[kStates], past[kStates], before[kStates];
       V dx[kGates], dq[kGates];
-      LoadReserve(step_row, j, kept, prev);
+      this->LoadReserve(args_, step_row, j, kept, prev);
       felt = felt + Abs(prev[0]);
       if constexpr (kNormed > 0) {
         for (int s = 0; s < kStates; ++s) {
@@ -177,7 +162,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     if constexpr (kNormed > 0) {
       for (int64_t j = 0; j < H; j += W) {
         V kept[kKept], prev[kStates];
-        LoadReserve(step_row, j, kept, prev);
+        this->LoadReserve(args_, step_row, j, kept, prev);
         Store(Cell::NewState(kept, prev), fresh + j);
       }
       return this->template ScratchMoments<1>(fresh);
@@ -195,7 +180,7 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
     V sum_d, sum_products;
     for (int64_t j = 0; j < H; j += W) {
       V kept[kKept], prev[kStates], ds[kStates], past[kStates], dx[kGates];
-      LoadReserve(step_row, j, kept, prev);
+      this->LoadReserve(args_, step_row, j, kept, prev);
       Enter(t, k, n, j, ds, past);
       for (int s = 0; s < kStates; ++s) {
         Store(ds[s], dstate_[s] + At(k, n) + j);
@@ -259,28 +244,14 @@ class NormBackwardWalk : public NormWalk<Cell, T> {
 
   static HWY_INLINE void Add(V v, C* to) { Store(Load(to) + v, to); }
 
-  HWY_INLINE void LoadReserve(int64_t step_row, int64_t j, V* kept, V* prev) const {
-    const T* gates = static_cast<const T*>(args_.gates) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) kept[g] = LoadPart(gates + g * H, H - j);
-    const auto saved = [&](int tensor) HWY_ATTR {
-      return LoadPart(static_cast<const T*>(args_.saved[tensor]) + step_row * H + j, H - j);
-    };
-    for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) prev[s] = saved(Base::SavedState(s));
-    }
-    for (int i = kGates; i < kKept; ++i) kept[i] = saved(Base::SavedKept(i));
-  }
-
   HWY_INLINE void AskAhead(int64_t row, int64_t j) const {
     const int64_t gates = row * kGates * H + j;
-    Base::template Ahead<T>(args_.gates, gates, kGates, H);
-    Base::template Ahead<T>(args_.products, gates, kGates, H);
-    if (args_.dwx != args_.gates) Base::template Ahead<T>(args_.dwx, gates, kGates, H);
-    if (args_.dq != args_.products) Base::template Ahead<T>(args_.dq, gates, kGates, H);
-    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
-      Base::template Ahead<T>(args_.saved[i], row * H + j, 1, 0);
-    }
-    if (args_.dy != nullptr) Base::template Ahead<T>(args_.dy, row * H + j, 1, 0);
+    Base::Ahead(args_.gates, gates, kGates, H);
+    Base::Ahead(args_.products, gates, kGates, H);
+    if (args_.dwx != args_.gates) Base::Ahead(args_.dwx, gates, kGates, H);
+    if (args_.dq != args_.products) Base::Ahead(args_.dq, gates, kGates, H);
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) Base::Ahead(args_.saved[i], row * H + j);
+    if (args_.dy != nullptr) Base::Ahead(args_.dy, row * H + j);
   }
 
   const HasteRnnBackwardArgs& args_;

@@ -12,9 +12,9 @@
 HASTE_TARGET_BEGIN
 
 template <class Cell, class T>
-class NormForwardWalk : public NormWalk<Cell, T> {
-  using Base = NormWalk<Cell, T>;
-  using Base::config_, Base::act_, Base::At, Base::Param;
+class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
+  using Base = NormWalk<Cell, T, NormForwardWalk>;
+  using Base::config_, Base::act_, Base::At, Base::Param, Base::StepRow;
   using Base::kGates, Base::kStates, Base::kKept, Base::kNormed;
   using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
@@ -39,7 +39,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   }
 
   // A panel's vectors are gathered from a row [G, Hp] of h·R.
-  void Pack(int64_t k, int64_t panel) {
+  void Pack(int, int64_t k, int64_t panel) {
     const T* r = static_cast<const T*>(args_.R) + k * H * kGates * H;
     C* to = this->Panel(k, panel, H);
     const int64_t vectors = this->PanelVectors(panel);
@@ -54,17 +54,8 @@ class NormForwardWalk : public NormWalk<Cell, T> {
 
   void Begin(int64_t k, Range rows) {
     this->PrepareDropout(k, rows);
-    for (int64_t n = rows.begin; n < rows.end; ++n) {
-      for (int64_t j = 0; j < Hp; j += W) {
-        const int64_t at = At(k, n) + j;
-        for (int s = 0; s < kStates; ++s) {
-          const T* from = static_cast<const T*>(args_.s0[s]);
-          const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
-          Store(v, state_[s] + at);
-          if (s == 0) Store(this->Scaled(v, at), operand_ + at);
-        }
-      }
-    }
+    for (int s = 0; s < kStates; ++s) this->LoadState(args_.s0[s], k, rows, state_[s]);
+    this->LoadOperand(state_[0], k, rows, operand_);
   }
 
   void Multiply(int64_t k, int64_t panel, Range rows) {
@@ -86,15 +77,7 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   }
 
   void End(int64_t k, Range rows) {
-    for (int s = 0; s < kStates; ++s) {
-      T* to = static_cast<T*>(args_.sT[s]);
-      if (to == nullptr) continue;
-      for (int64_t n = rows.begin; n < rows.end; ++n) {
-        for (int64_t j = 0; j < H; j += W) {
-          StorePart(Load(state_[s] + At(k, n) + j), to + (n * K + k) * H + j, H - j);
-        }
-      }
-    }
+    for (int s = 0; s < kStates; ++s) this->StoreState(state_[s], k, rows, args_.sT[s]);
   }
 
  private:
@@ -102,7 +85,6 @@ class NormForwardWalk : public NormWalk<Cell, T> {
     return kGates * ((config.hidden + Width<C>() - 1) / Width<C>());
   }
   C* Scratch(int64_t k, int64_t n) const { return scratch_ + (k * N + n) * kScratch * Hp; }
-  int64_t StepRow(int64_t t, int64_t k, int64_t n) const { return (n * T_ + t) * K + k; }
 
   void LiveRow(int64_t step, int64_t t, int64_t k, int64_t n) {
     C* scratch = Scratch(k, n);
@@ -180,26 +162,17 @@ class NormForwardWalk : public NormWalk<Cell, T> {
   HWY_INLINE void Keep(int64_t step_row, int64_t j, const V* products, const V* entering,
                        const V* kept) const {
     this->StoreGates(args_.products, step_row, j, products);
-    this->StoreGates(args_.gates, step_row, j, kept);
-    const auto save = [&](int tensor, V v) HWY_ATTR {
-      StorePart(v, static_cast<T*>(args_.saved[tensor]) + step_row * H + j, H - j);
-    };
-    for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) save(Base::SavedState(s), entering[s]);
-    }
-    for (int i = kGates; i < kKept; ++i) save(Base::SavedKept(i), kept[i]);
+    this->StoreReserve(args_, step_row, j, entering, kept);
   }
 
   HWY_INLINE void AskAhead(int64_t row, int64_t j) const {
     const int64_t gates = row * kGates * H + j;
-    Base::template Ahead<T>(args_.wx, gates, kGates, H);
-    Base::template Ahead<T>(args_.y, row * H + j, 1, 0);
+    Base::Ahead(args_.wx, gates, kGates, H);
+    Base::Ahead(args_.y, row * H + j);
     if (!args_.keep) return;
-    if (args_.gates != args_.wx) Base::template Ahead<T>(args_.gates, gates, kGates, H);
-    Base::template Ahead<T>(args_.products, gates, kGates, H);
-    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
-      Base::template Ahead<T>(args_.saved[i], row * H + j, 1, 0);
-    }
+    if (args_.gates != args_.wx) Base::Ahead(args_.gates, gates, kGates, H);
+    Base::Ahead(args_.products, gates, kGates, H);
+    for (int i = 0; i < SavedTensors<Cell>(); ++i) Base::Ahead(args_.saved[i], row * H + j);
   }
 
   const HasteRnnForwardArgs& args_;

@@ -17,13 +17,15 @@
 
 HASTE_TARGET_BEGIN
 
-template <class Cell, class T>
+// Derived: the walk of a direction. It has Multiply(lane, panel, rows), Rows(step, lane, rows), and
+// kProductFirst, which says in what order a step has them.
+template <class Cell, class T, class Derived>
 class NormWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
 
  protected:
   using Base::config_, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
-  using Base::kGates, Base::kStates, Base::kKept;
+  using Base::kGates, Base::kStates, Base::kKept, Base::panels_;
   using typename Base::C;
   using typename Base::V;
 
@@ -42,17 +44,27 @@ class NormWalk : public Walk<Cell, T> {
         extra_(extra),
         columns_(columns),
         params_(workspace->Take<C>(K * kParams * Hp)),
-        packed_(workspace->Take<C>(K * kGates * H * Hp)) {}
+        packed_(workspace->Take<C>(K * kGates * H * Hp)) {
+    panels_[0] = (columns_ + kPanel - 1) / kPanel;
+  }
 
  public:
-  static constexpr int kParamRows = kParams;
+  // The two phases of a step have consecutive numbers.
+  int64_t steps() const { return 2 * T_; }
+  // Panels, or rows of the batch.
+  int64_t parts(int64_t phase) const { return Multiplies(phase) ? panels_[0] : N; }
 
-  // Panels of a lane. A product's result has columns_ vectors.
-  int64_t panels() const { return (columns_ + kPanel - 1) / kPanel; }
+  void Step(int64_t phase, int64_t k, Range parts, Range rows) {
+    Derived& walk = static_cast<Derived&>(*this);
+    if (Multiplies(phase)) {
+      for (int64_t panel = parts.begin; panel < parts.end; ++panel) walk.Multiply(k, panel, rows);
+    } else {
+      walk.Rows(phase / 2, k, {std::max(parts.begin, rows.begin), std::min(parts.end, rows.end)});
+    }
+  }
 
-  // Before anything else.
   void Prepare() {
-    this->PrepareMask();
+    Base::Prepare();
     for (int64_t k = 0; k < K; ++k) {
       for (int row = 0; row < kParams; ++row) {
         const T* from = Row(extra_, k, row);
@@ -63,6 +75,10 @@ class NormWalk : public Walk<Cell, T> {
   }
 
  protected:
+  static constexpr bool Multiplies(int64_t phase) {
+    return (phase % 2 == 0) == Derived::kProductFirst;
+  }
+
   // Row `row` of lane k in the extras, or in their gradients.
   template <class Pointer>
   auto Row(Pointer* extra, int64_t k, int row) const {
@@ -107,15 +123,10 @@ class NormWalk : public Walk<Cell, T> {
                          [&](int p, int64_t j) HWY_ATTR { return Load(row + p * Hp + j); });
   }
 
-  HWY_INLINE void StoreGates(void* tensor, int64_t step_row, int64_t j, const V* v) const {
-    T* to = static_cast<T*>(tensor) + step_row * kGates * H + j;
-    for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
-  }
-
   const void* const* const extra_;
-  const int64_t columns_;
-  C* const params_;  // [K, kParams, Hp]
-  C* const packed_;  // [K, panel, depth, vector, W]
+  const int64_t columns_;  // of a product's result, in vectors
+  C* const params_;        // [K, kParams, Hp]
+  C* const packed_;        // [K, panel, depth, vector, W]
 };
 
 HASTE_TARGET_END

@@ -141,11 +141,24 @@ class Scan {
         Store(LoadPart(from, count), u[g] + j);
       }
       if (!dropout_) return;
-      const float rate = config_.recurrent_dropout;
-      const UnitDraws<C> draws(key_, 0, strip.n, strip.k * H + strip.unit + j, kDropoutStream);
-      const V kept(static_cast<double>(1.0f / (1.0f - rate)));
-      Store(IfPositive(draws.Drawn(0, rate), V(), kept), scale + j);
+      const int64_t unit = strip.k * H + strip.unit + j;
+      Store(DropoutScales<C>(key_, strip.n, unit, config_.recurrent_dropout), scale + j);
     });
+  }
+
+  // A state of a strip, or its gradient, from a tensor [N, K, H], where null holds zeros, and back,
+  // where null takes nothing.
+  void LoadState(const Strip& strip, const void* tensor, Lanes& to) const {
+    const T* from = static_cast<const T*>(tensor);
+    EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
+      Store(from == nullptr ? V() : LoadPart(from + StateAt(strip) + j, count), to + j);
+    });
+  }
+  void StoreState(const Strip& strip, const Lanes& from, void* tensor) const {
+    if (tensor == nullptr) return;
+    T* to = static_cast<T*>(tensor) + StateAt(strip);
+    EachVector(strip, [&](int64_t j, int64_t count)
+                          HASTE_INLINED { StorePart(Load(from + j), to + j, count); });
   }
 
   // Zoneout of one vector of a strip, for cells that leave Zoneout to the engine.

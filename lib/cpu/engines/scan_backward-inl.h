@@ -38,13 +38,7 @@ class ScanBackward : public Scan<Cell, T> {
         MaskedStep(strip, t, &carried);
       }
     }
-    for (int s = 0; s < kStates; ++s) {
-      if (args_.ds0[s] == nullptr) continue;
-      T* to = static_cast<T*>(args_.ds0[s]) + this->StateAt(strip);
-      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
-        StorePart(Load(carried.ds[s] + j), to + j, count);
-      });
-    }
+    for (int s = 0; s < kStates; ++s) this->StoreState(strip, carried.ds[s], args_.ds0[s]);
     if constexpr (kDiagonal) {
       for (int g = 0; g < kGates; ++g) {
         C* to = partial_ + ((strip.n * K + strip.k) * kGates + g) * H + strip.unit;
@@ -81,13 +75,7 @@ class ScanBackward : public Scan<Cell, T> {
   };
 
   void Begin(const Strip& strip, Carried* carried) const {
-    for (int s = 0; s < kStates; ++s) {
-      const T* from = static_cast<const T*>(args_.dsT[s]);
-      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
-        const V v = from == nullptr ? V() : LoadPart(from + this->StateAt(strip) + j, count);
-        Store(v, carried->ds[s] + j);
-      });
-    }
+    for (int s = 0; s < kStates; ++s) this->LoadState(strip, args_.dsT[s], carried->ds[s]);
     this->EachVector(strip, [&](int64_t j, int64_t) HASTE_INLINED {
       Store(V(), carried->dy + j);
       if constexpr (kDiagonal) {

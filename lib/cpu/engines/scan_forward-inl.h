@@ -71,13 +71,7 @@ class ScanForward : public Scan<Cell, T> {
         MaskedStep(strip, t, begun && !config_.zero_output_for_mask, &carried);
       }
     }
-    for (int s = 0; s < kStates; ++s) {
-      if (args_.sT[s] == nullptr) continue;
-      T* to = static_cast<T*>(args_.sT[s]) + this->StateAt(strip);
-      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
-        StorePart(Load(carried.state[s] + j), to + j, count);
-      });
-    }
+    for (int s = 0; s < kStates; ++s) this->StoreState(strip, carried.state[s], args_.sT[s]);
   }
 
   struct Carried {
@@ -88,13 +82,7 @@ class ScanForward : public Scan<Cell, T> {
   };
 
   void Begin(const Strip& strip, Carried* carried) const {
-    for (int s = 0; s < kStates; ++s) {
-      const T* from = static_cast<const T*>(args_.s0[s]);
-      this->EachVector(strip, [&](int64_t j, int64_t count) HASTE_INLINED {
-        const V v = from == nullptr ? V() : LoadPart(from + this->StateAt(strip) + j, count);
-        Store(v, carried->state[s] + j);
-      });
-    }
+    for (int s = 0; s < kStates; ++s) this->LoadState(strip, args_.s0[s], carried->state[s]);
     if constexpr (kDiagonal) this->LoadDiagonal(strip, args_.R, carried->u, carried->scale);
   }
 

@@ -3,7 +3,7 @@
 // R is packed once a call into panels (lib/cpu/product/product-inl.h): forward's hold all gates of
 // the same hidden units side by side, so that the cell runs on the accumulators while they are in
 // registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
-// Forward of a single row does not pack: it reads R in place (lib/cpu/product/row_product-inl.h).
+// Forward of a single row does not pack: it reads R in place (lib/cpu/product/product-inl.h).
 //
 // h is double-buffered: every panel of a step reads all of the previous step's h.
 //
@@ -67,7 +67,7 @@ class Walk {
   }
 
   // Before rows are walked, once for all of them.
-  void PrepareMask() {
+  void Prepare() {
     if (mask_ == nullptr) return;
     for (int64_t n = 0; n < N; ++n) {
       const uint8_t* row = mask_ + n * T_;
@@ -89,7 +89,12 @@ class Walk {
     }
   }
 
-  int64_t panels(int64_t phase) const { return panels_[phase]; }
+  // Panels of R of a lane, in each phase, and whether Pack is to be called for them.
+  int64_t panels(int phase) const { return panels_[phase]; }
+  bool packs() const { return true; }
+
+  // What a step of a lane consists of, to be divided among threads: panels.
+  int64_t parts(int64_t step) const { return panels_[step % kPhases]; }
 
  protected:
   // The reserve's tensors of state s as it enters a step, and of kept[i] with i >= kGates.
@@ -107,7 +112,7 @@ class Walk {
   // Row of [N, T, K] that follows (n, t, k) in the walk; after the last step, any valid row.
   int64_t RowAhead(int64_t k, int64_t n, int64_t t, bool backward = false) const {
     const bool reverse = (config_.reverse != nullptr && config_.reverse[k]) != backward;
-    return (n * T_ + std::min(std::max<int64_t>(t + (reverse ? -1 : 1), 0), T_ - 1)) * K + k;
+    return StepRow(std::clamp<int64_t>(t + (reverse ? -1 : 1), 0, T_ - 1), k, n);
   }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
   // Whether y repeats the previous output at a masked step (otherwise it is 0).
@@ -115,8 +120,70 @@ class Walk {
     const bool reverse = config_.reverse != nullptr && config_.reverse[k];
     return !config_.zero_output_for_mask && step >= first_live_[(reverse ? N : 0) + n];
   }
+  // Row of [N, T, K] of a step.
+  int64_t StepRow(int64_t t, int64_t k, int64_t n) const { return (n * T_ + t) * K + k; }
   // Offset of a row in scratch of [K, N, Hp].
   int64_t Row(int64_t k, int64_t n) const { return (k * N + n) * Hp; }
+
+  // Copies a state, or its gradient, of some rows of a lane: from a tensor [N, K, H], where null
+  // holds zeros, to scratch [K, N, Hp], and back, where null takes nothing.
+  void LoadState(const void* tensor, int64_t k, Range rows, C* to) const {
+    const T* from = static_cast<const T*>(tensor);
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      for (int64_t j = 0; j < Hp; j += W) {
+        const V v = from == nullptr ? V() : LoadPart(from + (n * K + k) * H + j, H - j);
+        Store(v, to + Row(k, n) + j);
+      }
+    }
+  }
+  void StoreState(const C* from, int64_t k, Range rows, void* tensor) const {
+    if (tensor == nullptr) return;
+    T* to = static_cast<T*>(tensor);
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      for (int64_t j = 0; j < H; j += W) {
+        StorePart(Load(from + Row(k, n) + j), to + (n * K + k) * H + j, H - j);
+      }
+    }
+  }
+
+  // h as it enters the product, where dropout makes that another tensor.
+  void LoadOperand(const C* h, int64_t k, Range rows, C* to) const {
+    if (!dropout_) return;
+    for (int64_t at = Row(k, rows.begin); at < Row(k, rows.end); at += W) {
+      Store(Scaled(Load(h + at), at), to + at);
+    }
+  }
+
+  // One vector of units of all gates, in a tensor [N, T, K, G, H].
+  HWY_INLINE void StoreGates(void* tensor, int64_t step_row, int64_t j, const V* v) const {
+    T* to = static_cast<T*>(tensor) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
+  }
+
+  // What forward leaves for backward. entering: the states as they enter the step.
+  HWY_INLINE void StoreReserve(const HasteRnnForwardArgs& args, int64_t step_row, int64_t j,
+                               const V* entering, const V* kept) const {
+    StoreGates(args.gates, step_row, j, kept);
+    const auto save = [&](int tensor, V v) HWY_ATTR {
+      StorePart(v, static_cast<T*>(args.saved[tensor]) + step_row * H + j, H - j);
+    };
+    for (int s = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) save(SavedState(s), entering[s]);
+    }
+    for (int i = kGates; i < kKept; ++i) save(SavedKept(i), kept[i]);
+  }
+  HWY_INLINE void LoadReserve(const HasteRnnBackwardArgs& args, int64_t step_row, int64_t j,
+                              V* kept, V* prev) const {
+    const T* gates = static_cast<const T*>(args.gates) + step_row * kGates * H + j;
+    for (int g = 0; g < kGates; ++g) kept[g] = LoadPart(gates + g * H, H - j);
+    const auto saved = [&](int tensor) HWY_ATTR {
+      return LoadPart(static_cast<const T*>(args.saved[tensor]) + step_row * H + j, H - j);
+    };
+    for (int s = 0; s < kStates; ++s) {
+      if (Cell::kReadsState[s]) prev[s] = saved(SavedState(s));
+    }
+    for (int i = kGates; i < kKept; ++i) kept[i] = saved(SavedKept(i));
+  }
 
   V Scaled(V h, int64_t at) const { return dropout_ ? h * Load(scale_ + at) : h; }
 
@@ -126,9 +193,8 @@ class Walk {
 
   // Prefetches what the next step reads and writes at the same place. Rows of one step are too far
   // apart for the hardware's prefetcher.
-  template <class E>
-  static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count, int64_t stride) {
-    const E* from = static_cast<const E*>(tensor) + at;
+  static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count = 1, int64_t stride = 0) {
+    const T* from = static_cast<const T*>(tensor) + at;
     for (int i = 0; i < count; ++i) __builtin_prefetch(from + i * stride, 1);
   }
 

@@ -3,6 +3,8 @@
 //
 // A panel holds `depth` rows of kVecs vectors, so that one step of the contraction is kVecs
 // loads and rows × kVecs multiply-adds. A first row may come before them: the sums start from it.
+//
+// A single row is multiplied with a matrix that is not packed.
 #if defined(HASTE_LIB_CPU_PRODUCT_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_PRODUCT_PRODUCT_INL_H_
@@ -93,6 +95,15 @@ HWY_INLINE int64_t NextTile(int64_t rows) {
   return std::min<int64_t>(rows, kTileRows);
 }
 
+// Calls run with `rows`, of 1 to kMost, as a constant.
+template <int kMost, class Run>
+HWY_INLINE void WithRows(int64_t rows, const Run& run) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return WithRows<kMost - 1>(rows, run);
+  }
+  run(std::integral_constant<int, kMost>());
+}
+
 struct NoPrefetch {
   template <int kRows>
   using TileLines = NoLines;
@@ -122,28 +133,24 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
     for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
     row += kRows;
   };
-  while (row < rows) {
-    switch (NextTile(rows - row)) {
-      case 1:
-        tile(std::integral_constant<int, 1>());
-        break;
-      case 2:
-        tile(std::integral_constant<int, 2>());
-        break;
-      case 3:
-        tile(std::integral_constant<int, 3>());
-        break;
-#if HWY_TARGET <= HWY_AVX3
-      case 4:
-        tile(std::integral_constant<int, 4>());
-        break;
-      case 5:
-        tile(std::integral_constant<int, 5>());
-        break;
-      case 6:
-        tile(std::integral_constant<int, 6>());
-        break;
-#endif
+  while (row < rows) WithRows<kTileRows>(NextTile(rows - row), tile);
+}
+
+// One row times a matrix that is not packed.
+//
+// sums[v][r] += Σ_i a[i] · b[i·row + r·run + v·W …], in the order of i. So the bits are those of
+// the product with a packed panel. Reads whole vectors.
+template <int kVectors, int kRuns, class T, class C = Compute<T>>
+HWY_INLINE void RowProduct(const C* HWY_RESTRICT a, int64_t depth, const T* HWY_RESTRICT b,
+                           int64_t row, int64_t run, Vec<C> (&sums)[kVectors][kRuns]) {
+  for (int64_t i = 0; i < depth; ++i, b += row) {
+    const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[i]));
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRuns; ++r) {
+        sums[v][r] = MulAdd(x, Storage<T>::Load(b + r * run + v * Width<C>()), sums[v][r]);
+      }
     }
   }
 }

@@ -18,7 +18,6 @@
 #include "lib/base/workspace.h"
 #include "lib/cpu/product/pack-inl.h"
 #include "lib/cpu/product/product-inl.h"
-#include "lib/cpu/product/row_product-inl.h"
 
 HASTE_TARGET_BEGIN
 

@@ -2,8 +2,7 @@
 //
 // Highway's own dispatcher lives in a shared library that we would have to ship; the three targets
 // that we build need only this.
-#ifndef HASTE_LIB_CPU_SIMD_TARGETS_H_
-#define HASTE_LIB_CPU_SIMD_TARGETS_H_
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,5 +85,3 @@ Fn* ChooseTarget(Fn* avx3, Fn* avx2, Fn* baseline) {
                                                   &HWY_STATIC_DISPATCH(FN))
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CPU_SIMD_TARGETS_H_

@@ -3,8 +3,7 @@
 //
 // No function depends on a helper. A pool may be busy, even with the caller itself. So the caller
 // does all work that no helper has taken, and a busy pool cannot deadlock.
-#ifndef HASTE_LIB_CPU_THREADS_TEAM_H_
-#define HASTE_LIB_CPU_THREADS_TEAM_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ void Lockstep(const HasteExecutor& executor, int64_t steps, int slices,
               const std::function<void(int64_t, int)>& task);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CPU_THREADS_TEAM_H_

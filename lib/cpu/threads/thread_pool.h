@@ -1,7 +1,6 @@
 // Threads for programs that give none: started at first use, kept until the process ends. A forked
 // child inherits no threads and starts its own.
-#ifndef HASTE_LIB_CPU_THREADS_THREAD_POOL_H_
-#define HASTE_LIB_CPU_THREADS_THREAD_POOL_H_
+#pragma once
 
 #include <condition_variable>
 #include <deque>
@@ -34,5 +33,3 @@ class ThreadPool {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CPU_THREADS_THREAD_POOL_H_

@@ -1,6 +1,5 @@
 // The kernels of the `blas` engine around the products of cuBLAS, once a call and once a step.
-#ifndef HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
-#define HASTE_LIB_CUDA_BLAS_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
@@ -34,19 +33,14 @@ struct BlasParams : WalkParams<T> {
   BlasOperand<T> operand, other;
 };
 template <class T, int kOfOperand>
-struct BlasForwardParams : BlasParams<T, kOfOperand> {
-  HasteRnnForwardArgs args;
-};
+using BlasForwardParams = WithArgs<BlasParams<T, kOfOperand>, HasteRnnForwardArgs>;
 template <class T, int kOfOperand>
-struct BlasBackwardParams : BlasParams<T, kOfOperand> {
-  HasteRnnBackwardArgs args;
-};
+using BlasBackwardParams = WithArgs<BlasParams<T, kOfOperand>, HasteRnnBackwardArgs>;
 
 // There is one operand at a time: a product has read it before the cell writes the next.
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutBlas(const BlasParams<T, kOfOperand>& p,
-                                        const BlasOperand<T>& operand, const Element& e, int64_t d,
-                                        Compute<T> value) {
+HASTE_DEVICE void PutBlas(const BlasParams<T, kOfOperand>& p, const BlasOperand<T>& operand,
+                          const Element& e, int64_t d, Compute<T> value) {
   const uint32_t split = static_cast<uint32_t>(d) / operand.depth;
   T* to = operand.a + ((e.k * operand.splits + split) * p.N + e.n) * operand.depth +
           (static_cast<uint32_t>(d) - split * operand.depth);
@@ -58,13 +52,13 @@ __device__ __forceinline__ void PutBlas(const BlasParams<T, kOfOperand>& p,
   }
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOperand(const BlasParams<T, kOfOperand>& p, int64_t,
-                                           const Element& e, int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOperand(const BlasParams<T, kOfOperand>& p, int64_t, const Element& e,
+                             int64_t d, Compute<T> value) {
   PutBlas(p, p.operand, e, d, value);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOtherOperand(const BlasParams<T, kOfOperand>& p, int64_t,
-                                                const Element& e, int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOtherOperand(const BlasParams<T, kOfOperand>& p, int64_t, const Element& e,
+                                  int64_t d, Compute<T> value) {
   PutBlas(p, p.other, e, d, value);
 }
 
@@ -90,14 +84,12 @@ __global__ void PackBlas(const BlasTiling tiling, int64_t K, int64_t H,
     const int64_t row = (Phase::kBackward ? c0 : d0) + y, in_row = (Phase::kBackward ? d0 : c0) + x;
     const T* from = r + ((k * H + row) * Phase::kAllGates + Phase::kBefore) * H + in_row;
     const bool inside = in_row < (Phase::kBackward ? depth : columns);
-#pragma unroll
-    for (int i = 0; i < kPackTile; i += kPackRows) {
+    HASTE_UNROLL for (int i = 0; i < kPackTile; i += kPackRows) {
       tile[y + i][x] = inside && row + i < H ? from[i * Phase::kAllGates * H] : FromCompute<T>(0);
     }
     __syncthreads();
     T* into = to + (matrix * tiling.columns + c0 + y) * tiling.depth + in_split + x;
-#pragma unroll
-    for (int i = 0; i < kPackTile; i += kPackRows) {
+    HASTE_UNROLL for (int i = 0; i < kPackTile; i += kPackRows) {
       if (in_split + x < tiling.depth && c0 + y + i < tiling.columns) {
         into[i * tiling.depth] = Phase::kBackward ? tile[y + i][x] : tile[x][y + i];
       }
@@ -135,8 +127,7 @@ __global__ void __launch_bounds__(kBlasThreads)
   if (Phase::HasProduct(p, step)) {
     const C* from = p.sums + e.k * p.tiling.splits * p.sums_stride + e.n * p.sums_row + e.j;
     for (int split = 0; split < p.tiling.splits; ++split, from += p.sums_stride) {
-#pragma unroll
-      for (int i = 0; i < Phase::kSums; ++i) product[i] += from[i * p.H];
+      HASTE_UNROLL for (int i = 0; i < Phase::kSums; ++i) product[i] += from[i * p.H];
     }
   }
   phase.Step(p, e, at, product);
@@ -144,5 +135,3 @@ __global__ void __launch_bounds__(kBlasThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLAS_KERNELS_CUH_

@@ -1,7 +1,6 @@
 // Host code of the `blas` engine: a step's products by cuBLAS, each followed by one launch. Where
 // the same steps recur, they are recorded as a CUDA graph.
-#ifndef HASTE_LIB_CUDA_BLAS_STEPS_CUH_
-#define HASTE_LIB_CUDA_BLAS_STEPS_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +24,7 @@ HASTE_DTYPES(HASTE_DTYPE_OF)
 
 // What follows a phase's product: where the sums are, and the kernel that reads them.
 template <class Phase>
-struct BlasEpilogue {
+struct BlasEpilogue : NoEnds<typename Phase::Params> {
   using Params = typename Phase::Params;
 
   static void TakeSums(const HasteRnnConfig&, Workspace* workspace, Params* p) {
@@ -40,14 +39,6 @@ struct BlasEpilogue {
   static constexpr auto kKernel = BlasElements<Phase>;
   static LaunchShape ShapeOf(const Params& p) {
     return {p.N * p.K * CeilDiv(p.H, kBlasThreads), kBlasThreads};
-  }
-
-  // Begin runs before the first step, End after the last.
-  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
-  }
-  static int32_t End(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
   }
 };
 
@@ -132,7 +123,7 @@ class BlasPolicy {
     const int64_t tiles =
         p.K * t.splits * CeilDiv(t.depth, kPackTile) * CeilDiv(t.columns, kPackTile);
     HASTE_CUDA_TRY(
-        Launch(PackBlas<Phase>, std::min<int64_t>(tiles, 1 << 16), kPackTile * kPackRows, 0, false,
+        Launch(PackBlas<Phase>, {std::min<int64_t>(tiles, 1 << 16), kPackTile * kPackRows},
                executor, t, p.K, p.H, static_cast<const T*>(r), const_cast<T*>(p.kernel)),
         status);
     const size_t bytes = Params::kTerms * p.operand.part * sizeof(T);
@@ -172,5 +163,3 @@ class BlasPolicy {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLAS_STEPS_CUH_

@@ -1,7 +1,6 @@
 // The backward walk of the engine `block`: each warp computes dh of some units from the gates'
 // gradients of all units.
-#ifndef HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/block/product.cuh"
 
@@ -18,13 +17,12 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
   static constexpr int kSaved = SavedTensors<Cell>();
 
  public:
-  __device__ __forceinline__ explicit BlockBackwardRun(const BlockBackwardParams<T>& p) : Base(p) {}
+  HASTE_DEVICE explicit BlockBackwardRun(const BlockBackwardParams<T>& p) : Base(p) {}
 
   // Steps are counted in walk order, from the last one on: `done` is the number of steps before.
-  __device__ __forceinline__ void Walk() {
+  HASTE_DEVICE void Walk() {
     void* read[2 + kSaved] = {const_cast<void*>(p_.args.gates)};
-#pragma unroll
-    for (int i = 0; i < kSaved; ++i) read[1 + i] = const_cast<void*>(p_.args.saved[i]);
+    HASTE_UNROLL for (int i = 0; i < kSaved; ++i) read[1 + i] = const_cast<void*>(p_.args.saved[i]);
     read[1 + kSaved] = const_cast<void*>(p_.args.dy);
     void* written[1 + Cell::kSplitsGradient] = {p_.args.dwx};
     if constexpr (Cell::kSplitsGradient) written[1] = p_.args.dq;
@@ -41,8 +39,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     Base::EndClear();
     Base::EndStep();
     Places places[kElements];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
     const int steps = static_cast<int>(p_.T_);
     auto reading = Base::PipelineReader();
     auto writing = Base::PipelineWriter();
@@ -50,8 +47,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       StepFlags seen[kElements];
       Reserve<Cell, T, kGates> kept[kElements];
       T dy[kElements];
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         seen[e] = Base::ReadStepFlagsOfElement(e, steps - 1 - done);
         const StepRow<T> row = RowAt(places[e], reading.now, writing.now);
         kept[e].Load(row, StepPlace(0, 0, 0, 0));
@@ -61,17 +57,13 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       float dx[kElements][kGates] = {}, dq[kElements][kGates] = {};
       WalkBackward<Cell, T, kElements>(p_, seen, kept, dy, scale_, state_, dx, dq);
       float depths[kElements][kDepths] = {};
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) depths[e][g] = dq[e][g];
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
+        HASTE_UNROLL for (int g = 0; g < kGates; ++g) depths[e][g] = dq[e][g];
       }
       Base::ScaleRows(done & 1, depths);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) Base::Put(done & 1, e, depths[e]);
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) Base::Put(done & 1, e, depths[e]);
       if (wants_initial || done + 1 < steps) Base::Send(done & 1);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         if (!exists_[e]) continue;
         StoreBackward<Cell>(RowAt(places[e], reading.now, writing.now), StepPlace(0, 0, 0, 0),
                             dx[e], dq[e]);
@@ -82,8 +74,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     }
     if (wants_initial) {
       AddProduct(steps - 1);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         if (exists_[e]) StoreStates<T>(p_.args.ds0, Base::ElementOf(e).at, state_[e]);
       }
     }
@@ -91,11 +82,10 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
   }
 
  private:
-  __device__ __forceinline__ void AddProduct(int done) {
+  HASTE_DEVICE void AddProduct(int done) {
     float dh[kElements][1];
     Base::Multiply(done, dh);
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
       if constexpr (Base::kScalesRows) dh[e][0] *= scales_.product;
       state_[e][0] = MulAdd(dh[e][0], scale_[e], state_[e][0]);
     }
@@ -107,7 +97,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     int gates, saved, dwx;
 
     Places() = default;
-    __device__ __forceinline__ Places(const BlockBackwardRun& run, int e) {
+    HASTE_DEVICE Places(const BlockBackwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
       gates = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
       saved = Opaque(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
@@ -115,12 +105,11 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     }
   };
   // StepRow's y stands for dy.
-  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* read, T* written) const {
+  HASTE_DEVICE StepRow<T> RowAt(const Places& at, T* read, T* written) const {
     StepRow<T> row;
     row.H = Base::units();
     row.args.gates = read + at.gates;
-#pragma unroll
-    for (int i = 0; i < kSaved; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kSaved; ++i) {
       row.args.saved[i] = read + at.saved + i * Base::Reads().narrow_tensor();
     }
     row.args.y = read + at.saved + kSaved * Base::Reads().narrow_tensor();
@@ -139,5 +128,3 @@ __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_BACKWARD_CUH_

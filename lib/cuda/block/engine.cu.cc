@@ -15,13 +15,9 @@ struct ForwardKernels {
   using CellType = Cell;
   using Storage = T;
   using Params = BlockForwardParams<T>;
-  static uintptr_t Bits(const HasteRnnForwardArgs& a) { return AddressBits(a.wx, a.y, a.gates); }
-  static auto Of(const BlockTiling& t, bool odd) {
-    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
-    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
+  static uintptr_t Bits(const HasteRnnForwardArgs& a) {
+    return AddressBits<Cell>(a, a.wx, a.y, a.gates);
   }
-
- private:
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
     return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster, kOdd>
@@ -34,20 +30,24 @@ struct BackwardKernels {
   using Storage = T;
   using Params = BlockBackwardParams<T>;
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
-    return AddressBits(a.gates, a.dy, a.dwx, a.dq);
+    return AddressBits<Cell>(a, a.gates, a.dy, a.dwx, a.dq);
   }
-  static auto Of(const BlockTiling& t, bool odd) {
-    if (odd) return t.blocks > 1 ? OfRows<true, true>(t) : OfRows<false, true>(t);
-    return t.blocks > 1 ? OfRows<true, false>(t) : OfRows<false, false>(t);
-  }
-
- private:
   template <bool kCluster, bool kOdd>
   static auto OfRows(const BlockTiling& t) {
     return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster, kOdd>
                        : BlockBackward<Cell, T, 8, kCluster, kOdd>;
   }
 };
+
+template <class Kernels>
+auto KernelOf(const BlockTiling& t, bool odd) {
+  if (odd) {
+    return t.blocks > 1 ? Kernels::template OfRows<true, true>(t)
+                        : Kernels::template OfRows<false, true>(t);
+  }
+  return t.blocks > 1 ? Kernels::template OfRows<true, false>(t)
+                      : Kernels::template OfRows<false, false>(t);
+}
 
 // The largest piece, up to kPieceBytes, whose size divides what has these bits.
 int PieceOf(uintptr_t bits) {
@@ -64,31 +64,23 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
   p.tiling = plan.tiling;
   p.row_groups = static_cast<int>(plan.blocks / p.tiling.blocks / config.lanes);
-  uintptr_t bits = Kernels::Bits(args);
-  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
-    bits |= AddressBits(args.saved[i]);
-  }
-  const uintptr_t row = config.hidden * sizeof(typename Kernels::Storage);
+  const uintptr_t bits = Kernels::Bits(args),
+                  row = config.hidden * sizeof(typename Kernels::Storage);
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   // Without code for odd rows, tensors that begin oddly are copied number by number.
   const bool odd =
       p.piece < kPieceBytes && planned.cuda.sm_major == 9 && planned.cuda.clusters[2] > 0;
   if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Storage);
-  HASTE_TRY(PrepareOnChip(p, executor, status));
-  const auto kernel = Kernels::Of(p.tiling, odd);
-  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
-  if (p.tiling.blocks > 8) {  // 8 is what every GPU with clusters supports
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                   status);
-  }
+  HASTE_TRY(PrepareFirstLive(p, executor, status));
+  const auto kernel = KernelOf<Kernels>(p.tiling, odd);
   LaunchShape shape;
   shape.blocks = plan.blocks;
   shape.threads = (p.tiling.warps + kCopyWarps) * 32;
   shape.shared_bytes = plan.shared_bytes;
   shape.cluster = p.tiling.blocks;
-  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
-  return HASTE_OK;
+  HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
+  return HASTE_CUDA_STATUS(Launch(kernel, shape, executor, p), status);
 }
 
 template <class Cell, class T>
@@ -110,9 +102,9 @@ struct Block {
                           const HasteRnnBackwardArgs& args, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
     using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
-    const int32_t code =
-        Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status);
-    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+    HASTE_TRY(
+        (Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status)));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

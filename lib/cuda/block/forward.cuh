@@ -1,6 +1,5 @@
 // The forward walk of the engine `block`.
-#ifndef HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
-#define HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/block/product.cuh"
 
@@ -19,13 +18,14 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
   static constexpr bool kBounded = kScaledTerms<T> > 0;
 
  public:
-  __device__ __forceinline__ explicit BlockForwardRun(const BlockForwardParams<T>& p) : Base(p) {}
+  HASTE_DEVICE explicit BlockForwardRun(const BlockForwardParams<T>& p) : Base(p) {}
 
-  __device__ __forceinline__ void Walk() {
+  HASTE_DEVICE void Walk() {
     void* const read[] = {const_cast<void*>(p_.args.wx)};
     void* written[2 + kSaved] = {p_.args.keep ? p_.args.gates : nullptr, p_.args.y};
-#pragma unroll
-    for (int i = 0; i < kSaved; ++i) written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    HASTE_UNROLL for (int i = 0; i < kSaved; ++i) {
+      written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    }
     if (Base::copies()) {
       Base::Copy(read, written);
       return;
@@ -35,14 +35,12 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     Base::LoadTiles();
     Base::LoadStates(p_.args.s0);
     Base::EndClear();
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) Put(0, e, state_[e][0] * scale_[e]);
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) Put(0, e, state_[e][0] * scale_[e]);
     Base::Send(0);
     Base::EndStep();
     Places places[kElements];
     int units[kElements];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
       places[e] = Places(*this, e);
       units[e] = Base::UnitOf(e);
     }
@@ -52,11 +50,11 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     for (int step = 0; step < steps; ++step) {
       StepFlags seen[kElements];
       T x[kElements][kGates];
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         seen[e] = Base::ReadStepFlagsOfElement(e, step);
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) x[e][g] = reading.now[places[e].x + g * Base::units()];
+        HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+          x[e][g] = reading.now[places[e].x + g * Base::units()];
+        }
       }
       float before[kElements][kStates], kept[kElements][Cell::kKept] = {};
       float next[kElements][kStates], y[kElements];
@@ -65,24 +63,19 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       WalkForward<Cell, T, kElements>(
           p_, seen, k_, units, x, scale_, state_,
           [&](float (&q)[kElements][kGates]) {
-#pragma unroll
-            for (int e = 0; e < kElements; ++e) {
-#pragma unroll
-              for (int g = 0; g < kGates; ++g) {
+            HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
+              HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
                 q[e][g] = kBounded ? products[e][g] * scales_.product : products[e][g];
               }
             }
           },
           before, kept, next, y);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         Put((step + 1) & 1, e, next[e][0] * scale_[e]);
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
+        HASTE_UNROLL for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
       }
       if (step + 1 < steps) Base::Send((step + 1) & 1);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         if (!exists_[e]) continue;
         StoreForward<Cell>(RowAt(places[e], writing.now), StepPlace(0, 0, 0, 0), y[e], before[e],
                            kept[e]);
@@ -91,15 +84,14 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       reading.Advance();
       writing.Advance();
     }
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
       if (exists_[e]) StoreStates<T>(p_.args.sT, Base::ElementOf(e).at, state_[e]);
     }
     Base::EndWalk();
   }
 
  private:
-  __device__ __forceinline__ void Put(int use, int e, float h) const {
+  HASTE_DEVICE void Put(int use, int e, float h) const {
     Base::Put(use, e, {kBounded ? h * scales_.state : h});
   }
 
@@ -108,20 +100,19 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     int x, gates, y;
 
     Places() = default;
-    __device__ __forceinline__ Places(const BlockForwardRun& run, int e) {
+    HASTE_DEVICE Places(const BlockForwardRun& run, int e) {
       const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
       x = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
       gates = Opaque(run.Writes().At(0, row) + unit);
       y = Opaque(run.Writes().At(1, row) + unit);
     }
   };
-  __device__ __forceinline__ StepRow<T> RowAt(const Places& at, T* written) const {
+  HASTE_DEVICE StepRow<T> RowAt(const Places& at, T* written) const {
     StepRow<T> row;
     row.H = Base::units();
     row.args.gates = written + at.gates;
     row.args.y = written + at.y;
-#pragma unroll
-    for (int i = 0; i < kSaved; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kSaved; ++i) {
       row.args.saved[i] = row.args.y + (i + 1) * Base::Writes().narrow_tensor();
     }
     row.args.keep = p_.args.keep != 0;
@@ -138,5 +129,3 @@ __global__ void __launch_bounds__((kMaxBlockThreads<Cell, T, kCluster>), 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_FORWARD_CUH_

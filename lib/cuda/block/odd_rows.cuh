@@ -1,7 +1,6 @@
 // Copies rows of a step that do not all begin at multiples of 16 bytes in memory: the hidden units
 // do not fill such pieces, or a tensor begins elsewhere.
-#ifndef HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_
-#define HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -29,9 +28,8 @@ class OddRows {
  public:
   // As those of StepTraffic (lib/cuda/cell/step_io.cuh).
   template <class Params>
-  __device__ __forceinline__ OddRows(const Params& p, const StepRows& rows,
-                                     void* const (&tensors)[kTensors], int thread,
-                                     int64_t first_row, int64_t k, int unit, bool from_end)
+  HASTE_DEVICE OddRows(const Params& p, const StepRows& rows, void* const (&tensors)[kTensors],
+                       int thread, int64_t first_row, int64_t k, int unit, bool from_end)
       : rows_(rows),
         warp_(thread / 32),
         lane_(thread % 32),
@@ -41,8 +39,7 @@ class OddRows {
         piece_(p.piece),
         wide_piece_(p.wide_piece) {
     const int64_t place = ((first_row + warp_) * p.T_ + (from_end ? p.T_ - 1 : 0)) * p.K + k;
-#pragma unroll
-    for (int t = 0; t < kTensors; ++t) {
+    HASTE_UNROLL for (int t = 0; t < kTensors; ++t) {
       next_[t] = tensors[t] == nullptr
                      ? nullptr
                      : reinterpret_cast<char*>(static_cast<T*>(tensors[t]) +
@@ -54,7 +51,7 @@ class OddRows {
   }
 
   // Copies the next step's data from memory to `rows`. Complete after WaitCopies and Settle.
-  __device__ __forceinline__ void Read(T* rows) {
+  HASTE_DEVICE void Read(T* rows) {
     settles_ = rows;
     EachTensor([&](auto* v, auto wide) {
       using V = std::remove_pointer_t<decltype(v)>;
@@ -74,7 +71,7 @@ class OddRows {
     Advance();
   }
   // Before the next Read, and a step later, so that loads have arrived.
-  __device__ __forceinline__ void Settle() {
+  HASTE_DEVICE void Settle() {
     if (sizeof(T) > 2 || settles_ == nullptr) return;
     EachTensor([&](auto* v, auto wide) {
       using V = std::remove_pointer_t<decltype(v)>;
@@ -90,7 +87,7 @@ class OddRows {
     settles_ = nullptr;
   }
   // Copies the next step's data from `rows` to memory.
-  __device__ __forceinline__ void Write(T* rows) {
+  HASTE_DEVICE void Write(T* rows) {
     EachTensor([&](auto* v, auto wide) {
       using V = std::remove_pointer_t<decltype(v)>;
       constexpr bool kWide = decltype(wide)::value;
@@ -122,24 +119,24 @@ class OddRows {
   using Smallest = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
   static constexpr int kMostPieces = PiecesOf<Smallest>(kGates);
   // A register for each: the compiler would pack them in twos, and wait for them to do so.
-  static __device__ __forceinline__ uint32_t LoadTwoBytes(const char* from) {
+  static HASTE_DEVICE uint32_t LoadTwoBytes(const char* from) {
     uint32_t two;
     asm volatile("ld.global.u16 %0, [%1];" : "=r"(two) : "l"(from));
     return two;
   }
   static constexpr int kTogether = kCluster ? kGates : 4;  // pieces on their way
 
-  __device__ __forceinline__ int GatesOf(int t) const { return t < rows_.wide ? kGates : 1; }
+  HASTE_DEVICE int GatesOf(int t) const { return t < rows_.wide ? kGates : 1; }
 
   // Calls visit(a pointer to the type of pieces, do rows have all gates?) for both kinds of
   // tensors.
   template <class Visit>
-  __device__ __forceinline__ void EachTensor(const Visit& visit) const {
+  HASTE_DEVICE void EachTensor(const Visit& visit) const {
     WithPiece(wide_piece_, [&](auto* v) { visit(v, std::true_type()); });
     WithPiece(piece_, [&](auto* v) { visit(v, std::false_type()); });
   }
   template <class Visit>
-  static __device__ __forceinline__ void WithPiece(int piece, const Visit& visit) {
+  static HASTE_DEVICE void WithPiece(int piece, const Visit& visit) {
     if (piece >= 8) {
       visit(static_cast<uint2*>(nullptr));
     } else if (sizeof(T) > 2 || piece == 4) {
@@ -150,9 +147,8 @@ class OddRows {
   }
   // Calls visit(tensor, index, where it is in shared memory, in memory) for each row of this warp.
   template <bool kWide, bool kUnrolled, class Visit>
-  __device__ __forceinline__ void EachRow(T* rows, const Visit& visit) const {
-#pragma unroll
-    for (int t = 0; t < kTensors; ++t) {
+  HASTE_DEVICE void EachRow(T* rows, const Visit& visit) const {
+    HASTE_UNROLL for (int t = 0; t < kTensors; ++t) {
       if ((t < rows_.wide) != kWide || next_[t] == nullptr) continue;
 #pragma unroll(kUnrolled || kCluster ? kRowsOfWarp : 1)
       for (int r = 0; r < kRowsOfWarp; ++r) {
@@ -168,8 +164,7 @@ class OddRows {
   // Calls each of visits(piece, index among those together, where it is in shared memory, in
   // memory) for all pieces of this lane that are together, then for the next.
   template <class V, bool kWide, bool kUnrolled, class... Visits>
-  __device__ __forceinline__ void EachPiece(char* shared, char* memory,
-                                            const Visits&... visits) const {
+  HASTE_DEVICE void EachPiece(char* shared, char* memory, const Visits&... visits) const {
     constexpr int kRuns = kWide ? kGates : 1, kAll = PiecesOf<V>(kRuns);
     constexpr int kBytes = sizeof(T), kWarpBytes = 32 * sizeof(V);
     constexpr int kStep = kUnrolled || kAll < kTogether ? kAll : kTogether;
@@ -178,8 +173,7 @@ class OddRows {
     shared += at;
     memory += at;
     const auto go = [&](int first, const auto& visit) {
-#pragma unroll
-      for (int j = 0; j < kStep; ++j) {
+      HASTE_UNROLL for (int j = 0; j < kStep; ++j) {
         const int i = first + j;
         if constexpr (kCluster) {
           if (left > 0) {
@@ -195,9 +189,8 @@ class OddRows {
 #pragma unroll(kUnrolled || kCluster ? kAll / kStep : 1)
     for (int first = 0; first < kAll; first += kStep) (go(first, visits), ...);
   }
-  __device__ __forceinline__ void Advance() {
-#pragma unroll
-    for (int t = 0; t < kTensors; ++t) {
+  HASTE_DEVICE void Advance() {
+    HASTE_UNROLL for (int t = 0; t < kTensors; ++t) {
       if (next_[t] != nullptr) next_[t] += GatesOf(t) * stride_;
     }
   }
@@ -213,5 +206,3 @@ class OddRows {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_ODD_ROWS_CUH_

@@ -7,8 +7,7 @@
 // warp has eight hidden units and, where their gates fill tiles, the whole depth of their product.
 // Tensor cores then leave the sums where the cell needs them: in the registers of the threads that
 // have the elements. Other warps copy what a step reads and writes, at the same time.
-#ifndef HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
-#define HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_
+#pragma once
 
 #include "lib/cuda/block/odd_rows.cuh"
 #include "lib/cuda/cell/element.cuh"
@@ -58,7 +57,7 @@ class BlockOperand {
   static constexpr int kDepths = kBackward ? BlockSizesOf<Cell, T>().slots() : 1;
   static constexpr int kWords = kRows * kDepths;  // 16-byte words that a warp stores
 
-  __device__ __forceinline__ explicit BlockOperand(const Params& p)
+  HASTE_DEVICE explicit BlockOperand(const Params& p)
       : p_(p),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
@@ -73,8 +72,7 @@ class BlockOperand {
         counters_(reinterpret_cast<TransactionBarrier*>(block_shared + at_.counters)),
         row_scales_(reinterpret_cast<float*>(block_shared + at_.scales)),
         scales_of_use_(kSharing * p.tiling.chunks * kRows) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
       exists_[e] = Opaque(ElementOf(e).exists);
       const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
       puts_[e] = Opaque((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
@@ -87,36 +85,27 @@ class BlockOperand {
   // --- Elements of this thread
 
   // The first unit of the block, and of this warp.
-  __device__ __forceinline__ int BlockUnit() const { return rank_ * kClusterUnits; }
-  __device__ __forceinline__ int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
+  HASTE_DEVICE int BlockUnit() const { return rank_ * kClusterUnits; }
+  HASTE_DEVICE int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
   // How many units the rows of a step have room for.
-  __device__ __forceinline__ int units() const {
-    return kCluster ? kClusterUnits : static_cast<int>(p_.H);
-  }
-  __device__ __forceinline__ int UnitOf(int e) const {
+  HASTE_DEVICE int units() const { return kCluster ? kClusterUnits : static_cast<int>(p_.H); }
+  HASTE_DEVICE int UnitOf(int e) const {
     if (kTiles == 1) return FirstUnit() + lane_ / 4;
     return FirstUnit() + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
   }
-  __device__ __forceinline__ int RowOf(int e) const {
+  HASTE_DEVICE int RowOf(int e) const {
     if (kRows == 4) return lane_ % 4;
     return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
   }
-  __device__ __forceinline__ Element ElementOf(int e) const {
-    Element element;
-    element.n = first_row_ + RowOf(e);
-    element.k = k_;
-    element.j = UnitOf(e);
-    element.exists = element.n < p_.N && element.j < p_.H;
-    element.at = (element.n * p_.K + k_) * p_.H + element.j;
-    return element;
+  HASTE_DEVICE Element ElementOf(int e) const {
+    const int64_t n = first_row_ + RowOf(e), j = UnitOf(e);
+    return Element(p_, n, k_, j, n < p_.N && j < p_.H);
   }
   // from: [N, K, H] each, or null.
-  __device__ __forceinline__ void LoadStates(const void* const* from) {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
+  HASTE_DEVICE void LoadStates(const void* const* from) {
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
       const Element element = ElementOf(e);
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
         const T* all = static_cast<const T*>(from[s]);
         state_[e][s] = all == nullptr || !element.exists ? 0.0f : ToCompute(all[element.at]);
       }
@@ -124,7 +113,7 @@ class BlockOperand {
     }
   }
 
-  __device__ __forceinline__ StepFlags ReadStepFlagsOfElement(int e, int step) const {
+  HASTE_DEVICE StepFlags ReadStepFlagsOfElement(int e, int step) const {
     if (p_.mask == nullptr && !p_.zoneout) {
       StepFlags seen;
       seen.live = exists_[e] != 0;
@@ -135,10 +124,10 @@ class BlockOperand {
 
   // --- Rows of a step
 
-  __device__ __forceinline__ StepRows Reads() const {
+  HASTE_DEVICE StepRows Reads() const {
     return BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
-  __device__ __forceinline__ StepRows Writes() const {
+  HASTE_DEVICE StepRows Writes() const {
     return BlockWrites(kRows, BlockSizesOf<Cell, T>(), kBackward, units());
   }
   // Where the rows of a step are: cycles through the steps in flight, from step to step of the
@@ -147,35 +136,34 @@ class BlockOperand {
     T *first, *last, *now;
     int step;
 
-    __device__ __forceinline__ Pipeline(int begin, int steps, int step)
+    HASTE_DEVICE Pipeline(int begin, int steps, int step)
         : first(reinterpret_cast<T*>(block_shared + begin)),
           last(first + (steps - 1) * step),
           now(first),
           step(step) {}
-    __device__ __forceinline__ void Advance() { now = now == last ? first : now + step; }
+    HASTE_DEVICE void Advance() { now = now == last ? first : now + step; }
   };
-  __device__ __forceinline__ Pipeline PipelineReader() const {
+  HASTE_DEVICE Pipeline PipelineReader() const {
     return {at_.reads, BlockLayout::kReadSteps, Reads().step()};
   }
-  __device__ __forceinline__ Pipeline PipelineWriter() const {
+  HASTE_DEVICE Pipeline PipelineWriter() const {
     return {at_.writes, BlockLayout::kWriteSteps, Writes().step()};
   }
 
   // The other blocks of a cluster.
-  __device__ __forceinline__ int RankOfOther(int i) const { return i < rank_ ? i : i + 1; }
+  HASTE_DEVICE int RankOfOther(int i) const { return i < rank_ ? i : i + 1; }
   // The row scales of this warp's chunk, and how many words of 16 bytes they take.
   static constexpr int kScaleWords = kRows / 4;
-  __device__ __forceinline__ float* OwnRowScales(int use) const {
+  HASTE_DEVICE float* OwnRowScales(int use) const {
     return row_scales_ + use * scales_of_use_ + FirstUnit() / kBlockUnits * kRows;
   }
 
   // Is this an I/O warp, which does nothing but copy?
-  __device__ __forceinline__ bool copies() const { return warp_ >= p_.tiling.warps; }
+  HASTE_DEVICE bool copies() const { return warp_ >= p_.tiling.warps; }
   // The work of the I/O warps: the inputs of a step are loaded kReadSteps - 1 steps ahead, and its
   // results are written while the next step is computed.
   template <int kRead, int kWritten>
-  __device__ __forceinline__ void Copy(void* const (&read)[kRead],
-                                       void* const (&written)[kWritten]) const {
+  HASTE_DEVICE void Copy(void* const (&read)[kRead], void* const (&written)[kWritten]) const {
     constexpr int kAhead = BlockLayout::kReadSteps - 1;
     constexpr int kMostRead = BlockReads(kRows, BlockSizesOf<Cell, T>(), kBackward, kMostUnits)
                                   .pieces(kMostUnits, kGates, sizeof(T));
@@ -200,8 +188,7 @@ class BlockOperand {
   }
   // settle: called a step after a read.
   template <int kAhead, class Reader, class Writer, class Settle>
-  __device__ __forceinline__ void CopySteps(Reader& reads, Writer& writes,
-                                            const Settle& settle) const {
+  HASTE_DEVICE void CopySteps(Reader& reads, Writer& writes, const Settle& settle) const {
     Pipeline reading = PipelineReader(), writing = PipelineWriter();
     const auto read_next = [&](int step) {
       settle();
@@ -226,7 +213,7 @@ class BlockOperand {
   // --- The operand: [use, split term, chunk, lane] of 16 bytes
 
   // Nothing is ever written after the last unit and in empty columns.
-  __device__ __forceinline__ void ClearOperand() {
+  HASTE_DEVICE void ClearOperand() {
     for (int i = threadIdx.x; i < 2 * words_of_use_; i += p_.tiling.warps * 32) {
       operand_[i] = make_uint4(0, 0, 0, 0);
     }
@@ -236,7 +223,7 @@ class BlockOperand {
   }
   // Barriers of all warps. EndClear and EndWalk, if kCluster: of all blocks, before the first sends
   // and after the last.
-  __device__ __forceinline__ void EndClear() const {
+  HASTE_DEVICE void EndClear() const {
     if constexpr (kCluster) {
       if (threadIdx.x == 0) {
         counters_[0].Init();
@@ -248,15 +235,13 @@ class BlockOperand {
     }
   }
   // Not __syncthreads: I/O warps and those that multiply get here from different places.
-  __device__ __forceinline__ void EndStep() const {
-    NamedBarrierSyncOf<15>((p_.tiling.warps + kCopyWarps) * 32);
-  }
-  __device__ __forceinline__ void EndWalk() const {
+  HASTE_DEVICE void EndStep() const { NamedBarrierSyncOf<15>((p_.tiling.warps + kCopyWarps) * 32); }
+  HASTE_DEVICE void EndWalk() const {
     if constexpr (kCluster) ClusterSync();
   }
 
   // Stores the depths of element e in the operand.
-  __device__ __forceinline__ void Put(int use, int e, const float (&v)[kDepths]) const {
+  HASTE_DEVICE void Put(int use, int e, const float (&v)[kDepths]) const {
     uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
     if constexpr (kTerms == 1) {
       using Operand = MmaOperand<T>;
@@ -268,10 +253,8 @@ class BlockOperand {
       }
     } else {
       uint16_t part[kDepths][3];
-#pragma unroll
-      for (int d = 0; d < kDepths; ++d) SplitOperand<T>(v[d], part[d]);
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s, to += words_of_use_ / kTerms * 8) {
+      HASTE_UNROLL for (int d = 0; d < kDepths; ++d) SplitOperand<T>(v[d], part[d]);
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s, to += words_of_use_ / kTerms * 8) {
         if constexpr (kDepths == 4) {
           *reinterpret_cast<uint2*>(to) =
               make_uint2(part[0][s] | static_cast<uint32_t>(part[1][s]) << 16,
@@ -284,27 +267,21 @@ class BlockOperand {
   }
 
   // Scales what is to be stored with Put. A row has one scale for all elements of this warp.
-  __device__ __forceinline__ void ScaleRows(int use, float (&v)[kElements][kDepths]) const {
+  HASTE_DEVICE void ScaleRows(int use, float (&v)[kElements][kDepths]) const {
     if constexpr (kScalesRows) {
       float most[kElements];
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         most[e] = fabsf(v[e][0]);
-#pragma unroll
-        for (int d = 1; d < kGates; ++d) most[e] = fmaxf(most[e], fabsf(v[e][d]));
+        HASTE_UNROLL for (int d = 1; d < kGates; ++d) most[e] = fmaxf(most[e], fabsf(v[e][d]));
       }
-#pragma unroll
-      for (int distance = 4; distance < 32; distance *= 2) {  // lanes of one row
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int distance = 4; distance < 32; distance *= 2) {  // lanes of one row
+        HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
           most[e] = fmaxf(most[e], __shfl_xor_sync(0xFFFFFFFFu, most[e], distance));
         }
       }
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         const RowScale scale(__float_as_uint(most[e]));
-#pragma unroll
-        for (int d = 0; d < kGates; ++d) v[e][d] *= scale.up;
+        HASTE_UNROLL for (int d = 0; d < kGates; ++d) v[e][d] *= scale.up;
         if (lane_ < 4) OwnRowScales(use)[RowOf(e)] = scale.down;
       }
     }
@@ -313,19 +290,17 @@ class BlockOperand {
   // kCluster: sends what the warp has stored to the other blocks. Two uses are enough: a block
   // sends for a step only after it has received results that depend on its words of two steps
   // before, from every block that reads them.
-  __device__ __forceinline__ void Send(int use) const {
+  HASTE_DEVICE void Send(int use) const {
     if constexpr (kCluster) {
       __syncwarp();
       const uint4* word = operand_ + use * words_of_use_ + sends_;
       const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
       const int part_words = words_of_use_ / kTerms;
       uint4 part[kTerms];
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s) part[s] = word[s * part_words];
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) part[s] = word[s * part_words];
       for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
         const int rank = RankOfOther(i);
-#pragma unroll
-        for (int s = 0; s < kTerms; ++s) {
+        HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
           Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
         }
       }
@@ -340,7 +315,7 @@ class BlockOperand {
     }
   }
   // Waits for what the other blocks send. count: of the uses before this one.
-  __device__ __forceinline__ void Receive(int count) const {
+  HASTE_DEVICE void Receive(int count) const {
     if constexpr (kCluster) {
       TransactionBarrier* counter = counters_ + count % 2;
       if (threadIdx.x == 0) {
@@ -377,5 +352,3 @@ class BlockOperand {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_OPERAND_CUH_

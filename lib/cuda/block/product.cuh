@@ -1,6 +1,5 @@
 // The product of a step of the engine `block`: R in registers, times the operand of operand.cuh.
-#ifndef HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_
+#pragma once
 
 #include "lib/cuda/block/operand.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
@@ -26,7 +25,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
   static constexpr int kValues = kTiles == 2 ? 4 : 1;  // sums of the product for an element
   static constexpr int kChains = BlockSizesOf<Cell, T>().chains(kBackward, kCluster);
 
-  __device__ __forceinline__ explicit BlockWalk(const Params& p)
+  HASTE_DEVICE explicit BlockWalk(const Params& p)
       : Base(p),
         sums_(reinterpret_cast<float*>(block_shared + at_.sums)),
         tiles_(reinterpret_cast<TileA<T>*>(block_shared + at_.tiles)) {}
@@ -35,8 +34,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
 
   // chunk: counted over the lane's whole depth. make: maps a weight to the value that is loaded.
   template <class Make>
-  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
-                                           const Make& make) const {
+  HASTE_DEVICE void LoadTile(int chunk, int i, TileA<T>* tile, const Make& make) const {
     const int H = static_cast<int>(p_.H);
     const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
     const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
@@ -57,13 +55,12 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     });
   }
   // For Scaled. The scale of R covers all weights that contribute to this warp's sums.
-  __device__ __forceinline__ void FindScales() {
+  HASTE_DEVICE void FindScales() {
     if constexpr (kScaledTerms<T> > 0) {
       const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
         TileA<T> unused;
         for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
-#pragma unroll
-          for (int i = 0; i < 2 * kTiles; ++i) LoadTile(c, i, &unused, look);
+          HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) LoadTile(c, i, &unused, look);
         }
       }));
       if constexpr (kBackward) {
@@ -74,16 +71,14 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
       }
     }
   }
-  __device__ __forceinline__ void LoadTiles() {
+  HASTE_DEVICE void LoadTiles() {
     const auto load = [&](int chunk, int i, TileA<T>* tile) {
       LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile,
                [&](T weight) { return scales_.OfWeight(weight); });
     };
-#pragma unroll
-    for (int c = 0; c < kHeld; ++c) {
+    HASTE_UNROLL for (int c = 0; c < kHeld; ++c) {
       if (c >= p_.tiling.chunks) break;
-#pragma unroll
-      for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &held_[c][i]);
+      HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &held_[c][i]);
     }
     for (int c = kHeld; !kHoldsAll && c < p_.tiling.chunks; ++c) {
       for (int i = 0; i < 2 * kTiles; ++i) {
@@ -93,7 +88,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
       }
     }
   }
-  __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
+  HASTE_DEVICE TileA<T>* TileAt(int chunk, int i) const {
     return tiles_ + (((chunk - kHeld) * 2 * kTiles + i) * p_.tiling.warps + warp_) * 32 + lane_;
   }
 
@@ -109,7 +104,7 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
 
   // count: of the uses before. values: for each element the product of its unit; in forward, of
   // every gate.
-  __device__ __forceinline__ void Multiply(int count, float (&values)[kElements][kValues]) const {
+  HASTE_DEVICE void Multiply(int count, float (&values)[kElements][kValues]) const {
     Base::Receive(count);
     const int use = count % 2, chunks = p_.tiling.chunks;
     const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
@@ -120,55 +115,42 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     Pending pending[kGroup];
     ChunkB<T> b[2][kGroup];
     LoadGroup(from, 0, b[0]);
-#pragma unroll
-    for (int c = 0; c < kHeld; c += kGroup) {
+    HASTE_UNROLL for (int c = 0; c < kHeld; c += kGroup) {
       if (c >= chunks) break;
       // Loads the next group, or the last one again if there is no next.
       if (c + kGroup < kHeld) {
         LoadGroup(from, min(c + kGroup, chunks - kGroup), b[(c / kGroup + 1) % 2]);
       }
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kGroup; ++i) {
         AddChunk(held_[c + i], b[c / kGroup % 2][i], i, scales + (c + i) * kRows, pending, sums);
       }
     }
     for (int c = kHeld; !kHoldsAll && c < chunks; c += kGroup) {
       TileA<T> tiles[kGroup][2 * kTiles];
       LoadGroup(from, c, b[0]);
-#pragma unroll
-      for (int i = 0; i < kGroup * 2 * kTiles; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kGroup * 2 * kTiles; ++i) {
         tiles[i / (2 * kTiles)][i % (2 * kTiles)] = *TileAt(c + i / (2 * kTiles), i % (2 * kTiles));
       }
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kGroup; ++i) {
         AddChunk(tiles[i], b[0][i], i, scales + (c + i) * kRows, pending, sums);
       }
     }
     if constexpr (kScalesRows) {
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) Undo(i, pending, sums);
+      HASTE_UNROLL for (int i = 0; i < kGroup; ++i) Undo(i, pending, sums);
     }
     Collect(sums, values);
   }
 
  private:
-  __device__ __forceinline__ void LoadGroup(const uint4* from, int first,
-                                            ChunkB<T> (&b)[kGroup]) const {
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) {
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s) {
-        const uint4 v = from[words_of_use_ / kTerms * s + (first + i) * 32];
-        b[i].part[s][0] = v.x;
-        b[i].part[s][1] = v.y;
-        b[i].part[s][2] = v.z;
-        b[i].part[s][3] = v.w;
+  HASTE_DEVICE void LoadGroup(const uint4* from, int first, ChunkB<T> (&b)[kGroup]) const {
+    HASTE_UNROLL for (int i = 0; i < kGroup; ++i) {
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
+        b[i].SetTerm(s, from[words_of_use_ / kTerms * s + (first + i) * 32]);
       }
     }
   }
-  __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[2 * kTiles], const ChunkB<T>& b,
-                                           int chunk, const float* scales,
-                                           Pending (&pending)[kGroup], Sums& sums) const {
+  HASTE_DEVICE void AddChunk(const TileA<T> (&tiles)[2 * kTiles], const ChunkB<T>& b, int chunk,
+                             const float* scales, Pending (&pending)[kGroup], Sums& sums) const {
     if constexpr (kScalesRows) {
       Pending next;
       next.product.Add(tiles[0], b, 0);
@@ -177,49 +159,40 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
       Undo(chunk, pending, sums);
       pending[chunk] = next;
     } else {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
+      HASTE_UNROLL for (int half = 0; half < 2; ++half) {
+        HASTE_UNROLL for (int t = 0; t < kTiles; ++t) {
           sums[t][(chunk * 2 + half) % kChains].Add(tiles[t * 2 + half], b, half);
         }
       }
     }
   }
-  static __device__ __forceinline__ void Undo(int chunk, const Pending (&pending)[kGroup],
-                                              Sums& sums) {
-#pragma unroll
-    for (int i = 0; i < 4; i += kRows == 8 ? 1 : 2) {  // the other columns are empty
+  static HASTE_DEVICE void Undo(int chunk, const Pending (&pending)[kGroup], Sums& sums) {
+    HASTE_UNROLL for (int i = 0; i < 4; i += kRows == 8 ? 1 : 2) {  // the other columns are empty
       float& sum = sums[0][chunk % kChains].sum[0][i];
       sum = fmaf(pending[chunk].product.Get(i), pending[chunk].scales.v[i % (kRows / 4)], sum);
     }
   }
-  static __device__ __forceinline__ float Sum(const Sums& sums, int tile, int i) {
+  static HASTE_DEVICE float Sum(const Sums& sums, int tile, int i) {
     float sum = sums[tile][0].Get(i);
-#pragma unroll
-    for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
+    HASTE_UNROLL for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
     return sum;
   }
   // Two tiles: of each tile, a lane has gates p and p + 2 of one unit in two columns, where
   // p = lane / 16. The lane 16 further has the other gates. The two exchange sums so that each has
   // all gates: with 8 rows each takes one column of every tile, with 4 rows one tile, of which one
   // column is empty.
-  __device__ __forceinline__ void Collect(const Sums& sums,
-                                          float (&values)[kElements][kValues]) const {
+  HASTE_DEVICE void Collect(const Sums& sums, float (&values)[kElements][kValues]) const {
     const bool high = kTiles == 2 ? lane_ >= 16 : warp_ % 2 != 0;
     if constexpr (kTiles == 2) {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         float mine[2], theirs[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        HASTE_UNROLL for (int i = 0; i < 2; ++i) {
           const float low_one = Sum(sums, kRows == 8 ? e : 0, 2 * i);
           const float high_one = Sum(sums, kRows == 8 ? e : 1, kRows == 8 ? 2 * i + 1 : 2 * i);
           mine[i] = high ? high_one : low_one;
           theirs[i] = __shfl_xor_sync(0xFFFFFFFFu, high ? low_one : high_one, 16);
         }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        HASTE_UNROLL for (int i = 0; i < 2; ++i) {
           values[e][2 * i] = high ? theirs[i] : mine[i];
           values[e][2 * i + 1] = high ? mine[i] : theirs[i];
         }
@@ -227,19 +200,17 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     } else {
       // One tile: each of two warps has a part of every sum, and needs the sums of eight units.
       float* shared = sums_ + warp_ * kElements * 32 + lane_;
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         const float low_one = Sum(sums, 0, e), high_one = Sum(sums, 0, 2 + e);
         values[e][0] = high ? high_one : low_one;
         shared[e * 32] = high ? low_one : high_one;
       }
       SyncPair();
       const float* theirs = shared + (high ? -kElements : kElements) * 32;
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) values[e][0] += theirs[e * 32];
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) values[e][0] += theirs[e * 32];
     }
   }
-  __device__ __forceinline__ void SyncPair() const { NamedBarrierSync<64>(1 + warp_ / 2); }
+  HASTE_DEVICE void SyncPair() const { NamedBarrierSync<64>(1 + warp_ / 2); }
 
   float* const sums_;
   TileA<T>* const tiles_;
@@ -247,5 +218,3 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_BLOCK_PRODUCT_CUH_

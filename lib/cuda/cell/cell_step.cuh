@@ -1,8 +1,7 @@
 // The cell (lib/cells/cell.h) as kernels use it: its traits as constants for device code, which
 // cannot use static arrays of a struct; its reserve; and one step of an element, forward and
 // backward.
-#ifndef HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
-#define HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_
+#pragma once
 
 #include "lib/cells/cells.h"
 #include "lib/cuda/cell/params.cuh"
@@ -51,12 +50,12 @@ template <class Cell>
 constexpr int kSavedStates = SavedStates<Cell>();
 
 template <class Cell>
-__device__ __forceinline__ bool ReadsState(int s) {
+HASTE_DEVICE bool ReadsState(int s) {
   return kReadStates<Cell> >> s & 1;
 }
 // Index in `saved` of state s.
 template <class Cell>
-__device__ __forceinline__ int SavedAt(int s) {
+HASTE_DEVICE int SavedAt(int s) {
   return __popc(kReadStates<Cell> & ((1u << s) - 1));
 }
 
@@ -68,7 +67,7 @@ constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalize
 // are known at compile time: nothing branches, and the gates of an element are computed side by
 // side. C: the compute type. For double, which gains least, only one version is compiled.
 template <class Cell, class C, class Run>
-__device__ __forceinline__ void WithActivations(const Activations& act, const Run& run) {
+HASTE_DEVICE void WithActivations(const Activations& act, const Run& run) {
   if constexpr (sizeof(C) < sizeof(double)) {
     if (act.candidate == Cell::kActivation && act.recurrent == Cell::kRecurrentActivation &&
         !(Cell::kTiedZoneout && act.log_zoneout < 0)) {
@@ -84,10 +83,10 @@ struct StepPlace {
 
   StepPlace() = default;
   // one: the offset in [N, T, K, H], at hidden unit j.
-  __device__ __forceinline__ StepPlace(int64_t one, int gates_of_cell, int j)
+  HASTE_DEVICE StepPlace(int64_t one, int gates_of_cell, int j)
       : gates(one * gates_of_cell - j * (gates_of_cell - 1)), one(one) {}
   // row: the step's index in [N, T, K].
-  __device__ __forceinline__ StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
+  HASTE_DEVICE StepPlace(int64_t row, int gates_of_cell, int64_t H, int64_t j)
       : gates(row * gates_of_cell * H + j), one(row * H + j) {}
 };
 
@@ -98,40 +97,45 @@ struct StepAt {
   StepPlace place;
 
   StepAt() = default;
+  __device__ __forceinline__ StepAt(int64_t step, int64_t t, bool reverse, const StepPlace& place)
+      : step(step), t(t), reverse(reverse), place(place) {}
   template <class T>
-  __device__ __forceinline__ StepAt(const RecurrenceParams<T>& p, const Element& e,
-                                    int gates_of_cell, bool reverse, int64_t step)
+  HASTE_DEVICE StepAt(const RecurrenceParams<T>& p, const Element& e, int gates_of_cell,
+                      bool reverse, int64_t step)
       : step(step),
         t(TimeOf(p, reverse, step)),
         reverse(reverse),
         place((e.n * p.T_ + t) * p.K + e.k, gates_of_cell, p.H, e.j) {}
 };
 
+// Is this the last step of the walk? Sizes fit 32 bits.
+template <class T>
+__device__ __forceinline__ bool IsLast(const RecurrenceParams<T>& p, const StepAt& at) {
+  return static_cast<int>(at.step) == static_cast<int>(p.T_) - 1;
+}
+
 // Stores gates [kFirst, kEnd) of a step in the reserve.
 template <class Cell, int kFirst, int kEnd, class Params>
-__device__ __forceinline__ void KeepGates(const Params& p, const StepPlace& place,
-                                          const typename Params::C (&kept)[Cell::kKept]) {
+HASTE_DEVICE void KeepGates(const Params& p, const StepPlace& place,
+                            const typename Params::C (&kept)[Cell::kKept]) {
   using T = typename Params::Storage;
   T* gates = static_cast<T*>(p.args.gates) + place.gates;
-#pragma unroll
-  for (int g = kFirst; g < kEnd; ++g) gates[g * p.H] = FromCompute<T>(kept[g]);
+  HASTE_UNROLL for (int g = kFirst; g < kEnd; ++g) gates[g * p.H] = FromCompute<T>(kept[g]);
 }
 
 // Stores the other tensors of the reserve: the states that enter the step, and whatever else the
 // cell keeps.
 template <class Cell, class Params>
-__device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& place,
-                                          const typename Params::C (&before)[Cell::kStates],
-                                          const typename Params::C (&kept)[Cell::kKept]) {
+HASTE_DEVICE void KeepSaved(const Params& p, const StepPlace& place,
+                            const typename Params::C (&before)[Cell::kStates],
+                            const typename Params::C (&kept)[Cell::kKept]) {
   using T = typename Params::Storage;
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
     if (ReadsState<Cell>(s)) {
       static_cast<T*>(p.args.saved[SavedAt<Cell>(s)])[place.one] = FromCompute<T>(before[s]);
     }
   }
-#pragma unroll
-  for (int i = Cell::kGates; i < Cell::kKept; ++i) {
+  HASTE_UNROLL for (int i = Cell::kGates; i < Cell::kKept; ++i) {
     static_cast<T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates])[place.one] =
         FromCompute<T>(kept[i]);
   }
@@ -139,10 +143,8 @@ __device__ __forceinline__ void KeepSaved(const Params& p, const StepPlace& plac
 
 // Stores states or their gradients in tensors [N, K, H], some of which may be null.
 template <class T, int kStates>
-__device__ __forceinline__ void StoreStates(void* const* to, int64_t at,
-                                            const Compute<T> (&states)[kStates]) {
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+HASTE_DEVICE void StoreStates(void* const* to, int64_t at, const Compute<T> (&states)[kStates]) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     if (to[s] != nullptr) static_cast<T*>(to[s])[at] = FromCompute<T>(states[s]);
   }
 }
@@ -166,30 +168,24 @@ struct Reserve {
 
   // The cell's arguments. 0 where it reads nothing.
   __device__ void Get(C (&keeps)[Cell::kKept], C (&before)[Cell::kStates]) const {
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) {
+    HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) {
       keeps[i] = i < kEnd || i >= Cell::kGates ? ToCompute(kept[i]) : C(0);
     }
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       before[s] = ReadsState<Cell>(s) ? ToCompute(state[s]) : C(0);
     }
   }
 
  private:
   template <class Params, class Visit>
-  __device__ __forceinline__ void Each(const Params& p, const StepPlace& place,
-                                       const Visit& visit) {
+  HASTE_DEVICE void Each(const Params& p, const StepPlace& place, const Visit& visit) {
     const T* gates = static_cast<const T*>(p.args.gates) + place.gates;
-#pragma unroll
-    for (int g = 0; g < kEnd; ++g) visit(gates + g * p.H, &kept[g]);
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
+    HASTE_UNROLL for (int g = 0; g < kEnd; ++g) visit(gates + g * p.H, &kept[g]);
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       if (!ReadsState<Cell>(s)) continue;
       visit(static_cast<const T*>(p.args.saved[SavedAt<Cell>(s)]) + place.one, &state[s]);
     }
-#pragma unroll
-    for (int i = Cell::kGates; i < Cell::kKept; ++i) {
+    HASTE_UNROLL for (int i = Cell::kGates; i < Cell::kKept; ++i) {
       visit(static_cast<const T*>(p.args.saved[kSavedStates<Cell> + i - Cell::kGates]) + place.one,
             &kept[i]);
     }
@@ -198,9 +194,8 @@ struct Reserve {
 
 // Converts between a compute type and its CellScalar.
 template <class To, class From, int kCount>
-__device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
+HASTE_DEVICE void Recast(const From (&from)[kCount], To (&to)[kCount]) {
+  HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
     if constexpr (std::is_same_v<From, ApproximateFloat>) {
       to[i] = from[i].v;
     } else {
@@ -211,12 +206,11 @@ __device__ __forceinline__ void Recast(const From (&from)[kCount], To (&to)[kCou
 
 // Applies Zoneout: next[s] takes the share share[s] of prev[s].
 template <int kStates, class C>
-__device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&prev)[kStates],
-                                           C (&next)[kStates]) {
+HASTE_DEVICE void MixZoneout(const C (&share)[kStates], const C (&prev)[kStates],
+                             C (&next)[kStates]) {
   // A state that is wholly old or wholly new is selected, not mixed: the other value may be
   // infinite.
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     if (share[s] == C(1)) {
       next[s] = prev[s];
     } else if (share[s] != C(0)) {
@@ -228,10 +222,8 @@ __device__ __forceinline__ void MixZoneout(const C (&share)[kStates], const C (&
 // Its gradient: what Zoneout passed around the cell has one that goes around it too, `past`. The
 // rest of ds is the cell's.
 template <int kStates, class C>
-__device__ __forceinline__ void SplitZoneout(const C (&share)[kStates], C (&ds)[kStates],
-                                             C (&past)[kStates]) {
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+HASTE_DEVICE void SplitZoneout(const C (&share)[kStates], C (&ds)[kStates], C (&past)[kStates]) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     past[s] = share[s] == C(0) ? C(0) : ds[s] * share[s];
     ds[s] = share[s] == C(1) ? C(0) : ds[s] - past[s];
   }
@@ -239,12 +231,10 @@ __device__ __forceinline__ void SplitZoneout(const C (&share)[kStates], C (&ds)[
 
 // The cell on one element, forward and backward, computed in CellScalar.
 template <class Cell, class T>
-__device__ __forceinline__ void CellForward(const Activations& act,
-                                            const Compute<T> (&x)[Cell::kGates],
-                                            const Compute<T> (&q)[Cell::kGates],
-                                            const Compute<T> (&before)[Cell::kStates],
-                                            Compute<T> (&kept)[Cell::kKept],
-                                            Compute<T> (&next)[Cell::kStates]) {
+HASTE_DEVICE void CellForward(const Activations& act, const Compute<T> (&x)[Cell::kGates],
+                              const Compute<T> (&q)[Cell::kGates],
+                              const Compute<T> (&before)[Cell::kStates],
+                              Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
   using V = CellScalar<T>;
   V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
   V leaving[Cell::kStates];
@@ -257,13 +247,11 @@ __device__ __forceinline__ void CellForward(const Activations& act,
   Recast(leaving, next);
 }
 template <class Cell, class T>
-__device__ __forceinline__ void CellGradients(const Activations& act,
-                                              const Compute<T> (&kept)[Cell::kKept],
-                                              const Compute<T> (&prev)[Cell::kStates],
-                                              const Compute<T> (&ds)[Cell::kStates],
-                                              Compute<T> (&dx)[Cell::kGates],
-                                              Compute<T> (&dq)[Cell::kGates],
-                                              Compute<T> (&before)[Cell::kStates]) {
+HASTE_DEVICE void CellGradients(const Activations& act, const Compute<T> (&kept)[Cell::kKept],
+                                const Compute<T> (&prev)[Cell::kStates],
+                                const Compute<T> (&ds)[Cell::kStates],
+                                Compute<T> (&dx)[Cell::kGates], Compute<T> (&dq)[Cell::kGates],
+                                Compute<T> (&before)[Cell::kStates]) {
   using V = CellScalar<T>;
   V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
   V din[Cell::kGates], dproduct[Cell::kGates];
@@ -280,22 +268,20 @@ __device__ __forceinline__ void CellGradients(const Activations& act,
 // before: prev, but with h as it entered the product. share: from ZoneoutShares, read only if
 // p.zoneout. kept: the cell's; kOperand and the gates of kResetGates are already set.
 template <class Cell, class T, int kCount>
-__device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
-                                                const Compute<T> (&x)[kCount][Cell::kGates],
-                                                const Compute<T> (&q)[kCount][Cell::kGates],
-                                                const Compute<T> (&before)[kCount][Cell::kStates],
-                                                const Compute<T> (&prev)[kCount][Cell::kStates],
-                                                const Compute<T> (&share)[kCount][Cell::kStates],
-                                                Compute<T> (&kept)[kCount][Cell::kKept],
-                                                Compute<T> (&next)[kCount][Cell::kStates]) {
+HASTE_DEVICE void ElementsForward(const RecurrenceParams<T>& p,
+                                  const Compute<T> (&x)[kCount][Cell::kGates],
+                                  const Compute<T> (&q)[kCount][Cell::kGates],
+                                  const Compute<T> (&before)[kCount][Cell::kStates],
+                                  const Compute<T> (&prev)[kCount][Cell::kStates],
+                                  const Compute<T> (&share)[kCount][Cell::kStates],
+                                  Compute<T> (&kept)[kCount][Cell::kKept],
+                                  Compute<T> (&next)[kCount][Cell::kStates]) {
   WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
-#pragma unroll
-    for (int e = 0; e < kCount; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
       CellForward<Cell, T>(act, x[e], q[e], before[e], kept[e], next[e]);
     }
   });
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
   }
 }
@@ -303,30 +289,26 @@ __device__ __forceinline__ void ElementsForward(const RecurrenceParams<T>& p,
 // Their gradients. ds: on entry, gradients of the states that leave the step; on return, of those
 // that enter it, without what the product with Rᵀ adds. scale: the factor of h from dropout.
 template <class Cell, class T, int kCount>
-__device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
-                                                 const Compute<T> (&kept)[kCount][Cell::kKept],
-                                                 const Compute<T> (&prev)[kCount][Cell::kStates],
-                                                 const Compute<T> (&share)[kCount][Cell::kStates],
-                                                 const Compute<T> (&scale)[kCount],
-                                                 Compute<T> (&ds)[kCount][Cell::kStates],
-                                                 Compute<T> (&dx)[kCount][Cell::kGates],
-                                                 Compute<T> (&dq)[kCount][Cell::kGates]) {
+HASTE_DEVICE void ElementsBackward(const RecurrenceParams<T>& p,
+                                   const Compute<T> (&kept)[kCount][Cell::kKept],
+                                   const Compute<T> (&prev)[kCount][Cell::kStates],
+                                   const Compute<T> (&share)[kCount][Cell::kStates],
+                                   const Compute<T> (&scale)[kCount],
+                                   Compute<T> (&ds)[kCount][Cell::kStates],
+                                   Compute<T> (&dx)[kCount][Cell::kGates],
+                                   Compute<T> (&dq)[kCount][Cell::kGates]) {
   using C = Compute<T>;
   C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if (p.zoneout) SplitZoneout(share[e], ds[e], past[e]);
   }
   WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
-#pragma unroll
-    for (int e = 0; e < kCount; ++e) {
+    HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
       CellGradients<Cell, T>(act, kept[e], prev[e], ds[e], dx[e], dq[e], before[e]);
     }
   });
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
     }
   }
@@ -334,32 +316,8 @@ __device__ __forceinline__ void ElementsBackward(const RecurrenceParams<T>& p,
 
 // Views an array as an array of one such array.
 template <class V, int kSize>
-__device__ __forceinline__ V (&OfOne(V (&array)[kSize]))[1][kSize] {
+HASTE_DEVICE V (&OfOne(V (&array)[kSize]))[1][kSize] {
   return reinterpret_cast<V(&)[1][kSize]>(array);
 }
 
-// The same for one element.
-template <class Cell, class T>
-__device__ __forceinline__ void ElementForward(
-    const RecurrenceParams<T>& p, const Compute<T> (&x)[Cell::kGates],
-    const Compute<T> (&q)[Cell::kGates], const Compute<T> (&before)[Cell::kStates],
-    const Compute<T> (&prev)[Cell::kStates], const Compute<T> (&share)[Cell::kStates],
-    Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
-  ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(before), OfOne(prev), OfOne(share),
-                              OfOne(kept), OfOne(next));
-}
-template <class Cell, class T>
-__device__ __forceinline__ void ElementBackward(const RecurrenceParams<T>& p,
-                                                const Compute<T> (&kept)[Cell::kKept],
-                                                const Compute<T> (&prev)[Cell::kStates],
-                                                const Compute<T> (&share)[Cell::kStates],
-                                                Compute<T> scale, Compute<T> (&ds)[Cell::kStates],
-                                                Compute<T> (&dx)[Cell::kGates],
-                                                Compute<T> (&dq)[Cell::kGates]) {
-  ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
-                               OfOne(dx), OfOne(dq));
-}
-
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_CELL_STEP_CUH_

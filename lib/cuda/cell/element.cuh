@@ -1,7 +1,6 @@
 // One element of a walk whose states stay with one thread: what is known of a step beforehand, the
 // step itself, and its stores to memory. Shared by the engines whose kernels walk all steps.
-#ifndef HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
-#define HASTE_LIB_CUDA_CELL_ELEMENT_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/params.cuh"
@@ -16,22 +15,22 @@ struct StepFlags {
 
 // unmasked: the result of IsLive. key: read only where Zoneout draws.
 template <class Cell, class T>
-__device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e,
-                                                   bool reverse, int step, bool unmasked,
-                                                   PhiloxKey key) {
+HASTE_DEVICE StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e, bool reverse,
+                                     int step, bool unmasked, PhiloxKey key) {
   StepFlags seen;
   seen.live = e.exists && unmasked;
   if (e.exists && !unmasked) seen.repeats = Repeats(p, reverse, e.n, step);
   if (!p.zoneout || !p.training || !seen.live) return seen;
   float share[Cell::kStates];
   DrawZoneout<Cell>(p, e, TimeOf(p, reverse, step), key, share);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
+    seen.drawn |= static_cast<uint32_t>(share[s] != 0) << s;
+  }
   return seen;
 }
 template <class Cell, class T>
-__device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e,
-                                                   bool reverse, int step) {
+HASTE_DEVICE StepFlags ReadStepFlags(const RecurrenceParams<T>& p, const Element& e, bool reverse,
+                                     int step) {
   StepFlags seen;
   seen.live = e.exists;
   if (!e.exists || (p.mask == nullptr && !p.zoneout)) return seen;
@@ -41,10 +40,9 @@ __device__ __forceinline__ StepFlags ReadStepFlags(const RecurrenceParams<T>& p,
 }
 
 template <int kStates, class T>
-__device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
-                                          float (&share)[kStates]) {
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
+                            float (&share)[kStates]) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     share[s] = p.training ? static_cast<float>(seen.drawn >> s & 1) : p.zoneout_rate[s];
   }
 }
@@ -53,17 +51,16 @@ __device__ __forceinline__ void GetShares(const RecurrenceParams<T>& p, const St
 // h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
 // result `before` holds the states as they enter the cell.
 template <class Cell, class T, int kCount, class Get, class Params>
-__device__ __forceinline__ void WalkForward(
-    const Params& p, const StepFlags (&seen)[kCount], int64_t k, const int (&unit)[kCount],
-    const T (&stored)[kCount][Cell::kGates], const float (&scale)[kCount],
-    const float (&prev)[kCount][Cell::kStates], const Get& get,
-    float (&before)[kCount][Cell::kStates], float (&kept)[kCount][Cell::kKept],
-    float (&next)[kCount][Cell::kStates], float (&y)[kCount]) {
+HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], int64_t k,
+                              const int (&unit)[kCount], const T (&stored)[kCount][Cell::kGates],
+                              const float (&scale)[kCount],
+                              const float (&prev)[kCount][Cell::kStates], const Get& get,
+                              float (&before)[kCount][Cell::kStates],
+                              float (&kept)[kCount][Cell::kKept],
+                              float (&next)[kCount][Cell::kStates], float (&y)[kCount]) {
   float x[kCount][Cell::kGates], q[kCount][Cell::kGates], share[kCount][Cell::kStates] = {};
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       next[e][s] = prev[e][s];
       before[e][s] = s == 0 ? prev[e][0] * scale[e] : prev[e][s];
     }
@@ -73,30 +70,24 @@ __device__ __forceinline__ void WalkForward(
   // live ones are taken.
   if (kCount == 1 && !seen[0].live) return;
   get(q);
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
     if constexpr (Cell::kRecurrentBias) {
       const T* bias = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
                       k * Cell::kGates * p.H + unit[e];
-#pragma unroll
-      for (int g = 0; g < Cell::kGates; ++g) {
+      HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
         if (kCount == 1 || seen[e].live) q[e][g] += ToCompute(bias[g * p.H]);
       }
     }
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
   ElementsForward<Cell, T, kCount>(p, x, q, before, prev, share, kept, next);
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if (kCount == 1 || seen[e].live) {
       y[e] = next[e][0];
     } else {
-#pragma unroll
-      for (int s = 0; s < Cell::kStates; ++s) next[e][s] = prev[e][s];
-#pragma unroll
-      for (int i = 0; i < Cell::kKept; ++i) kept[e][i] = 0.0f;
+      HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) next[e][s] = prev[e][s];
+      HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[e][i] = 0.0f;
     }
   }
 }
@@ -104,9 +95,9 @@ __device__ __forceinline__ void WalkForward(
 // Stores the results of a forward step of an element. Params: the kernel's, or a struct in their
 // place that says where the step's tensors are (StepRow).
 template <class Cell, class Params>
-__device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& place, float y,
-                                             const float (&before)[Cell::kStates],
-                                             const float (&kept)[Cell::kKept]) {
+HASTE_DEVICE void StoreForward(const Params& p, const StepPlace& place, float y,
+                               const float (&before)[Cell::kStates],
+                               const float (&kept)[Cell::kKept]) {
   using T = typename Params::Storage;
   static_cast<T*>(p.args.y)[place.one] = FromCompute<T>(y);
   if (p.args.keep) {
@@ -118,46 +109,39 @@ __device__ __forceinline__ void StoreForward(const Params& p, const StepPlace& p
 // A backward step of the same. ds: on entry, gradients of the states that leave the step, without
 // those of the output; on return, of those that enter it, without what the product adds.
 template <class Cell, class T, int kCount, class Kept>
-__device__ __forceinline__ void WalkBackward(
-    const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount], const Kept (&reserve)[kCount],
-    const T (&dy)[kCount], const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
-    float (&dx)[kCount][Cell::kGates], float (&dq)[kCount][Cell::kGates]) {
+HASTE_DEVICE void WalkBackward(const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount],
+                               const Kept (&reserve)[kCount], const T (&dy)[kCount],
+                               const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
+                               float (&dx)[kCount][Cell::kGates],
+                               float (&dq)[kCount][Cell::kGates]) {
   float kept[kCount][Cell::kKept], prev[kCount][Cell::kStates];
   float share[kCount][Cell::kStates] = {}, left[kCount][Cell::kStates];
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     // y of a masked step repeats the previous y, so its gradient belongs to that state.
     if (seen[e].live || seen[e].repeats) ds[e][0] += ToCompute(dy[e]);
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) left[e][s] = ds[e][s];
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) left[e][s] = ds[e][s];
   }
   if (kCount == 1 && !seen[0].live) return;
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     reserve[e].Get(kept[e], prev[e]);
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
   ElementsBackward<Cell, T, kCount>(p, kept, prev, share, scale, ds, dx, dq);
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
+  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if constexpr (kCount > 1) {
       if (seen[e].live) continue;
-#pragma unroll
-      for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
-#pragma unroll
-      for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
+      HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) ds[e][s] = left[e][s];
+      HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) dx[e][g] = dq[e][g] = 0.0f;
     }
   }
 }
 
 // Stores the results of a backward step of an element.
 template <class Cell, class Params>
-__device__ __forceinline__ void StoreBackward(const Params& p, const StepPlace& place,
-                                              const float (&dx)[Cell::kGates],
-                                              const float (&dq)[Cell::kGates]) {
+HASTE_DEVICE void StoreBackward(const Params& p, const StepPlace& place,
+                                const float (&dx)[Cell::kGates], const float (&dq)[Cell::kGates]) {
   using T = typename Params::Storage;
-#pragma unroll
-  for (int g = 0; g < Cell::kGates; ++g) {
+  HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
     static_cast<T*>(p.args.dwx)[place.gates + g * p.H] = FromCompute<T>(dx[g]);
     if constexpr (Cell::kSplitsGradient) {
       static_cast<T*>(p.args.dq)[place.gates + g * p.H] = FromCompute<T>(dq[g]);
@@ -166,5 +150,3 @@ __device__ __forceinline__ void StoreBackward(const Params& p, const StepPlace& 
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_ELEMENT_CUH_

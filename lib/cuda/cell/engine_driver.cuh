@@ -6,8 +6,7 @@
 //   FillPhase(phase, i, workspace, &params)    what a phase has of its own; returns its operand
 //   PreparePhase(phase, params, R, …)          R in the layout of the phase's product
 //   Walk(phased, first, steps, …)
-#ifndef HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
-#define HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_
+#pragma once
 
 #include "lib/cuda/cell/walk_setup.cuh"
 
@@ -87,5 +86,3 @@ class WalkEngine {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_ENGINE_DRIVER_CUH_

@@ -1,8 +1,7 @@
 // The end of an engine's translation unit: its tables, such as BlockEngine_Lstm_f16, for the
 // build's HASTE_CELL (Lstm) in each dtype of the build's HASTE_UNIT, one of those below. Dtypes
 // share a unit because parsing the headers takes longer than compiling many of the kernels.
-#ifndef HASTE_LIB_CUDA_CELL_ENGINE_TABLE_H_
-#define HASTE_LIB_CUDA_CELL_ENGINE_TABLE_H_
+#pragma once
 
 #include "lib/base/dtypes.h"
 #include "lib/engine/engine.h"
@@ -28,5 +27,3 @@
 #define HASTE_DEFINE_EXPANDED_ENGINE(KIND, CELL, NAME, ...) \
   extern const Engine KIND##_##CELL##_##NAME;               \
   const Engine KIND##_##CELL##_##NAME = __VA_ARGS__;
-
-#endif  // HASTE_LIB_CUDA_CELL_ENGINE_TABLE_H_

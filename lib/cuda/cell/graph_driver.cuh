@@ -1,7 +1,6 @@
 // A walk whose launches differ only in the number of their step. Where the same walk recurs, some
 // steps are recorded as a CUDA graph, which is replayed for all of them.
-#ifndef HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
-#define HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -46,9 +45,8 @@ int32_t WalkRecorded(const Phased<Direction>& phased, int64_t first, int64_t cou
   const auto record = [&](const HasteExecutor& recording) {
     HasteStatus unused;
     HASTE_TRY(launch(WalkStep{at, 0}, of_graph, recording, &unused));
-    HASTE_CUDA_TRY(Launch(AddSteps, 1, 1, 0, false, recording, at, of_graph * First::kStride),
-                   &unused);
-    return static_cast<int32_t>(HASTE_OK);
+    return HASTE_CUDA_STATUS(Launch(AddSteps, {1, 1}, recording, at, of_graph * First::kStride),
+                             &unused);
   };
   for (const auto& of_phase : phased.of) key += Recorded::BytesOf(of_phase);
   key += Recorded::BytesOf(of_graph);
@@ -59,12 +57,9 @@ int32_t WalkRecorded(const Phased<Direction>& phased, int64_t first, int64_t cou
   const int64_t replayed = of_graph * replays;
   const int64_t before = alone_before + alike - replayed;
   HASTE_TRY(launch_from(0, before));
-  HASTE_CUDA_TRY(Launch(SetStep, 1, 1, 0, false, executor, at, first + before * First::kStride),
-                 status);
+  HASTE_CUDA_TRY(Launch(SetStep, {1, 1}, executor, at, first + before * First::kStride), status);
   for (int64_t i = 0; i < replays; ++i) HASTE_TRY(graph.Replay(executor, status));
   return launch_from(before + replayed, alone_after);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_GRAPH_DRIVER_CUH_

@@ -1,6 +1,5 @@
 // Shared by the engines that keep R on the chip for all steps: parameters, and prefetch of inputs.
-#ifndef HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
-#define HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -8,7 +7,6 @@
 #include "lib/cells/info.h"
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/cell/prepare.cuh"
-#include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/plan/plan.h"
@@ -31,9 +29,7 @@ struct OnChipParams : RecurrenceParams<T> {
   Args args;
   uint32_t directions[kMaxOnChipLanes / 32];
 
-  __device__ __forceinline__ bool IsReverse(int k) const {
-    return (directions[k / 32] >> (k % 32) & 1) != 0;
-  }
+  HASTE_DEVICE bool IsReverse(int k) const { return (directions[k / 32] >> (k % 32) & 1) != 0; }
 };
 
 // Prefetches into L2 what a block's units will read from a tensor [N, T, K, kTerms, H] some steps
@@ -46,8 +42,8 @@ class Prefetcher {
   // row, unit: the block's first; rows, units: how many. time: the first to prefetch; up: the walk
   // goes on to later ones.
   template <class Params>
-  __device__ __forceinline__ Prefetcher(const Params& p, const void* tensor, int64_t row, int rows,
-                                        int64_t k, int64_t unit, int units, int64_t time, bool up)
+  HASTE_DEVICE Prefetcher(const Params& p, const void* tensor, int64_t row, int rows, int64_t k,
+                          int64_t unit, int units, int64_t time, bool up)
       : rows_left_(0) {
     if (tensor == nullptr) return;
     const int pieces = (units + kPiece - 1) / kPiece;
@@ -62,10 +58,10 @@ class Prefetcher {
     pass_stride_ = rows * p.T_ * stride;
   }
   // first_row: the pass's first row in the group.
-  __device__ __forceinline__ void Ask(int pass, int first_row) const {
+  HASTE_DEVICE void Ask(int pass, int first_row) const {
     if (first_row < rows_left_) PrefetchL2(from_ + pass * pass_stride_);
   }
-  __device__ __forceinline__ void Advance() { from_ += stride_; }
+  HASTE_DEVICE void Advance() { from_ += stride_; }
 
  private:
   const T* from_ = nullptr;
@@ -101,11 +97,4 @@ void FillOnChip(const HasteRnnConfig& config, const typename Params::Args& args,
   p->first_live = p->mask != nullptr ? workspace->Take<int64_t>(2 * p->N) : nullptr;
 }
 
-template <class Params>
-int32_t PrepareOnChip(const Params& p, const HasteExecutor& executor, HasteStatus* status) {
-  return PrepareFirstLive(p, executor, status);
-}
-
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_ON_CHIP_CUH_

@@ -1,7 +1,6 @@
 // Parameters of every kernel that walks time, and questions about one element: is the step live,
 // and what do Zoneout and dropout do to it?
-#ifndef HASTE_LIB_CUDA_CELL_PARAMS_CUH_
-#define HASTE_LIB_CUDA_CELL_PARAMS_CUH_
+#pragma once
 
 #include "lib/base/philox.h"
 #include "lib/cells/cells.h"
@@ -36,6 +35,12 @@ struct WalkParams : RecurrenceParams<T> {
   C* made[HASTE_MAX_GATES];
 };
 
+// An engine's parameters of a direction, with the call's own.
+template <class P, class A>
+struct WithArgs : P {
+  A args;
+};
+
 // Fills these from the call. first_live is left to the engine.
 template <class Cell, class T, class Args>
 void FillRecurrence(const HasteRnnConfig& config, const Args& args, RecurrenceParams<T>* p) {
@@ -66,6 +71,11 @@ struct Element {
   int64_t n, k, j;
   bool exists;
   int64_t at;  // in [N, K, H]
+
+  Element() = default;
+  template <class T>
+  HASTE_DEVICE Element(const RecurrenceParams<T>& p, int64_t n, int64_t k, int64_t j, bool exists)
+      : n(n), k(k), j(j), exists(exists), at((n * p.K + k) * p.H + j) {}
 };
 
 // Which step a launch runs. first: null, or where in memory the step is that `step` counts from:
@@ -74,32 +84,30 @@ struct WalkStep {
   const int64_t* first;
   int64_t step;
 
-  __device__ __forceinline__ int64_t Get() const { return first == nullptr ? step : *first + step; }
+  HASTE_DEVICE int64_t Get() const { return first == nullptr ? step : *first + step; }
   WalkStep After(int64_t steps) const { return {first, step + steps}; }
 };
 
 // Time index of a step of the walk.
 template <class T>
-__device__ __forceinline__ int64_t TimeOf(const RecurrenceParams<T>& p, bool reverse,
-                                          int64_t step) {
+HASTE_DEVICE int64_t TimeOf(const RecurrenceParams<T>& p, bool reverse, int64_t step) {
   return reverse ? p.T_ - 1 - step : step;
 }
 
 template <class T>
-__device__ __forceinline__ bool IsLive(const RecurrenceParams<T>& p, int64_t n, int64_t t) {
+HASTE_DEVICE bool IsLive(const RecurrenceParams<T>& p, int64_t n, int64_t t) {
   return p.mask == nullptr || p.mask[n * p.T_ + t] != 0;
 }
 
 // At a masked step: does y repeat the previous output (otherwise it is 0)?
 template <class T>
-__device__ __forceinline__ bool Repeats(const RecurrenceParams<T>& p, bool reverse, int64_t n,
-                                        int64_t step) {
+HASTE_DEVICE bool Repeats(const RecurrenceParams<T>& p, bool reverse, int64_t n, int64_t step) {
   return !p.zero_output_for_mask && step >= p.first_live[(reverse ? p.N : 0) + n];
 }
 
 // What h is multiplied by where it enters the product.
 template <class T>
-__device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, const Element& e) {
+HASTE_DEVICE Compute<T> DropScale(const RecurrenceParams<T>& p, const Element& e) {
   if (p.dropout_rate == 0.0f) return 1;
   return DropoutScale(MakePhiloxKey(p.seed), static_cast<uint32_t>(e.n),
                       static_cast<uint32_t>(e.k * p.H + e.j), p.dropout_rate);
@@ -107,26 +115,21 @@ __device__ __forceinline__ Compute<T> DropScale(const RecurrenceParams<T>& p, co
 
 // share[s]: 1 where Zoneout keeps state s, else 0.
 template <class Cell, class T>
-__device__ __forceinline__ void DrawZoneout(const RecurrenceParams<T>& p, const Element& e,
-                                            int64_t t, PhiloxKey key,
-                                            Compute<T> (&share)[Cell::kStates]) {
+HASTE_DEVICE void DrawZoneout(const RecurrenceParams<T>& p, const Element& e, int64_t t,
+                              PhiloxKey key, Compute<T> (&share)[Cell::kStates]) {
   uint32_t word[4];
   Philox(key, static_cast<uint32_t>(t), static_cast<uint32_t>(e.n),
          static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
     share[s] = Draw(word[ZoneoutWord<Cell>(s)], p.zoneout_rate[s]) ? 1 : 0;
   }
 }
 // share[s]: the share of state s that Zoneout takes from the previous state; 0 or 1 where drawn.
 template <class Cell, class T>
-__device__ __forceinline__ void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e,
-                                              int64_t t, Compute<T> (&share)[Cell::kStates]) {
+HASTE_DEVICE void ZoneoutShares(const RecurrenceParams<T>& p, const Element& e, int64_t t,
+                                Compute<T> (&share)[Cell::kStates]) {
   if (p.training) return DrawZoneout<Cell>(p, e, t, MakePhiloxKey(p.seed), share);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) share[s] = p.zoneout_rate[s];
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) share[s] = p.zoneout_rate[s];
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PARAMS_CUH_

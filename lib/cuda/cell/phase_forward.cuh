@@ -6,8 +6,7 @@
 // computes. The kernels of `stepwise`, `tiled` and `blas` run phases. Most cells have one phase.
 // Cells with kResetGates have two: ForwardResetPhase, whose gates make the operand of the others,
 // then ForwardPhase.
-#ifndef HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
-#define HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/ptx/async.cuh"
@@ -22,32 +21,30 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   using C = Compute<T>;
 
   T x[kCount], bias[kCount];
-  bool live;
+  int live;  // a bool, in a register of its own
   C prev[Cell::kStates];
   C scale;  // from dropout: h times this entered the first product
 
   static __host__ __device__ bool HasProduct(const Params&, int64_t) { return true; }
   static constexpr int kOperandOf = 0;  // steps later
 
-  // Loads what no step writes.
+  // Loads what no step writes. What is loaded of a masked step is not used.
   __device__ void Load(const Params& p, const Element& e, const StepAt& at) {
-    live = e.exists && IsLive(p, e.n, at.t);
-    if (!live) return;
+    live = e.exists;
+    if (!e.exists) return;
+    if (__builtin_expect(p.mask != nullptr, false)) live = IsLive(p, e.n, at.t);
     const T* wx = WxAt(p, at);
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) x[g] = wx[g * p.H];
     if constexpr (Cell::kRecurrentBias) {
       const T* from = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
                       (e.k * Cell::kGates + kFirst) * p.H + e.j;
-#pragma unroll
-      for (int g = 0; g < kCount; ++g) bias[g] = from[g * p.H];
+      HASTE_UNROLL for (int g = 0; g < kCount; ++g) bias[g] = from[g * p.H];
     }
   }
 
   static __device__ void Prefetch(const Params& p, const Element&, const StepAt& at) {
     const T* wx = WxAt(p, at);
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) PrefetchL2(wx + g * p.H);
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) PrefetchL2(wx + g * p.H);
   }
 
  protected:
@@ -57,7 +54,8 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   }
 
   // Stores the h that leaves a step as the operand of the next.
-  static __device__ void PutEntering(const Params& p, const Element& e, int64_t step, C h) {
+  template <class E>
+  static __device__ void PutEntering(const Params& p, const E& e, int64_t step, C h) {
     if constexpr (kFirst == 0) {
       PutOperand(p, step + 1, e, e.j, h);
     } else {
@@ -66,15 +64,15 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
   }
 
   __device__ void StatesBefore(C (&before)[Cell::kStates]) const {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) before[s] = s == 0 ? prev[0] * scale : prev[s];
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
+      before[s] = s == 0 ? prev[0] * scale : prev[s];
+    }
   }
 
   // x and q of all gates; only those of this product are set.
   __device__ void PreActivations(const C (&product)[kCount], C (&xs)[Cell::kGates],
                                  C (&qs)[Cell::kGates]) const {
-#pragma unroll
-    for (int g = 0; g < kCount; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) {
       xs[kFirst + g] = ToCompute(x[g]);
       qs[kFirst + g] = product[g];
       if constexpr (Cell::kRecurrentBias) qs[kFirst + g] += ToCompute(bias[g]);
@@ -99,41 +97,41 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   C made[kReset + 1];  // the reset gates, and the operand that they made
 
   // Results of a step.
-  C kept[Cell::kKept], next[kStates], y;
+  C kept[Cell::kKept], before[kStates], next[kStates], y;
 
   __device__ void LoadCarried(const Params& p, const Element& e) {
     this->LoadStates(p, e);
     if constexpr (kReset > 0) {
-#pragma unroll
-      for (int i = 0; i <= kReset; ++i) made[i] = p.made[i][e.at];
+      HASTE_UNROLL for (int i = 0; i <= kReset; ++i) made[i] = p.made[i][e.at];
     }
   }
 
   // Computes the step, and stores what other blocks wait for: the operand of the next product.
-  __device__ void Step(const Params& p, const Element& e, const StepAt& at,
+  // E: an Element, or what an engine has for it.
+  template <class E>
+  __device__ void Step(const Params& p, const E& e, const StepAt& at,
                        const C (&product)[Inputs::kGates]) {
     const auto& prev = this->prev;
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
     y = 0;
     if (this->live) {
-      C x[Cell::kGates] = {}, q[Cell::kGates] = {}, before[kStates];
-      this->StatesBefore(before);
+      C x[Cell::kGates] = {}, q[Cell::kGates] = {}, entering[kStates];
+      this->StatesBefore(entering);
       this->PreActivations(product, x, q);
       if constexpr (kReset > 0) {
-#pragma unroll
-        for (int g = 0; g < kReset; ++g) kept[g] = made[g];
+        HASTE_UNROLL for (int g = 0; g < kReset; ++g) kept[g] = made[g];
         kept[Cell::kOperand] = made[kReset];
       }
       C share[kStates] = {};
-      if (p.zoneout) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementForward<Cell, T>(p, x, q, before, prev, share, kept, next);
+      if (__builtin_expect(p.zoneout, false)) ZoneoutShares<Cell>(p, e, at.t, share);
+      ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(entering), OfOne(prev), OfOne(share),
+                                  OfOne(kept), OfOne(next));
       y = next[0];
     } else {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) next[s] = prev[s];
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) next[s] = prev[s];
       if (Repeats(p, at.reverse, e.n, at.step)) y = prev[0];
     }
+    this->StatesBefore(before);
     this->PutEntering(p, e, at.step, next[0] * this->scale);
   }
 
@@ -141,20 +139,11 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
   __device__ void Write(const Params& p, const Element& e, const StepAt& at) const {
     if (p.args.keep) {
       KeepGates<Cell, kReset, Cell::kGates>(p, at.place, kept);
-      if constexpr (kReset == 0) {
-        C before[kStates];
-        this->StatesBefore(before);
-        KeepSaved<Cell>(p, at.place, before, kept);
-      }
+      if constexpr (kReset == 0) KeepSaved<Cell>(p, at.place, before, kept);
     }
     static_cast<T*>(p.args.y)[at.place.one] = FromCompute<T>(y);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      p.carried[s][e.at] = next[s];
-      if (at.step == p.T_ - 1 && p.args.sT[s] != nullptr) {
-        static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
-      }
-    }
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) { p.carried[s][e.at] = next[s]; }
+    if (IsLast(p, at)) StoreStates<T>(p.args.sT, e.at, next);
   }
 };
 
@@ -172,8 +161,7 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
   __device__ void Step(const Params& p, const Element& e, const StepAt& at,
                        const C (&product)[Cell::kResetGates]) {
     this->StatesBefore(before);
-#pragma unroll
-    for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
+    HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
     if (this->live) {
       C x[Cell::kGates] = {}, q[Cell::kGates] = {};
       this->PreActivations(product, x, q);
@@ -188,12 +176,9 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
       KeepGates<Cell, 0, Cell::kResetGates>(p, at.place, kept);
       KeepSaved<Cell>(p, at.place, before, kept);
     }
-#pragma unroll
-    for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];
+    HASTE_UNROLL for (int g = 0; g < Cell::kResetGates; ++g) p.made[g][e.at] = kept[g];
     p.made[Cell::kResetGates][e.at] = kept[Cell::kOperand];
   }
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PHASE_FORWARD_CUH_

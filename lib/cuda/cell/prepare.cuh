@@ -1,7 +1,6 @@
 // What engines that keep states in memory do once a call, before the walk: lay out the states, and
 // find where each row's live steps begin. `stepwise` also packs R into tiles.
-#ifndef HASTE_LIB_CUDA_CELL_PREPARE_CUH_
-#define HASTE_LIB_CUDA_CELL_PREPARE_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -16,12 +15,10 @@ namespace haste {
 constexpr int kPrepareThreads = 256;
 constexpr int kLanesPerCall = 2048;  // directions that travel in one kernel's parameters
 
-__device__ __forceinline__ int64_t GlobalThread() {
+HASTE_DEVICE int64_t GlobalThread() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-__device__ __forceinline__ int64_t GlobalThreads() {
-  return static_cast<int64_t>(gridDim.x) * blockDim.x;
-}
+HASTE_DEVICE int64_t GlobalThreads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 // Both packings take kGates neighbouring gates of R, with kBefore gates before them and kAfter
 // after them. Padding is 0.
@@ -40,8 +37,7 @@ __global__ void PackForward(const Tiling tile, int64_t K, int64_t H, const T* __
     const int64_t i = at / groups % depth;
     const int64_t k = at / groups / depth;
     T values[kColumns] = {};
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    HASTE_UNROLL for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kUnits + c / kGates;
       if (i < H && unit < H) {
         values[c] = r[((k * H + i) * kAllGates + kBefore + c % kGates) * H + unit];
@@ -65,8 +61,7 @@ __global__ void PackBackward(const Tiling tile, int64_t K, int64_t H, int64_t re
     const int64_t group = at / depth % groups;
     const int64_t k = at / depth / groups;
     T values[kColumns] = {};
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    HASTE_UNROLL for (int c = 0; c < kColumns; ++c) {
       const int64_t unit = group * kColumns + c;
       if (d < real_depth && unit < H) {
         values[c] = r[(k * H + unit) * stride + kBefore * H + d];
@@ -85,8 +80,7 @@ struct StatePointers {
 template <int kStates, class T>
 __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       p.carried[s][at] =
           from.of[s] == nullptr ? Compute<T>(0) : ToCompute(static_cast<const T*>(from.of[s])[at]);
     }
@@ -97,11 +91,7 @@ __global__ void CarryIn(const WalkParams<T> p, const StatePointers from) {
 template <class Params>
 __global__ void FirstOperand(const Params p) {
   for (int64_t at = GlobalThread(); at < p.N * p.K * p.H; at += GlobalThreads()) {
-    Element e;
-    e.n = at % p.N;
-    e.j = at / p.N % p.H;
-    e.k = at / p.N / p.H;
-    e.at = (e.n * p.K + e.k) * p.H + e.j;
+    const Element e(p, at % p.N, at / p.N / p.H, at / p.N % p.H, true);
     PutOperand(p, 0, e, e.j, p.carried[0][e.at] * DropScale(p, e));
   }
 }
@@ -142,7 +132,7 @@ template <class... Params, class... Args>
 cudaError_t LaunchPrepare(void (*kernel)(Params...), int64_t threads, const HasteExecutor& executor,
                           const Args&... args) {
   const int64_t blocks = std::min<int64_t>(CeilDiv(threads, kPrepareThreads), 4096);
-  return Launch(kernel, blocks, kPrepareThreads, 0, false, executor, args...);
+  return Launch(kernel, {blocks, kPrepareThreads}, executor, args...);
 }
 
 // Finds where live steps begin.
@@ -150,12 +140,9 @@ template <class T>
 int32_t PrepareFirstLive(const RecurrenceParams<T>& p, const HasteExecutor& executor,
                          HasteStatus* status) {
   if (p.mask == nullptr) return HASTE_OK;
-  HASTE_CUDA_TRY(LaunchPrepare(FindFirstLive, 2 * p.N * 32, executor, p.N, p.T_, p.mask,
-                               const_cast<int64_t*>(p.first_live)),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(LaunchPrepare(FindFirstLive, 2 * p.N * 32, executor, p.N, p.T_, p.mask,
+                                         const_cast<int64_t*>(p.first_live)),
+                           status);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_PREPARE_CUH_

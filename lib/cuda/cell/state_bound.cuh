@@ -1,7 +1,6 @@
 // A bound of |h| from the initial states. It gives the scale of h as float16
 // (lib/cuda/ptx/fp16_scale.cuh).
-#ifndef HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
-#define HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -10,28 +9,26 @@ namespace haste {
 
 // A bound of |h|, before dropout, of an element with its initial states. at: in [N, K, H].
 template <class Cell, class Params>
-__device__ __forceinline__ float BoundOfState(const Params& p, int64_t at) {
+HASTE_DEVICE float BoundOfState(const Params& p, int64_t at) {
   using T = typename Params::Storage;
   float state[Cell::kStates];
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
     const T* all = static_cast<const T*>(p.args.s0[s]);
     state[s] = all == nullptr ? 0.0f : ToCompute(all[at]);
   }
   return Cell::Bound(state);
 }
 template <class Params>
-__device__ __forceinline__ bool HasInitialStates(const Params& p) {
+HASTE_DEVICE bool HasInitialStates(const Params& p) {
   bool any = false;
-#pragma unroll
-  for (int s = 0; s < HASTE_MAX_STATES; ++s) any |= p.args.s0[s] != nullptr;
+  HASTE_UNROLL for (int s = 0; s < HASTE_MAX_STATES; ++s) any |= p.args.s0[s] != nullptr;
   return any;
 }
 // The largest bound among the elements that this thread visits, of some rows of a lane. `threads`
 // threads share these elements in turn.
 template <class Cell, class Params>
-__device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64_t first_row,
-                                               int rows, int thread, int threads) {
+HASTE_DEVICE float BoundOfStates(const Params& p, int64_t k, int64_t first_row, int rows,
+                                 int thread, int threads) {
   float bound = 1.0f;
   if (!HasInitialStates(p)) return bound;
   const int H = static_cast<int>(p.H);
@@ -45,5 +42,3 @@ __device__ __forceinline__ float BoundOfStates(const Params& p, int64_t k, int64
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STATE_BOUND_CUH_

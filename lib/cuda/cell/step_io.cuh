@@ -1,9 +1,9 @@
 // What the blocks of an on-chip engine read and write at every step. It is staged in shared memory:
 // a thread's elements are scattered over rows, but copies are contiguous.
-#ifndef HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
-#define HASTE_LIB_CUDA_CELL_STEP_IO_CUH_
+#pragma once
 
 #include "haste/c_api.h"
+#include "lib/cells/cell.h"
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/plan/engines/step_rows.h"
@@ -20,10 +20,9 @@ class StepTraffic {
   // tensors: null where there is none. thread: index among those that copy. from_end: the walk
   // begins at the last time step. unit: the block's first; units: how many it has room for.
   template <class Params>
-  __device__ __forceinline__ StepTraffic(const Params& p, const StepRows& rows,
-                                         void* const (&tensors)[kTensors], int thread,
-                                         int64_t first_row, int64_t k, int unit, int units,
-                                         bool from_end)
+  HASTE_DEVICE StepTraffic(const Params& p, const StepRows& rows, void* const (&tensors)[kTensors],
+                           int thread, int64_t first_row, int64_t k, int unit, int units,
+                           bool from_end)
       : rows_(rows),
         thread_(thread),
         hidden_(static_cast<int>(p.H)),
@@ -32,8 +31,7 @@ class StepTraffic {
         run_((units_ + kPieceUnits - 1) / kPieceUnits),
         aligned_(p.piece == kPieceBytes) {
     const int64_t place = (first_row * p.T_ + (from_end ? p.T_ - 1 : 0)) * p.K + k;
-#pragma unroll
-    for (int i = 0; i < kTensors; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kTensors; ++i) {
       first_[i] = tensors[i] == nullptr
                       ? nullptr
                       : reinterpret_cast<char*>(static_cast<T*>(tensors[i]) +
@@ -45,13 +43,12 @@ class StepTraffic {
     row_stride_ = stride * p.T_;
     stride_ = from_end ? -stride : stride;
     count_ = CountOf(0);
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) mine_[i] = Make(thread_ + i * kThreads);
+    HASTE_UNROLL for (int i = 0; i < kMost; ++i) mine_[i] = Make(thread_ + i * kThreads);
   }
 
   // Copies the next step's data from memory to `rows`. Complete after WaitCopies and, for other
   // threads, a barrier. ends: this pass is the last of the step.
-  __device__ __forceinline__ void Read(T* rows, int pass = 0, bool ends = true) {
+  HASTE_DEVICE void Read(T* rows, int pass = 0, bool ends = true) {
     Each(rows, pass, ends, [this](char* shared, char* memory, int units) {
       if (aligned_) {
         CopyAsync<kPieceBytes>(shared, memory);
@@ -61,17 +58,16 @@ class StepTraffic {
     });
   }
   // Prefetches into L2 what Read will read `steps` steps later.
-  __device__ __forceinline__ void Prefetch(int steps, int pass) const {
+  HASTE_DEVICE void Prefetch(int steps, int pass) const {
     const int count = CountOf(pass);
     const int64_t further = pass * rows_.rows * row_stride_ + steps * stride_;
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kMost; ++i) {
       if (thread_ + i * kThreads >= count) break;
       PrefetchL2(mine_[i].at + (mine_[i].wide ? kGates : 1) * further);
     }
   }
   // Copies the next step's data from `rows` to memory.
-  __device__ __forceinline__ void Write(T* rows, int pass = 0, bool ends = true) {
+  HASTE_DEVICE void Write(T* rows, int pass = 0, bool ends = true) {
     Each(rows, pass, ends, [this](char* shared, char* memory, int units) {
       if (aligned_) {
         *reinterpret_cast<uint4*>(memory) = *reinterpret_cast<const uint4*>(shared);
@@ -92,28 +88,25 @@ class StepTraffic {
     bool wide;
   };
 
-  static __device__ __forceinline__ void CopyUnits(T* to, const T* from, int units) {
+  static HASTE_DEVICE void CopyUnits(T* to, const T* from, int units) {
     T some[kPieceUnits];
-#pragma unroll
-    for (int i = 0; i < kPieceUnits; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kPieceUnits; ++i) {
       if (i < units) some[i] = from[i];
     }
-#pragma unroll
-    for (int i = 0; i < kPieceUnits; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kPieceUnits; ++i) {
       if (i < units) to[i] = some[i];
     }
   }
 
   // The block's units are contiguous in a row of a tensor; in a wide tensor, for each gate.
-  __device__ __forceinline__ int RunsOf(int i) const { return i < rows_.wide ? kGates : 1; }
+  HASTE_DEVICE int RunsOf(int i) const { return i < rows_.wide ? kGates : 1; }
   // Piece i at the first step.
-  __device__ __forceinline__ Piece Make(int i) const {
+  HASTE_DEVICE Piece Make(int i) const {
     Piece piece = {};
     if (i >= count_) return piece;
     const int row = i / of_row_;
     int rest = i % of_row_;
-#pragma unroll
-    for (int t = 0; t < kTensors; ++t) {
+    HASTE_UNROLL for (int t = 0; t < kTensors; ++t) {
       if (first_[t] == nullptr) continue;
       if (rest >= 0 && rest < RunsOf(t) * run_) {
         constexpr int kBytes = sizeof(T);
@@ -128,16 +121,15 @@ class StepTraffic {
     return piece;
   }
   // Pieces of a pass.
-  __device__ __forceinline__ int CountOf(int pass) const {
+  HASTE_DEVICE int CountOf(int pass) const {
     return min(rows_left_ - pass * rows_.rows, rows_.rows) * of_row_;
   }
   template <class Move>
-  __device__ __forceinline__ void Each(T* rows, int pass, bool ends, const Move& move) {
+  HASTE_DEVICE void Each(T* rows, int pass, bool ends, const Move& move) {
     char* shared = reinterpret_cast<char*>(rows);
     const int count = CountOf(pass);
     const int64_t down = pass * rows_.rows * row_stride_;
-#pragma unroll
-    for (int i = 0; i < kMost; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kMost; ++i) {
       if (thread_ + i * kThreads >= count_) break;
       const int wide = mine_[i].wide ? kGates : 1;
       if (thread_ + i * kThreads < count) {
@@ -174,12 +166,13 @@ struct StepRow {
 
 // --- Host code
 
-// The bits that are set in any of the addresses of tensors that are copied by rows.
-template <class... Tensors>
-uintptr_t AddressBits(Tensors*... tensors) {
-  return (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
+// The bits that are set in any of the addresses of tensors that are copied by rows: of these, and
+// of the reserve's beside the gates.
+template <class Cell, class Args, class... Tensors>
+uintptr_t AddressBits(const Args& args, Tensors*... tensors) {
+  uintptr_t bits = (uintptr_t{0} | ... | reinterpret_cast<uintptr_t>(tensors));
+  for (int i = 0; i < SavedTensors<Cell>(); ++i) bits |= reinterpret_cast<uintptr_t>(args.saved[i]);
+  return bits;
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STEP_IO_CUH_

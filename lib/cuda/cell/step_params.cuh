@@ -1,6 +1,5 @@
 // Parameters of every kernel of the `stepwise` engine, and how it finds one element.
-#ifndef HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
-#define HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/plan/engines/stepwise.h"
@@ -30,14 +29,9 @@ struct StepParams : WalkParams<T> {
 };
 
 template <class T>
-struct ForwardParams : StepParams<T> {
-  HasteRnnForwardArgs args;
-};
-
+using ForwardParams = WithArgs<StepParams<T>, HasteRnnForwardArgs>;
 template <class T>
-struct BackwardParams : StepParams<T> {
-  HasteRnnBackwardArgs args;
-};
+using BackwardParams = WithArgs<StepParams<T>, HasteRnnBackwardArgs>;
 
 // The tile of a block: grid.x runs over unit tiles, row tiles and lanes, unit tiles fastest.
 struct BlockPlace {
@@ -71,25 +65,22 @@ struct BlockElement : Element {
 
 // The beginning of row d, [padded rows], of operand A of a lane.
 template <class T>
-__device__ __forceinline__ Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k,
-                                               int64_t d) {
+HASTE_DEVICE Compute<T>* Operand(const StepParams<T>& p, int64_t step, int64_t k, int64_t d) {
   const int64_t lane = (step & 1) * p.K + k;
   return p.a + (lane * p.tiling.padded_depth() + d) * p.tiling.padded_rows();
 }
 
 // Where number d of an element's row is: in the operand of `step`, or of its other product.
 template <class T>
-__device__ __forceinline__ void PutOperand(const StepParams<T>& p, int64_t step, const Element& e,
-                                           int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOperand(const StepParams<T>& p, int64_t step, const Element& e, int64_t d,
+                             Compute<T> value) {
   Operand(p, step, e.k, d)[e.n] = value;
 }
 template <class T>
-__device__ __forceinline__ void PutOtherOperand(const StepParams<T>& p, int64_t step,
-                                                const Element& e, int64_t d, Compute<T> value) {
+HASTE_DEVICE void PutOtherOperand(const StepParams<T>& p, int64_t step, const Element& e, int64_t d,
+                                  Compute<T> value) {
   const int64_t lane = (step & 1) * p.K + e.k;
   p.other.a[(lane * p.other.depth + d) * p.other.rows + e.n] = value;
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_STEP_PARAMS_CUH_

@@ -1,7 +1,6 @@
 // Host code of every engine that keeps states in memory between steps: phases, workspace,
 // preparation before the first step, and the launch of a kernel of steps.
-#ifndef HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
-#define HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -12,10 +11,9 @@
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
 #include "lib/cuda/cell/prepare.cuh"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
-#include "lib/cuda/ops/reduce_rows.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/engine/engine.h"
 
 namespace haste {
@@ -129,14 +127,10 @@ struct StepKernel {
   int32_t Set(const LaunchShape& of, const CudaProperties& device, HasteStatus* status) {
     shape = of;
     HASTE_TRY(CheckBlocks(shape.blocks, "batch, lanes, hidden", status));
-    HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
+    HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
     cudaFuncAttributes attributes;
     HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), status);
     overlaps = device.sm_major >= 9 && attributes.ptxVersion >= 90 && !shape.cooperative;
-    if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
-      HASTE_CUDA_TRY(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), status);
-    }
     return HASTE_OK;
   }
 
@@ -146,9 +140,17 @@ struct StepKernel {
               const Args&... args) const {
     LaunchShape now = shape;
     now.overlap = overlaps && after;
-    HASTE_CUDA_TRY(Launch(kernel, now, executor, args...), status);
+    return HASTE_CUDA_STATUS(Launch(kernel, now, executor, args...), status);
+  }
+};
+
+// What follows a product, and has nothing to do before the first step and after the last.
+template <class Params>
+struct NoEnds {
+  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
     return HASTE_OK;
   }
+  static constexpr auto End = Begin;
 };
 
 // Steps of a backward walk. If gradients of the initial states are wanted, one more step, -1,
@@ -175,5 +177,3 @@ int32_t SumRecurrentBias(const HasteRnnConfig& config, const HasteRnnBackwardArg
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_CELL_WALK_SETUP_CUH_

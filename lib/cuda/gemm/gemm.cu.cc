@@ -1,7 +1,7 @@
-// Products of any strides, and sums over rows, for callers that have no linear algebra of their
-// own. They accumulate in Compute<T>, always in the same order. Large products go to cuBLAS if it
-// is found and supports their strides; its order is fixed while no other stream is at work. Large
-// products of floats are our own (split_fp16.cu.cc), as are parts that are summed in float32.
+// Products of any strides, for callers that have no linear algebra of their own. They accumulate in
+// Compute<T>, always in the same order. Large products go to cuBLAS if it is found and supports
+// their strides; its order is fixed while no other stream is at work. Large products of floats are
+// our own (split_fp16.cu.cc), as are parts that are summed in float32.
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
@@ -15,7 +15,6 @@
 #include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
-#include "lib/cuda/ptx/reduce.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"
 
@@ -51,8 +50,7 @@ class ChunkLoader {
 
   // Loads the next chunk to registers; 0 beyond the operand's end.
   __device__ void Load() {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kLoads; ++i) {
       const bool inside =
           outer_ + i * outer_step_ < outer_left_ && depth_ + i * depth_step_ < left_;
       values_[i] = inside ? ToCompute(from_[i * step_]) : C(0);
@@ -63,8 +61,7 @@ class ChunkLoader {
 
   // Stores what Load read, as [kDepth, kStride].
   __device__ void Store(C* chunk) const {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kLoads; ++i) {
       chunk[(depth_ + i * depth_step_) * kStride + outer_ + i * outer_step_] = values_[i];
     }
   }
@@ -101,34 +98,29 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // one a chunk is enough: the next store goes to the other stage
     a.Load();
     b.Load();
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
+    HASTE_UNROLL for (int d = 0; d < kDepth; ++d) {
       C av[kRuns * 4], bv[kRuns * 4];
-#pragma unroll
-      for (int run = 0; run < kRuns; ++run) {
+      HASTE_UNROLL for (int run = 0; run < kRuns; ++run) {
         const auto a4 = LoadFragment<4>(a_chunks[stage] + d * Loader::kStride + run * 64 + row);
         const auto b4 = LoadFragment<4>(b_chunks[stage] + d * Loader::kStride + run * 64 + column);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) {
           av[run * 4 + i] = a4.v[i];
           bv[run * 4 + i] = b4.v[i];
         }
       }
-#pragma unroll
-      for (int i = 0; i < kRuns * 4; ++i) {
-#pragma unroll
-        for (int j = 0; j < kRuns * 4; ++j) sums[i][j] = MulAdd(av[i], bv[j], sums[i][j]);
+      HASTE_UNROLL for (int i = 0; i < kRuns * 4; ++i) {
+        HASTE_UNROLL for (int j = 0; j < kRuns * 4; ++j) {
+          sums[i][j] = MulAdd(av[i], bv[j], sums[i][j]);
+        }
       }
     }
   }
   const T* bias = static_cast<const T*>(g.bias);
   T* c = static_cast<T*>(g.c);
-#pragma unroll
-  for (int i = 0; i < kRuns * 4; ++i) {
+  HASTE_UNROLL for (int i = 0; i < kRuns * 4; ++i) {
     const int64_t m = row0 + i / 4 * 64 + row + i % 4;
     if (m >= g.m) continue;
-#pragma unroll
-    for (int j = 0; j < kRuns * 4; ++j) {
+    HASTE_UNROLL for (int j = 0; j < kRuns * 4; ++j) {
       const int64_t n = column0 + j / 4 * 64 + column + j % 4;
       if (n >= g.n) continue;
       const C plus = bias == nullptr ? C(0) : ToCompute(bias[n]);
@@ -141,9 +133,8 @@ template <class T, int kTile>
 int32_t LaunchGemm(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   const int64_t column_tiles = CeilDiv(g.n, kTile), blocks = CeilDiv(g.m, kTile) * column_tiles;
   HASTE_TRY(CheckBlocks(blocks, "m, n", status));
-  HASTE_CUDA_TRY(Launch(Gemm<T, kTile>, blocks, kThreads, 0, false, executor, g, column_tiles),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(Gemm<T, kTile>, {blocks, kThreads}, executor, g, column_tiles),
+                           status);
 }
 
 template <class T>
@@ -169,8 +160,8 @@ __global__ void CopyToRows(int64_t rows, int64_t columns, const T* bias, T* c, i
 int32_t SetRows(const HasteGemm& g, const HasteExecutor& executor, HasteStatus* status) {
   const auto set = [&](auto* bias) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(bias)>>;
-    return Launch(CopyToRows<T>, std::min<int64_t>(g.m, 1 << 16), kThreads, 0, false, executor, g.m,
-                  g.n, bias, static_cast<T*>(g.c), g.c_row);
+    return Launch(CopyToRows<T>, {std::min<int64_t>(g.m, 1 << 16), kThreads}, executor, g.m, g.n,
+                  bias, static_cast<T*>(g.c), g.c_row);
   };
   if (g.dtype == HASTE_FLOAT64) {
     HASTE_CUDA_TRY(set(static_cast<const double*>(g.bias)), status);
@@ -237,10 +228,7 @@ int32_t PlanHere(const ProductChunk& part, int64_t most, ProductPlan* plan, Hast
 }  // namespace
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
-  ProductPlan plan;
-  HASTE_TRY(PlanHere({g, {}, {}}, 0, &plan, status));
-  *bytes = plan.ours ? ScaledGemmWorkspace(g, plan) : 0;
-  return HASTE_OK;
+  return CudaProductChunkWorkspace({g, {}, {}}, 0, bytes, status);
 }
 
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,

@@ -1,7 +1,6 @@
 // Products of any strides: our own where they are the fastest, else those of cuBLAS. Plain C++:
 // includes nothing of the toolkit.
-#ifndef HASTE_LIB_CUDA_GEMM_GEMM_H_
-#define HASTE_LIB_CUDA_GEMM_GEMM_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ int32_t CudaProductChunk(const ProductChunk& part, int64_t most, void* workspace
                          const HasteExecutor& executor, HasteStatus* status);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_GEMM_H_

@@ -6,8 +6,7 @@
 // of every tile in registers, and keeps the sums of a0·b0 separate from those of a0·b1 + a1·b0, so
 // that the latter are not cut off. With one split term they take turns at whole tiles, so that one
 // multiplies while the other stores.
-#ifndef HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
-#define HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/pipeline.cuh"
 #include "lib/cuda/ptx/cluster.cuh"
@@ -32,20 +31,17 @@ class TileSums {
   static constexpr int kRowTiles = kTakeTurns<kTerms> ? kPanel / kRows : 1;
 
  public:
-  __device__ __forceinline__ explicit TileSums(int warpgroup)
+  HASTE_DEVICE explicit TileSums(int warpgroup)
       : first_row_(kTakeTurns<kTerms> ? 0 : warpgroup * kRows) {}
 
   // Of K-blocks that come through the pipeline. came: called when all have.
   template <class OnLastLoad>
-  __device__ __forceinline__ void Multiply(int k_blocks, TilePipeline<kTerms>* pipeline,
-                                           const OnLastLoad& on_last_load) {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < kPanel / 2; ++i) large_[tile][i] = 0.0f;
+  HASTE_DEVICE void Multiply(int k_blocks, TilePipeline<kTerms>* pipeline,
+                             const OnLastLoad& on_last_load) {
+    HASTE_UNROLL for (int tile = 0; tile < kRowTiles; ++tile) {
+      HASTE_UNROLL for (int i = 0; i < kPanel / 2; ++i) large_[tile][i] = 0.0f;
     }
-#pragma unroll
-    for (int i = 0; i < kSmall; ++i) small_[i] = 0.0f;
+    HASTE_UNROLL for (int i = 0; i < kSmall; ++i) small_[i] = 0.0f;
     for (int i = 0; i < k_blocks; ++i) {
       pipeline->Wait();
       MultiplyKBlock(pipeline->a(), pipeline->b());
@@ -59,23 +55,22 @@ class TileSums {
   }
 
   // Epilogue prepare: where the next sums go. Starts the loads that do not depend on sums.
-  __device__ __forceinline__ void PrepareStore(const TileOfC<C>& to) {
+  HASTE_DEVICE void PrepareStore(const TileOfC<C>& to) {
     to_ = to;
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) rows_[tile][i] = to.Row(FirstRow(tile) + i * 4 + lane / 8);
+    HASTE_UNROLL for (int tile = 0; tile < kRowTiles; ++tile) {
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
+        rows_[tile][i] = to.Row(FirstRow(tile) + i * 4 + lane / 8);
+      }
     }
     if constexpr (kBiasFirst) {
-#pragma unroll
-      for (int part = 0; part < kColumnParts; ++part) bias_[part] = Bias<false>(part);
+      HASTE_UNROLL for (int part = 0; part < kColumnParts; ++part) bias_[part] = Bias<false>(part);
     }
   }
   // Epilogue store: stores the sums with the bias, or adds them to what is there. row_most,
   // column_most: of the tile's lines.
-  __device__ __forceinline__ void Put(const uint32_t* row_most, const uint32_t* column_most,
-                                      bool adds, TransposedStaging& turned) {
+  HASTE_DEVICE void Put(const uint32_t* row_most, const uint32_t* column_most, bool adds,
+                        TransposedStaging& turned) {
     if (to_.IsWhole()) {
       PutRows<true>(row_most, column_most, adds, turned);
     } else {
@@ -88,50 +83,44 @@ class TileSums {
   static constexpr bool kBiasFirst = !kScales && !std::is_same_v<C, float>;
 
   // This warp's of a tile of rows.
-  __device__ __forceinline__ int FirstRow(int tile) const {
+  HASTE_DEVICE int FirstRow(int tile) const {
     return first_row_ + tile * kRows + threadIdx.x / 32 % 4 * 16;
   }
   // Of those turned, when they leave.
-  static __device__ __forceinline__ int TurnedColumn() { return threadIdx.x % 8 * 4; }
+  static HASTE_DEVICE int TurnedColumn() { return threadIdx.x % 8 * 4; }
   template <bool kWhole>
-  __device__ __forceinline__ float4 Bias(int part) const {
+  HASTE_DEVICE float4 Bias(int part) const {
     return to_.template Load<kWhole>(to_.bias, part * kTurnedColumns + TurnedColumn());
   }
 
   template <bool kWhole>
-  __device__ __forceinline__ void PutRows(const uint32_t* row_most, const uint32_t* column_most,
-                                          bool adds, TransposedStaging& turned) {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
+  HASTE_DEVICE void PutRows(const uint32_t* row_most, const uint32_t* column_most, bool adds,
+                            TransposedStaging& turned) {
+    HASTE_UNROLL for (int tile = 0; tile < kRowTiles; ++tile) {
       PutRows<kWhole>(tile, row_most, column_most, adds, turned);
     }
   }
   template <bool kWhole>
-  __device__ __forceinline__ void PutRows(int tile, const uint32_t* row_most,
-                                          const uint32_t* column_most, bool adds,
-                                          TransposedStaging& turned) {
+  HASTE_DEVICE void PutRows(int tile, const uint32_t* row_most, const uint32_t* column_most,
+                            bool adds, TransposedStaging& turned) {
     const int lane = threadIdx.x % 32, column = TurnedColumn();
     C* const(&rows)[4] = rows_[tile];
     float row_scale[2] = {1, 1};
     float4 column_scale[kColumnParts];
     if constexpr (kScales) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) {
         row_scale[i] = Undoing(row_most[FirstRow(tile) + lane / 4 + 8 * i]);
       }
-#pragma unroll
-      for (int part = 0; part < kColumnParts; ++part) {
+      HASTE_UNROLL for (int part = 0; part < kColumnParts; ++part) {
         const auto* most = column_most + part * kTurnedColumns + column;
         const uint4 bits = *reinterpret_cast<const uint4*>(most);
         column_scale[part] =
             make_float4(Undoing(bits.x), Undoing(bits.y), Undoing(bits.z), Undoing(bits.w));
       }
     }
-#pragma unroll
-    for (int part = 0; part < kColumnParts; ++part) {
+    HASTE_UNROLL for (int part = 0; part < kColumnParts; ++part) {
       __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kTurnedColumns / 8 * 2; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kTurnedColumns / 8 * 2; ++i) {
         const int from = part * kTurnedColumns / 2 + 2 * i;
         *reinterpret_cast<float2*>(&turned[lane / 4 + i % 2 * 8][i / 2 * 8 + lane % 4 * 2]) =
             make_float2(Sum(tile, from), Sum(tile, from + 1));
@@ -139,12 +128,10 @@ class TileSums {
       __syncwarp();
       float4 sums[4];
       const float4 bias = kBiasFirst ? bias_[part] : Bias<kWhole>(part);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
         sums[i] = adds ? to_.template Load<kWhole>(rows[i], part * kTurnedColumns + column) : bias;
       }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
         const int row = i * 4 + lane / 8;
         // The scales of rows are in the lanes that had the sums.
         const float scale = __shfl_sync(0xFFFFFFFFu, row_scale[i / 2], row % 8 * 4);
@@ -158,18 +145,16 @@ class TileSums {
     }
   }
 
-  __device__ __forceinline__ void MultiplyKBlock(const unsigned char* a, const unsigned char* b) {
+  HASTE_DEVICE void MultiplyKBlock(const unsigned char* a, const unsigned char* b) {
     constexpr int kFurther =
         kPartBytes / kUnit;  // the second split term, or the second half of the depth
     const uint64_t of_a = CoreMatrices<kPackedDepth>(a) + first_row_ * (kLineBytes / kUnit);
     const uint64_t of_b = CoreMatrices<kPackedDepth>(b);
     BeginWarpgroupMma();
-#pragma unroll
-    for (int i = 0; i < KBlockDepth(kTerms) / 16; ++i) {
+    HASTE_UNROLL for (int i = 0; i < KBlockDepth(kTerms) / 16; ++i) {
       constexpr int kSteps = kPackedDepth / 16;
       const int at = i / kSteps * kFurther + i % kSteps * (kStep / kUnit);
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
+      HASTE_UNROLL for (int tile = 0; tile < kRowTiles; ++tile) {
         constexpr int kTileAt = kRows * kLineBytes / kUnit;
         WarpgroupMma<MmaOperand<T>, kPanel>(large_[tile], of_a + tile * kTileAt + at, of_b + at);
       }
@@ -180,15 +165,13 @@ class TileSums {
     }
     CommitWarpgroupMma();
   }
-  __device__ __forceinline__ float Sum(int tile, int i) const {
+  HASTE_DEVICE float Sum(int tile, int i) const {
     return kTerms == 2 ? large_[tile][i] + small_[i % kSmall] : large_[tile][i];
   }
 
-  static __device__ __forceinline__ float Undoing(uint32_t most) {
-    return RowScale(most, kMostLineShift).down;
-  }
+  static HASTE_DEVICE float Undoing(uint32_t most) { return RowScale(most, kMostLineShift).down; }
   // a, b: powers of two. Their product may be out of range where the scaled sum is not.
-  static __device__ __forceinline__ float Unscaled(float sum, float a, float b) {
+  static HASTE_DEVICE float Unscaled(float sum, float a, float b) {
     if (!kScales) return sum;
     const float both = a * b;
     if (both >= PowerOfTwo(-126) && both <= PowerOfTwo(127)) return sum * both;
@@ -207,10 +190,9 @@ class TileSums {
 
 // first_row: this block's first row in a tile.
 template <class T, class C>
-__device__ __forceinline__ void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row,
-                                               int warpgroup, ProductPieces* pieces,
-                                               TilePipeline<kMmaTerms<T>>* pipeline,
-                                               TransposedStaging& turned) {
+HASTE_DEVICE void MultiplyPieces(const ScaledProduct<T, C>& p, int first_row, int warpgroup,
+                                 ProductPieces* pieces, TilePipeline<kMmaTerms<T>>* pipeline,
+                                 TransposedStaging& turned) {
   constexpr bool kTurns = kTakeTurns<kMmaTerms<T>>;
   TileSums<T, C> sums(warpgroup);
   const Turns turns(warpgroup);
@@ -311,14 +293,12 @@ __global__ void __launch_bounds__(kPanel)
   for (int sharer = first; sharer < work.sharers && work.Begin(sharer) < end; ++sharer) {
     const float* from =
         p.waiting + (int64_t{work.Slot(sharer, shared_tile)} * kProductRows + first_row) * kPanel;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sums[i] += from[i * kPanel + threadIdx.x];
+    HASTE_UNROLL for (int i = 0; i < 8; ++i) sums[i] += from[i * kPanel + threadIdx.x];
   }
   if (column >= p.columns) return;
   const auto& rows = p.rows[row >= p.split ? 1 : 0];
   const float bias = p.bias_of_pieces == nullptr ? 0.0f : p.bias_of_pieces[column];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  HASTE_UNROLL for (int i = 0; i < 8; ++i) {
     if (row + i >= rows.end) break;
     float* at = rows.c + rows.runs.At(rows.first + row + i) * rows.stride + column;
     *at = (p.adds_pieces ? *at : bias) + sums[i];
@@ -326,5 +306,3 @@ __global__ void __launch_bounds__(kPanel)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_MAINLOOP_CUH_

@@ -1,7 +1,6 @@
 // Packs an operand of a product for tensor cores. A float becomes one or two split terms of
 // float16. Each line (a row of a, a column of b) has a scale, a power of two.
-#ifndef HASTE_LIB_CUDA_GEMM_PACK_CUH_
-#define HASTE_LIB_CUDA_GEMM_PACK_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -38,16 +37,14 @@ struct PackedLines {
   uint32_t* most;  // kScales: for each line, the bits of its largest magnitude
 
   // Stores 8 neighbours of a line in depth. run: their index in the K-block.
-  __device__ __forceinline__ void Put(int64_t line, int64_t k_block, int run, float scale,
-                                      const Element (&values)[8]) const {
+  HASTE_DEVICE void Put(int64_t line, int64_t k_block, int run, float scale,
+                        const Element (&values)[8]) const {
     MmaOperand<T> terms[kTerms][8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 8; ++i) {
       if constexpr (kScales) {
         uint16_t part[3];
         SplitOperand<T>(values[i] * scale, part);
-#pragma unroll
-        for (int s = 0; s < kTerms; ++s) terms[s][i].bits = part[s];
+        HASTE_UNROLL for (int s = 0; s < kTerms; ++s) terms[s][i].bits = part[s];
       } else {
         terms[0][i] = values[i];
       }
@@ -57,13 +54,12 @@ struct PackedLines {
     const uint32_t row = static_cast<uint32_t>(line) % kPanel;
     MmaOperand<T>* at = to + (static_cast<int64_t>(panel) * k_blocks + k_block) * kTerms * kSize +
                         (row / 8 * (kPackedDepth / 8) + run) * 64 + row % 8 * 8;
-#pragma unroll
-    for (int s = 0; s < kTerms; ++s) StoreFragment<8>(at + s * kSize, terms[s]);
+    HASTE_UNROLL for (int s = 0; s < kTerms; ++s) StoreFragment<8>(at + s * kSize, terms[s]);
   }
 };
 
 // The bits of |x|; infinity and NaN do not count.
-__device__ __forceinline__ uint32_t FiniteBits(float x) {
+HASTE_DEVICE uint32_t FiniteBits(float x) {
   const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
   return bits < 0x7F800000u ? bits : 0;
 }
@@ -78,26 +74,23 @@ class LineReader {
   static constexpr int kAtOnce = 16 / sizeof(Element);
 
  public:
-  __device__ __forceinline__ LineReader(const PackedLines<T>& p, int64_t line, int run)
+  HASTE_DEVICE LineReader(const PackedLines<T>& p, int64_t line, int run)
       : p_(p),
         line_(line),
         run_(run),
         from_(p.from + (line < p.lines ? p.runs.At(p.first + line) * p.line_stride : 0)) {}
 
-  __device__ __forceinline__ void Read(int64_t k_block, Element (&values)[8]) const {
+  HASTE_DEVICE void Read(int64_t k_block, Element (&values)[8]) const {
     const int64_t depth = k_block * kPackedDepth + run_ * 8;
     const Element* from = from_ + depth;
     if (p_.aligned && line_ < p_.lines && depth + 8 <= p_.depth) {
-#pragma unroll
-      for (int i = 0; i < 8; i += kAtOnce) {
+      HASTE_UNROLL for (int i = 0; i < 8; i += kAtOnce) {
         const auto some = LoadFragment<kAtOnce>(from + i);
-#pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) values[i + j] = some.v[j];
+        HASTE_UNROLL for (int j = 0; j < kAtOnce; ++j) values[i + j] = some.v[j];
       }
       return;
     }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 8; ++i) {
       values[i] = line_ < p_.lines && depth + i < p_.depth ? from[i] : Element{};
     }
   }
@@ -121,35 +114,29 @@ __global__ void __launch_bounds__(kPackWarps * 32)
   const int run = lane % 4;
   const LineReader<T> reader(p, line, run);
   Element held[kHeldKBlocks][8];
-#pragma unroll
-  for (int i = 0; i < kHeldKBlocks; ++i) reader.Read(warp + i * kPackWarps, held[i]);
+  HASTE_UNROLL for (int i = 0; i < kHeldKBlocks; ++i) reader.Read(warp + i * kPackWarps, held[i]);
   const int beyond = warp + kHeldKBlocks * kPackWarps;
   float scale = 1;
   if constexpr (kScales) {
     uint32_t most = 0;
-#pragma unroll
-    for (int i = 0; i < kHeldKBlocks; ++i) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(held[i][j]));
+    HASTE_UNROLL for (int i = 0; i < kHeldKBlocks; ++i) {
+      HASTE_UNROLL for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(held[i][j]));
     }
 #pragma unroll 2
     for (int k_block = beyond; k_block < p.k_blocks; k_block += kPackWarps) {
       float values[8];
       reader.Read(k_block, values);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(values[j]));
+      HASTE_UNROLL for (int j = 0; j < 8; ++j) most = max(most, FiniteBits(values[j]));
     }
     most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, 1));
     most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, 2));
     if (run == 0) of_warp[warp][lane / 4] = most;
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kPackWarps; ++i) most = max(most, of_warp[i][lane / 4]);
+    HASTE_UNROLL for (int i = 0; i < kPackWarps; ++i) most = max(most, of_warp[i][lane / 4]);
     if (warp == 0 && run == 0) p.most[line] = most;
     scale = RowScale(most, kMostLineShift).up;
   }
-#pragma unroll
-  for (int i = 0; i < kHeldKBlocks; ++i) {
+  HASTE_UNROLL for (int i = 0; i < kHeldKBlocks; ++i) {
     const int k_block = warp + i * kPackWarps;
     if (k_block < p.k_blocks) p.Put(line, k_block, run, scale, held[i]);
   }
@@ -207,14 +194,11 @@ __global__ void __launch_bounds__(kLinesOfBlock)
   const int64_t left = exists ? p.depth - k_block * kPackedDepth : 0;
   Element values[kPackedDepth / 8][8];
   RowCursor row(p.runs, p.first + k_block * kPackedDepth);
-#pragma unroll
-  for (int d = 0; d < kPackedDepth; ++d, row.Next()) {
+  HASTE_UNROLL for (int d = 0; d < kPackedDepth; ++d, row.Next()) {
     values[d / 8][d % 8] = d < left ? from[row.at() * p.depth_stride] : Element{};
   }
-#pragma unroll
-  for (int run = 0; run < kPackedDepth / 8; ++run) p.Put(line, k_block, run, scale, values[run]);
+  HASTE_UNROLL for (int run = 0; run < kPackedDepth / 8; ++run)
+      p.Put(line, k_block, run, scale, values[run]);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PACK_CUH_

@@ -1,6 +1,5 @@
 // Parameters of a product's kernels (mainloop.cuh), and where its sums go.
-#ifndef HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
-#define HASTE_LIB_CUDA_GEMM_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/pack.cuh"
 
@@ -53,26 +52,22 @@ struct TileOfC {
   bool aligned;       // rows, and the bias, begin at multiples of 16 bytes
 
   // Whether all rows and columns of a tile exist and are aligned. Then no access needs a check.
-  __device__ __forceinline__ bool IsWhole() const {
-    return rows == kPanel && columns == kPanel && aligned;
-  }
+  HASTE_DEVICE bool IsWhole() const { return rows == kPanel && columns == kPanel && aligned; }
   // Null after the last row.
-  __device__ __forceinline__ C* Row(int row) const {
+  HASTE_DEVICE C* Row(int row) const {
     return row < rows ? c + runs.At(first + row) * stride : nullptr;
   }
   // Four neighbours of a row or of the bias; 0 if it is null.
   template <bool kWhole>
-  __device__ __forceinline__ float4 Load(const C* row, int column) const {
+  HASTE_DEVICE float4 Load(const C* row, int column) const {
     float v[4] = {};
     if (row != nullptr) {  // the bias may be null in any tile
       const C* at = row + column;
       if (kWhole || (aligned && column + 4 <= columns)) {
         const auto four = LoadFragment<4>(at);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) v[i] = ToCompute(four.v[i]);
       } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) {
           if (column + i < columns) v[i] = ToCompute(at[i]);
         }
       }
@@ -80,7 +75,7 @@ struct TileOfC {
     return make_float4(v[0], v[1], v[2], v[3]);
   }
   template <bool kWhole>
-  __device__ __forceinline__ void Store(C* row, int column, float4 sums) const {
+  HASTE_DEVICE void Store(C* row, int column, float4 sums) const {
     if (!kWhole && row == nullptr) return;
     C* at = row + column;
     const C v[4] = {FromCompute<C>(sums.x), FromCompute<C>(sums.y), FromCompute<C>(sums.z),
@@ -88,8 +83,7 @@ struct TileOfC {
     if (kWhole || (aligned && column + 4 <= columns)) {
       StoreFragment<4>(at, v);
     } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
         if (column + i < columns) at[i] = v[i];
       }
     }
@@ -97,5 +91,3 @@ struct TileOfC {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PARAMS_CUH_

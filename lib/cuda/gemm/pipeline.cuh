@@ -1,7 +1,6 @@
 // How the operands of a product (mainloop.cuh) get to the warpgroups that multiply them: K-block by
 // K-block, through a pipeline of stages in shared memory.
-#ifndef HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
-#define HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_
+#pragma once
 
 #include "lib/cuda/gemm/params.cuh"
 #include "lib/cuda/ptx/named_barrier.cuh"
@@ -18,40 +17,40 @@ constexpr int kTileStages = 6;
 template <int kTerms>
 class TilePipeline {
  public:
-  __device__ __forceinline__ TilePipeline(unsigned char* stages, TransactionBarrier* full,
-                                          TransactionBarrier* empty, int half)
+  HASTE_DEVICE TilePipeline(unsigned char* stages, TransactionBarrier* full,
+                            TransactionBarrier* empty, int half)
       : stages_(stages), pipeline_(full, empty), half_(half) {}
 
-  __device__ __forceinline__ void Init() const {
+  HASTE_DEVICE void Init() const {
     pipeline_.Init(kTileStages, 2 * kWarpsOfTile<kTerms>);  // of both blocks
   }
-  __device__ __forceinline__ unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
-  __device__ __forceinline__ unsigned char* b() const { return a() + kKBlockBytes; }
+  HASTE_DEVICE unsigned char* a() const { return stages_ + stage_ * kStageBytes; }
+  HASTE_DEVICE unsigned char* b() const { return a() + kKBlockBytes; }
   // Fetches a K-block of a. FetchB fetches this block's half of a K-block of b, for both blocks.
   // AwaitFree returns at once in the first lap.
-  __device__ __forceinline__ void FetchA(const unsigned char* from) const {
+  HASTE_DEVICE void FetchA(const unsigned char* from) const {
     pipeline_.AwaitFree(stage_, lap_ ^ 1);
     pipeline_.Expect(stage_, kStageBytes);
     pipeline_.Copy(stage_, a(), from, kKBlockBytes);
   }
-  __device__ __forceinline__ void FetchB(const unsigned char* from) const {
+  HASTE_DEVICE void FetchB(const unsigned char* from) const {
     constexpr int kHalf = kKBlockBytes / 2;
     pipeline_.AwaitFree(stage_, lap_ ^ 1);
     pipeline_.CopyTo(3, stage_, b() + half_ * kHalf, from + half_ * kHalf, kHalf);
   }
-  __device__ __forceinline__ void Wait() const { pipeline_.Wait(stage_, lap_); }
+  HASTE_DEVICE void Wait() const { pipeline_.Wait(stage_, lap_); }
   // Frees the previous stage.
-  __device__ __forceinline__ void FreeLast() const {
+  HASTE_DEVICE void FreeLast() const {
     const int last = stage_ == 0 ? kTileStages - 1 : stage_ - 1;
     if (threadIdx.x % 32 < 2) pipeline_.FreeIn(threadIdx.x % 32, last);
   }
-  __device__ __forceinline__ void Next() {
+  HASTE_DEVICE void Next() {
     if (++stage_ < kTileStages) return;
     stage_ = 0;
     lap_ ^= 1;
   }
   // Skips stages that belong to the other warpgroup.
-  __device__ __forceinline__ void Skip(int stages) {
+  HASTE_DEVICE void Skip(int stages) {
     const int to = stage_ + stages;
     stage_ = to % kTileStages;
     lap_ ^= to / kTileStages & 1;
@@ -67,9 +66,8 @@ class TilePipeline {
 
 // of_a: of the two operands.
 template <class T, class C>
-__device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool of_a, int half,
-                                            ProductPieces* pieces,
-                                            TilePipeline<kMmaTerms<T>>* pipeline) {
+HASTE_DEVICE void FetchPieces(const ScaledProduct<T, C>& p, bool of_a, int half,
+                              ProductPieces* pieces, TilePipeline<kMmaTerms<T>>* pipeline) {
   const auto* operand = reinterpret_cast<const unsigned char*>(of_a ? p.a : p.b);
   ProductPiece piece;
   while (pieces->Next(&piece)) {
@@ -88,12 +86,10 @@ __device__ __forceinline__ void FetchPieces(const ScaledProduct<T, C>& p, bool o
 // been filled, because a barrier's parity does not tell one lap from the next but one.
 class Turns {
  public:
-  __device__ __forceinline__ explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}
+  HASTE_DEVICE explicit Turns(int warpgroup) : warpgroup_(warpgroup) {}
 
-  __device__ __forceinline__ void Await() const { NamedBarrierSync<kThreads>(kName + warpgroup_); }
-  __device__ __forceinline__ void HandOver() const {
-    NamedBarrierArrive<kThreads>(kName + 1 - warpgroup_);
-  }
+  HASTE_DEVICE void Await() const { NamedBarrierSync<kThreads>(kName + warpgroup_); }
+  HASTE_DEVICE void HandOver() const { NamedBarrierArrive<kThreads>(kName + 1 - warpgroup_); }
 
  private:
   static_assert(kTileWarpgroups == 2, "there is one other");
@@ -103,5 +99,3 @@ class Turns {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_PIPELINE_CUH_

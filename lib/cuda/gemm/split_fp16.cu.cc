@@ -78,22 +78,23 @@ class Operand {
     p.most = most_ + at;
     const int64_t padded = PadTo(lines, tile_);
     if (along_depth) {
-      HASTE_CUDA_TRY(Launch(PackAlongDepth<T>, padded / 8, kPackWarps * 32, 0, after, executor, p),
-                     status);
-      return HASTE_OK;
+      return HASTE_CUDA_STATUS(
+          Launch(PackAlongDepth<T>, {padded / 8, kPackWarps * 32, 0, 1, false, after}, executor, p),
+          status);
     }
     const int64_t line_blocks = CeilDiv(padded, kLinesOfBlock);
     if constexpr (kScales) {
       const int64_t depth_blocks = CeilDiv(depth, kMostDepths);
       HASTE_CUDA_TRY(Clear(p.most, padded * sizeof(uint32_t), executor), status);
-      HASTE_CUDA_TRY(Launch(FindMostOfLines<T>, line_blocks * depth_blocks, kLinesOfBlock, 0, false,
+      HASTE_CUDA_TRY(Launch(FindMostOfLines<T>, {line_blocks * depth_blocks, kLinesOfBlock},
                             executor, p, line_blocks),
                      status);
     }
-    HASTE_CUDA_TRY(Launch(PackAlongLines<T>, line_blocks * p.k_blocks, kLinesOfBlock, 0,
-                          kScales || after, executor, p, line_blocks, padded),
-                   status);
-    return HASTE_OK;
+    return HASTE_CUDA_STATUS(
+        Launch(PackAlongLines<T>,
+               {line_blocks * p.k_blocks, kLinesOfBlock, 0, 1, false, kScales || after}, executor,
+               p, line_blocks, padded),
+        status);
   }
 
   const MmaOperand<T>* packed() const { return to_; }
@@ -150,8 +151,7 @@ int32_t LaunchTiles(const ScaledProduct<T, C>& p, LaunchShape shape, const Haste
   shape.threads = kTileThreads;
   shape.shared_bytes = kTileStages * kStageBytes;
   shape.cluster = 2;
-  HASTE_CUDA_TRY(Launch(MultiplyTiles<T, C>, shape, executor, p), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(MultiplyTiles<T, C>, shape, executor, p), status);
 }
 
 // ends: nothing more will be added to the waiting sums.
@@ -162,10 +162,11 @@ int32_t Multiply(const ScaledProduct<T, float>& p, bool ends, const HasteExecuto
   shape.overlap = true;
   HASTE_TRY(LaunchTiles(p, shape, executor, status));
   if (p.work.shared() == 0 || !ends) return HASTE_OK;
-  HASTE_CUDA_TRY(Launch(AddPieces<T>, int64_t{p.work.shared()} * (kProductRows / 8),
-                        kProductColumns, 0, true, executor, p),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(
+      Launch(AddPieces<T>,
+             {int64_t{p.work.shared()} * (kProductRows / 8), kProductColumns, 0, 1, false, true},
+             executor, p),
+      status);
 }
 
 // Sums in float32, chunk by chunk.

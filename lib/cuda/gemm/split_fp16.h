@@ -1,7 +1,6 @@
 // Our own products on tensor cores (sm_90a): for floats in scaled float16, with two split terms if
 // they are exact; overlapped with a walk, also for TensorFloat-32 and 16 bits.
-#ifndef HASTE_LIB_CUDA_GEMM_SPLIT_FP16_H_
-#define HASTE_LIB_CUDA_GEMM_SPLIT_FP16_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ int32_t MultiplyOneChunk(const ProductChunk&, const ProductPlan& plan, void* wor
 uint32_t ReadyCount(const ProductPlan& plan, int tiles);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_GEMM_SPLIT_FP16_H_

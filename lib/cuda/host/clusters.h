@@ -1,6 +1,5 @@
 // Which thread-block clusters a GPU can hold, by a query for each size.
-#ifndef HASTE_LIB_CUDA_HOST_CLUSTERS_H_
-#define HASTE_LIB_CUDA_HOST_CLUSTERS_H_
+#pragma once
 
 #include <algorithm>
 
@@ -35,5 +34,3 @@ inline void LimitMultiprocessors(int most, CudaProperties* properties) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_CLUSTERS_H_

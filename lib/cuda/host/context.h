@@ -1,7 +1,6 @@
 // The CUDA context of a call: that of its device, or of a part of one (MPS, green contexts). Caches
 // of what belongs to a context have the context as their key, not the device's number.
-#ifndef HASTE_LIB_CUDA_HOST_CONTEXT_H_
-#define HASTE_LIB_CUDA_HOST_CONTEXT_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ T& OfProcess() {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_CONTEXT_H_

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/cuda/host/error.h"
 #include "lib/cuda/host/relaxed_capture.h"
 
 namespace haste {

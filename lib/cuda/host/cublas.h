@@ -1,7 +1,6 @@
 // Products by cuBLAS. It is not linked: the one that the process has loaded is used, or an
 // installed one.
-#ifndef HASTE_LIB_CUDA_HOST_CUBLAS_H_
-#define HASTE_LIB_CUDA_HOST_CUBLAS_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ class CublasCall {
 constexpr size_t kCublasWorkspace = (32 << 20) + 256;
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_CUBLAS_H_

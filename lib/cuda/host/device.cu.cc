@@ -177,13 +177,11 @@ int32_t GetStreamProperties(const HasteExecutor& executor, ContextKey* context,
 }
 
 int32_t CudaAllocate(size_t bytes, void** memory, HasteStatus* status) {
-  HASTE_CUDA_TRY(cudaMalloc(memory, std::max<size_t>(bytes, 1)), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaMalloc(memory, std::max<size_t>(bytes, 1)), status);
 }
 
 int32_t CudaFree(void* memory, HasteStatus* status) {
-  HASTE_CUDA_TRY(cudaFree(memory), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaFree(memory), status);
 }
 
 int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& executor,
@@ -210,8 +208,7 @@ int32_t CudaDeviceStatus(HasteStatus* status) {
   if (devices == 0) return CudaFailure(cudaErrorNoDevice, "cudaGetDeviceCount", status);
   const RelaxedCapture relaxed;
   cudaFuncAttributes attributes;
-  HASTE_CUDA_TRY(cudaFuncGetAttributes(&attributes, Probe), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaFuncGetAttributes(&attributes, Probe), status);
 }
 
 }  // namespace haste

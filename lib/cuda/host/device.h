@@ -1,7 +1,6 @@
 // What the rest of the library calls through the table of backend.cc. Plain C++: includes nothing
 // from the toolkit.
-#ifndef HASTE_LIB_CUDA_HOST_DEVICE_H_
-#define HASTE_LIB_CUDA_HOST_DEVICE_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ int32_t CudaCopy(void* to, const void* from, size_t bytes, const HasteExecutor& 
                  HasteStatus* status);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_DEVICE_H_

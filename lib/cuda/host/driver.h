@@ -1,7 +1,6 @@
 // Whether an NVIDIA driver runs code of a CUDA toolkit. Plain C++, so that a machine without either
 // can test the messages. Versions are as CUDA numbers them: 13010 is 13.1.
-#ifndef HASTE_LIB_CUDA_HOST_DRIVER_H_
-#define HASTE_LIB_CUDA_HOST_DRIVER_H_
+#pragma once
 
 #include <string>
 
@@ -19,5 +18,3 @@ bool DriverRuns(int driver, int toolkit);
 std::string DriverSentence(int driver, int toolkit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_DRIVER_H_

@@ -1,6 +1,5 @@
 // Every CUDA call goes through HASTE_CUDA_TRY. An error names the call and gives CUDA's message.
-#ifndef HASTE_LIB_CUDA_HOST_ERROR_H_
-#define HASTE_LIB_CUDA_HOST_ERROR_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -12,15 +11,13 @@ namespace haste {
 // says how to build one that does.
 int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status);
 
+inline int32_t CudaStatus(cudaError_t error, const char* call, HasteStatus* status) {
+  return error == cudaSuccess ? HASTE_OK : CudaFailure(error, call, status);
+}
+
 }  // namespace haste
 
-// Returns from the function with an error in `status` unless `call` succeeds.
-#define HASTE_CUDA_TRY(call, status)                           \
-  do {                                                         \
-    const cudaError_t haste_error = (call);                    \
-    if (haste_error != cudaSuccess) {                          \
-      return ::haste::CudaFailure(haste_error, #call, status); \
-    }                                                          \
-  } while (false)
-
-#endif  // HASTE_LIB_CUDA_HOST_ERROR_H_
+// The code of `call`; if that is an error, it is in `status`.
+#define HASTE_CUDA_STATUS(call, status) ::haste::CudaStatus(call, #call, status)
+// Returns from the function with the code unless `call` succeeds.
+#define HASTE_CUDA_TRY(call, status) HASTE_TRY(::haste::CudaStatus(call, #call, status))

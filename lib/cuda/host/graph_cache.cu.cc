@@ -117,9 +117,8 @@ bool Recorded::Find(const std::string& key, const HasteExecutor& executor, const
 }
 
 int32_t Recorded::Replay(const HasteExecutor& executor, HasteStatus* status) const {
-  HASTE_CUDA_TRY(cudaGraphLaunch(graph_->graph, static_cast<cudaStream_t>(executor.stream)),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(
+      cudaGraphLaunch(graph_->graph, static_cast<cudaStream_t>(executor.stream)), status);
 }
 
 Recorded::~Recorded() {

@@ -1,7 +1,6 @@
 // Repeated launches as a CUDA graph: recorded the second time they come, then replayed. A replay
 // costs the host one launch.
-#ifndef HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
-#define HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -42,5 +41,3 @@ class Recorded {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_GRAPH_CACHE_H_

@@ -1,6 +1,5 @@
 // Launches kernels. A returned error belongs to this launch, not to an earlier failure.
-#ifndef HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
-#define HASTE_LIB_CUDA_HOST_LAUNCH_CUH_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -46,6 +45,15 @@ struct LaunchShape {
   cudaEvent_t begun = nullptr;  // recorded once all blocks have started (CUDA 12.3)
 };
 
+// Lets a kernel be launched in this shape.
+template <class... Params>
+cudaError_t AllowShape(void (*kernel)(Params...), const LaunchShape& shape) {
+  const cudaError_t error = AllowSharedMemory(kernel);
+  // 8 is what every GPU with clusters supports.
+  if (error != cudaSuccess || shape.cluster <= 8) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+}
+
 // cudaLaunchKernelEx; through HASTE_CUDA_TRY an error names the kernel.
 template <class... Params, class... Args>
 cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
@@ -57,36 +65,27 @@ cudaError_t Launch(void (*kernel)(Params...), const LaunchShape& shape,
   launch.stream = static_cast<cudaStream_t>(executor.stream);
   cudaLaunchAttribute attributes[4] = {};
   launch.attrs = attributes;
+  const auto add = [&](cudaLaunchAttributeID id) -> cudaLaunchAttributeValue& {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = id;
+    return attribute.val;
+  };
   if (shape.cluster > 1) {
-    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = shape.cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    auto& dimension = add(cudaLaunchAttributeClusterDimension).clusterDim;
+    dimension.x = shape.cluster;
+    dimension.y = dimension.z = 1;
   }
-  if (shape.cooperative) {
-    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
-  }
+  if (shape.cooperative) add(cudaLaunchAttributeCooperative).cooperative = 1;
   if (shape.overlap) {
-    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    add(cudaLaunchAttributeProgrammaticStreamSerialization).programmaticStreamSerializationAllowed =
+        1;
   }
 #if CUDART_VERSION >= 12030
   if (shape.begun != nullptr) {
-    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
-    attribute.id = cudaLaunchAttributeLaunchCompletionEvent;
-    attribute.val.launchCompletionEvent.event = shape.begun;
+    add(cudaLaunchAttributeLaunchCompletionEvent).launchCompletionEvent.event = shape.begun;
   }
 #endif
   return cudaLaunchKernelEx(&launch, kernel, static_cast<Params>(args)...);
-}
-template <class... Params, class... Args>
-cudaError_t Launch(void (*kernel)(Params...), int64_t blocks, dim3 threads, size_t shared_bytes,
-                   bool overlap, const HasteExecutor& executor, Args&&... args) {
-  return Launch(kernel, {blocks, threads, shared_bytes, 1, false, overlap}, executor,
-                static_cast<Args&&>(args)...);
 }
 
 // Sets memory to 0, after what the stream has to do already.
@@ -95,5 +94,3 @@ inline cudaError_t Clear(void* memory, size_t bytes, const HasteExecutor& execut
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_LAUNCH_CUH_

@@ -1,7 +1,6 @@
 // While another thread captures a stream into a graph, allocating calls may fail and invalidate the
 // capture, unless the calling thread declares that they do not belong to it.
-#ifndef HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
-#define HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -33,5 +32,3 @@ inline bool IsCaptured(const HasteExecutor& executor) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_RELAXED_CAPTURE_H_

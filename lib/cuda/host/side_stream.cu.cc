@@ -142,14 +142,12 @@ int32_t SideStream::Begin(const HasteExecutor& main, HasteStatus* status) {
 void* SideStream::event() const { return stream_->event; }
 
 int32_t SideStream::WaitForEvent(HasteStatus* status) const {
-  HASTE_CUDA_TRY(cudaStreamWaitEvent(Of(main_), stream_->event, 0), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaStreamWaitEvent(Of(main_), stream_->event, 0), status);
 }
 
 int32_t SideStream::Follow(HasteStatus* status) const {
   HASTE_CUDA_TRY(cudaEventRecord(stream_->order, Of(main_)), status);
-  HASTE_CUDA_TRY(cudaStreamWaitEvent(stream_->stream, stream_->order, 0), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaStreamWaitEvent(stream_->stream, stream_->order, 0), status);
 }
 
 int32_t SideStream::WaitForCount(const uint32_t* counter, uint32_t count,
@@ -164,8 +162,7 @@ int32_t SideStream::WaitForCount(const uint32_t* counter, uint32_t count,
 int32_t SideStream::Join(HasteStatus* status) {
   joined_ = true;
   HASTE_CUDA_TRY(cudaEventRecord(stream_->order, stream_->stream), status);
-  HASTE_CUDA_TRY(cudaStreamWaitEvent(Of(main_), stream_->order, 0), status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(cudaStreamWaitEvent(Of(main_), stream_->order, 0), status);
 }
 
 }  // namespace haste

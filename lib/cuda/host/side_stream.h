@@ -1,6 +1,5 @@
 // A second stream of the current context, for work overlapped with the caller's stream.
-#ifndef HASTE_LIB_CUDA_HOST_SIDE_STREAM_H_
-#define HASTE_LIB_CUDA_HOST_SIDE_STREAM_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ class SideStream {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_HOST_SIDE_STREAM_H_

@@ -4,8 +4,7 @@
 //
 // With v^ = (v - mean) · scale, a row's gradient before its normalisation is
 //   dv = scale · (dv^ - mean(dv^) - v^ · mean(dv^ ∘ v^))
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/layer_norm/rows_params.cuh"
@@ -24,8 +23,7 @@ struct NormBackwardInputs {
   __device__ void Load(const P& p, const NormRow& row, const Element& e) {
     reserve.Load(p, StepPlace(row.at_step, Cell::kGates, p.H, e.j));
     const T* from = static_cast<const T*>(p.args.extra[kGammaAt]) + e.k * Cell::kGates * p.H + e.j;
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) gamma[g] = from[g * p.H];
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) gamma[g] = from[g * p.H];
     if constexpr (Cell::kNormalizesState > 0) {
       state_gamma = static_cast<const T*>(p.args.extra[kStateGammaAt])[e.k * p.H + e.j];
       state_beta = static_cast<const T*>(p.args.extra[kStateBetaAt])[e.k * p.H + e.j];
@@ -62,8 +60,7 @@ struct NormProducts {
   template <class P>
   __device__ void Load(const P& p, const NormRow& row, int64_t j) {
     const T* from = static_cast<const T*>(p.args.products) + row.at_step * Cell::kGates * p.H + j;
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) v[g] = from[g * p.H];
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) v[g] = from[g * p.H];
   }
 };
 
@@ -77,8 +74,7 @@ struct NormLeaving {
   template <class P>
   __device__ void Load(const P& p, const Element& e, int64_t step) {
     scale = DropScale(p, e);
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       ds[s] = p.carried[s][e.at];
       past[s] = 0;
     }
@@ -114,14 +110,12 @@ __device__ void PassBackward(const P& p, const NormRow& row, int64_t step) {
       leaving.ds[0] += ToCompute(static_cast<const T*>(p.args.dy)[row.at_step * p.H + j]);
     }
     const int64_t at = row.at_step * Cell::kGates * p.H + j;
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
       static_cast<T*>(p.args.dwx)[at + g * p.H] = FromCompute<T>(0);
       static_cast<T*>(p.args.dq)[at + g * p.H] = FromCompute<T>(0);
       PutOperand(p, step, e, g * p.H + j, 0);
     }
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) p.carried[s][e.at] = leaving.ds[s];
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) p.carried[s][e.at] = leaving.ds[s];
   }
 }
 
@@ -167,8 +161,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     C sum[2] = {};
     each_unit([&](int64_t j) {
       const NormProducts<Cell, T> products = products_of(j);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) sum[0] += ToCompute(products.v[g]);
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) sum[0] += ToCompute(products.v[g]);
       if constexpr (kState > 0) sum[1] += inputs_of(j).State();
     });
     block_sum(sum);
@@ -177,8 +170,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     sum[0] = sum[1] = 0;
     each_unit([&](int64_t j) {
       const NormProducts<Cell, T> products = products_of(j);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
         const C from_mean = ToCompute(products.v[g]) - of_product.mean;
         sum[0] = MulAdd(from_mean, from_mean, sum[0]);
       }
@@ -250,8 +242,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     WithActivations<Cell, C>(p.act, [&](const Activations& act) {
       CellBackward<Cell>(act, kept, prev, leaving.ds, dx, dq, before);
     });
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       static_cast<T*>(p.args.dwx)[at_row + g * p.H + j] = FromCompute<T>(dx[g]);
       const C normed = of_product.Normed(ToCompute(products.v[g]));
       const int64_t at = (row.index * kGates + g) * p.H + j;
@@ -262,8 +253,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       sum[0] += gradient;
       sum[1] = MulAdd(gradient, normed, sum[1]);
     }
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       p.carried[s][e.at] = MulAdd(before[s], s == 0 ? leaving.scale : C(1), leaving.past[s]);
     }
   });
@@ -274,8 +264,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   const bool reaches = __syncthreads_or(felt) != 0;
   each_unit([&](int64_t j) {
     const NormProducts<Cell, T> products = products_of(j);
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       const C normed = of_product.Normed(ToCompute(products.v[g]));
       const C gradient = of_product.scale * (dnormed[g * p.H + j] - mean - normed * slope);
       static_cast<T*>(p.args.dq)[at_row + g * p.H + j] = FromCompute<T>(reaches ? gradient : C(0));
@@ -285,5 +274,3 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_BACKWARD_CUH_

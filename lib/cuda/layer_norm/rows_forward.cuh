@@ -5,8 +5,7 @@
 // only sums need barriers. What it needs again it reads again, as it has just read or written these
 // rows. Before WaitForPreviousKernel a kernel reads only what no step writes and, in a tensor that
 // is overwritten in place, its own time step.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/layer_norm/rows_params.cuh"
 
@@ -21,8 +20,7 @@ struct NormForwardInputs {
   __device__ void Load(const P& p, const NormRow& row, int64_t j) {
     const T* wx = static_cast<const T*>(p.args.wx) + row.at_step * Cell::kGates * p.H + j;
     const int64_t at_lane = row.k * Cell::kGates * p.H + j;
-#pragma unroll
-    for (int g = 0; g < Cell::kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
       x[g] = wx[g * p.H];
       gamma[g] = static_cast<const T*>(p.args.extra[kGammaAt])[at_lane + g * p.H];
       if constexpr (Cell::kRecurrentBias) {
@@ -43,25 +41,25 @@ struct NormEntering {
 
   template <class P>
   __device__ void Load(const P& p, const Element& e) {
-#pragma unroll
-    for (int s = 0; s < Cell::kStates; ++s) before[s] = prev[s] = p.carried[s][e.at];
+    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) before[s] = prev[s] = p.carried[s][e.at];
     before[0] *= DropScale(p, e);
   }
 };
 
 // Stores what backward reads of the step.
 template <class Cell, class P>
-__device__ __forceinline__ void KeepStep(const P& p, const NormRow& row, const Element& e,
-                                         const typename P::C (&kept)[Cell::kKept],
-                                         const typename P::C (&before)[Cell::kStates],
-                                         const typename P::C (&product)[Cell::kGates]) {
+HASTE_DEVICE void KeepStep(const P& p, const NormRow& row, const Element& e,
+                           const typename P::C (&kept)[Cell::kKept],
+                           const typename P::C (&before)[Cell::kStates],
+                           const typename P::C (&product)[Cell::kGates]) {
   using T = typename P::Storage;
   const StepPlace place(row.at_step, Cell::kGates, p.H, e.j);
   KeepGates<Cell, 0, Cell::kGates>(p, place, kept);
   KeepSaved<Cell>(p, place, before, kept);
   T* products = static_cast<T*>(p.args.products) + row.at_step * Cell::kGates * p.H + e.j;
-#pragma unroll
-  for (int g = 0; g < Cell::kGates; ++g) products[g * p.H] = FromCompute<T>(product[g]);
+  HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
+    products[g * p.H] = FromCompute<T>(product[g]);
+  }
 }
 
 // Stores the output and the states that leave the step.
@@ -70,8 +68,7 @@ __device__ void LeaveStep(const P& p, const NormRow& row, const Element& e, int6
                           typename P::C y, const typename P::C (&next)[Cell::kStates]) {
   using T = typename P::Storage;
   static_cast<T*>(p.args.y)[row.at_step * p.H + e.j] = FromCompute<T>(y);
-#pragma unroll
-  for (int s = 0; s < Cell::kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
     p.carried[s][e.at] = next[s];
     if (step == p.T_ - 1 && p.args.sT[s] != nullptr) {
       static_cast<T*>(p.args.sT[s])[e.at] = FromCompute<T>(next[s]);
@@ -147,15 +144,13 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   Moments<C> of_product;
   C sum[1] = {};
   each_unit([&](int64_t j) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) sum[0] += sums[g * p.H + j];
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) sum[0] += sums[g * p.H + j];
   });
   block_sum(sum);
   of_product.mean = sum[0] / static_cast<C>(kGates * p.H);
   sum[0] = 0;
   each_unit([&](int64_t j) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       const C from_mean = sums[g * p.H + j] - of_product.mean;
       sum[0] = MulAdd(from_mean, from_mean, sum[0]);
     }
@@ -170,8 +165,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     NormEntering<Cell, T> entering;
     entering.Load(p, e);
     C x[kGates], product[kGates], q[kGates], kept[kKept] = {}, next[kStates] = {};
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       x[g] = ToCompute(in.x[g]);
       product[g] = sums[g * p.H + j];
       C plus = 0;
@@ -183,10 +177,8 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     });
     if (p.args.keep) KeepStep<Cell>(p, row, e, kept, entering.before, product);
     if constexpr (kState > 0) {
-#pragma unroll
-      for (int i = 0; i < kKept; ++i) sums[i * p.H + j] = kept[i];
-#pragma unroll
-      for (int s = 1; s < kStates; ++s) p.norm.fresh[s][e.at] = next[s];
+      HASTE_UNROLL for (int i = 0; i < kKept; ++i) sums[i * p.H + j] = kept[i];
+      HASTE_UNROLL for (int s = 1; s < kStates; ++s) p.norm.fresh[s][e.at] = next[s];
       sum[0] += next[kState];
     } else {
       LeaveLiveStep<Cell>(p, row, e, step, entering.prev, next);
@@ -211,10 +203,8 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       NormEntering<Cell, T> entering;
       entering.Load(p, e);
       C kept[kKept], next[kStates];
-#pragma unroll
-      for (int i = 0; i < kKept; ++i) kept[i] = sums[i * p.H + j];
-#pragma unroll
-      for (int s = 1; s < kStates; ++s) next[s] = p.norm.fresh[s][e.at];
+      HASTE_UNROLL for (int i = 0; i < kKept; ++i) kept[i] = sums[i * p.H + j];
+      HASTE_UNROLL for (int s = 1; s < kStates; ++s) next[s] = p.norm.fresh[s][e.at];
       const C normed = MulAdd(of_state.Normed(next[kState]), ToCompute(in.state_gamma),
                               ToCompute(in.state_beta));
       WithActivations<Cell, C>(
@@ -225,5 +215,3 @@ __global__ void __launch_bounds__(kMaxRowThreads)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_FORWARD_CUH_

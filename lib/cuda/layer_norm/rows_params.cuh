@@ -1,7 +1,6 @@
 // Additional parameters of kernels for cells that normalise h·R, and the product of one step, which
 // leaves plain sums for the kernel that normalises rows of them.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/step_params.cuh"
@@ -54,12 +53,8 @@ struct NormRow {
 
   template <class T>
   __device__ Element Unit(const WalkParams<T>& p, int64_t j) const {
-    Element e;
-    e.n = n;
-    e.k = k;
-    e.j = j;
-    e.exists = j < p.H;
-    e.at = index * p.H + j;
+    Element e(p, n, k, j, j < p.H);
+    e.at = index * p.H + j;  // the same, from what is known
     return e;
   }
 };
@@ -81,8 +76,7 @@ struct NormProduct : Product {
   __device__ void Step(const Params& p, const Element& e, const StepAt&,
                        const C (&product)[kSums]) const {
     C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
+    HASTE_UNROLL for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
   }
   __device__ void Write(const Params&, const Element&, const StepAt&) const {}
 };
@@ -103,5 +97,3 @@ struct NormBackwardProduct : NormProduct<P, BackwardProduct<Cell, 0, Cell::kGate
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_ROWS_PARAMS_CUH_

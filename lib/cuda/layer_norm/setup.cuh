@@ -1,7 +1,6 @@
 // Host code of walks that normalise h·R, for any engine of the product: the workspace of the row
 // kernel, and its launch.
-#ifndef HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
-#define HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -25,7 +24,7 @@ int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
 
 // One launch of the row kernel a step, with [N, K] blocks.
 template <class Cell, class P>
-struct NormForwardRows {
+struct NormForwardRows : NoEnds<NormParams<P>> {
   static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
                 "what the kernels are written for");
   using Params = NormParams<P>;
@@ -42,12 +41,6 @@ struct NormForwardRows {
         p->norm.fresh[s] = workspace->Take<C>(p->N * p->K * p->H);
       }
     }
-  }
-  static int32_t Begin(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
-  }
-  static int32_t End(const HasteRnnConfig&, const Params&, const HasteExecutor&, HasteStatus*) {
-    return HASTE_OK;
   }
 };
 
@@ -107,5 +100,3 @@ LaunchShape ShapeOfRows(const P& p) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_LAYER_NORM_SETUP_CUH_

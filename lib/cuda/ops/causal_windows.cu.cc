@@ -1,14 +1,13 @@
 // haste_windows on CUDA: a thread for each feature of a step or of a carried row.
-#include "lib/cuda/ops/causal_windows.h"
+#include "lib/base/causal_windows.h"
 
 #include <algorithm>
 
-#include "lib/base/causal_windows.h"
 #include "lib/base/dtypes.h"
 #include "lib/base/int_math.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"
 
@@ -20,8 +19,7 @@ constexpr int64_t kMostBlocks = 1 << 20;
 
 // Calls step(n, t, c) for each step and carried(n, b, c) for each carried row.
 template <class Args, class Step, class Carried>
-__device__ __forceinline__ void ForEach(const Args& args, const Step& step,
-                                        const Carried& carried) {
+HASTE_DEVICE void ForEach(const Args& args, const Step& step, const Carried& carried) {
   const int64_t rows = args.time + args.window - 1, count = args.batch * rows * args.features;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += stride) {

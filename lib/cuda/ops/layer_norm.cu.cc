@@ -1,8 +1,6 @@
-// Layer normalisation of rows, and its gradient. It is bound by memory. A warp, or for longer rows
-// a block, reads a row once and keeps it in registers until the result is written. The part that
-// does not fit is read again.
-#include "lib/cuda/ops/layer_norm.h"
-
+// Layer normalisation of rows, its gradient, and sums over rows. It is bound by memory. A warp, or
+// for longer rows a block, reads a row once and keeps it in registers until the result is written.
+// The part that does not fit is read again.
 #include <algorithm>
 #include <cstdint>
 
@@ -10,9 +8,9 @@
 #include "lib/base/int_math.h"
 #include "lib/base/math.h"
 #include "lib/base/workspace.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/ptx/reduce.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
 #include "lib/engine/engine.h"
@@ -40,25 +38,23 @@ class RowPart {
  public:
   static constexpr int kElements = kSlots * kVector;
 
-  __device__ __forceinline__ void Load(const T* row, int64_t features) {
+  HASTE_DEVICE void Load(const T* row, int64_t features) {
     row_ = row;
-#pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot) {
+    HASTE_UNROLL for (int slot = 0; slot < kSlots; ++slot) {
       if (At(slot) < features) held_[slot] = LoadFragment<kVector>(row + At(slot));
     }
   }
 
   // Vector number `slot`, which begins at `at`.
-  __device__ __forceinline__ Vector Get(int slot, int64_t at) const {
+  HASTE_DEVICE Vector Get(int slot, int64_t at) const {
     return slot < kSlots ? held_[slot] : LoadFragment<kVector>(row_ + at);
   }
 
   // Calls visit(slot, at) for each vector. slot is a compile-time constant below kSlots, and kSlots
   // for all later vectors.
   template <class Visit>
-  static __device__ __forceinline__ void Each(int64_t features, const Visit& visit) {
-#pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot) {
+  static HASTE_DEVICE void Each(int64_t features, const Visit& visit) {
+    HASTE_UNROLL for (int slot = 0; slot < kSlots; ++slot) {
       if (At(slot) < features) visit(slot, At(slot));
     }
     for (int64_t at = At(kSlots); at < features; at += static_cast<int64_t>(blockDim.x) * kVector) {
@@ -67,7 +63,7 @@ class RowPart {
   }
 
  private:
-  static __device__ __forceinline__ int64_t At(int slot) {
+  static HASTE_DEVICE int64_t At(int slot) {
     return (static_cast<int64_t>(slot) * blockDim.x + threadIdx.x) * kVector;
   }
 
@@ -76,25 +72,22 @@ class RowPart {
 };
 
 template <class T, int kVector, class Sum>
-__device__ __forceinline__ Moments<Compute<T>> MomentsOf(const RowPart<T, kVector>& x,
-                                                         int64_t features, float epsilon,
-                                                         Sum& block_sum) {
+HASTE_DEVICE Moments<Compute<T>> MomentsOf(const RowPart<T, kVector>& x, int64_t features,
+                                           float epsilon, Sum& block_sum) {
   using C = Compute<T>;
   using Part = RowPart<T, kVector>;
   Moments<C> moments;
   C sum[2] = {};
   Part::Each(features, [&](int slot, int64_t at) {
     const auto values = x.Get(slot, at);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) sum[0] += ToCompute(values.v[i]);
+    HASTE_UNROLL for (int i = 0; i < kVector; ++i) sum[0] += ToCompute(values.v[i]);
   });
   block_sum(sum);
   moments.mean = sum[0] / static_cast<C>(features);
   sum[0] = sum[1] = 0;
   Part::Each(features, [&](int slot, int64_t at) {
     const auto values = x.Get(slot, at);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kVector; ++i) {
       const C from_mean = ToCompute(values.v[i]) - moments.mean;
       sum[0] = MulAdd(from_mean, from_mean, sum[0]);
     }
@@ -126,8 +119,7 @@ __global__ void __launch_bounds__(kMaxThreads) Normalise(const __grid_constant__
     Fragment<T, kVector> betas = {};
     if (beta != nullptr) betas = LoadFragment<kVector>(beta + at);
     T result[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kVector; ++i) {
       result[i] = FromCompute<T>(MulAdd(moments.Normed(ToCompute(values.v[i])),
                                         ToCompute(gammas.v[i]), ToCompute(betas.v[i])));
     }
@@ -179,8 +171,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       const auto values = x.Get(slot, at);
       const auto gradients = dy.Get(slot, at);
       const auto gammas = LoadFragment<kVector>(gamma + at);
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kVector; ++i) {
         const C normed = moments.Normed(ToCompute(values.v[i]));
         const C gradient = ToCompute(gradients.v[i]);
         const C scaled = gradient * ToCompute(gammas.v[i]);
@@ -207,8 +198,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       const auto gradients = dy.Get(slot, at);
       const auto gammas = LoadFragment<kVector>(gamma + at);
       T result[kVector];
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kVector; ++i) {
         const C normed = moments.Normed(ToCompute(values.v[i]));
         const C scaled = ToCompute(gradients.v[i]) * ToCompute(gammas.v[i]);
         result[i] = FromCompute<T>(moments.scale * (scaled - mean - normed * slope));
@@ -217,8 +207,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     });
   }
   Part::Each(g.features, [&](int slot, int64_t at) {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kVector; ++i) {
       const int held = slot * kVector + i;
       if (held >= Part::kElements) continue;  // written already
       gamma_part[at + i] = gamma_sum[held];
@@ -262,9 +251,8 @@ int32_t LaunchRows(void (*kernel)(Params...), int64_t units, int threads,
   const int rows_of_block = threads == kWarpThreads ? kBlockThreads / kWarpThreads : 1;
   const int64_t blocks = CeilDiv(units, rows_of_block);
   HASTE_TRY(CheckBlocks(blocks, "rows, lanes", status));
-  HASTE_CUDA_TRY(Launch(kernel, blocks, dim3(threads, rows_of_block), 0, false, executor, args...),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(
+      Launch(kernel, {blocks, dim3(threads, rows_of_block)}, executor, args...), status);
 }
 
 template <class T>
@@ -317,6 +305,15 @@ int32_t CudaLayerNormGrad(const HasteLayerNormGrad& norm, void* workspace,
                           const HasteExecutor& executor, HasteStatus* status) {
   return WithDtype(norm.dtype, [&](auto of) {
     return Backward<decltype(of)>(norm, workspace, executor, status);
+  });
+}
+
+int32_t CudaReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
+                       const HasteExecutor& executor, HasteStatus* status) {
+  if (columns <= 0) return HASTE_OK;
+  return WithDtype(dtype, [&](auto of) {
+    using T = decltype(of);
+    return LaunchSumOverRows<T, T>(rows, columns, static_cast<const T*>(in), out, executor, status);
   });
 }
 

@@ -27,8 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   if (aligned && first + kAtOnce <= count) {
     const auto from = LoadFragment<kAtOnce>(sums + first);
     T rounded[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) rounded[i] = FromCompute<T>(from.v[i]);
+    HASTE_UNROLL for (int i = 0; i < kAtOnce; ++i) rounded[i] = FromCompute<T>(from.v[i]);
     StoreFragment<kAtOnce>(to + first, rounded);
     return;
   }
@@ -42,13 +41,12 @@ int32_t Round(int32_t dtype, int64_t count, const float* sums, void* to,
   const bool aligned = reinterpret_cast<uintptr_t>(to) % 16 == 0;
   const auto round = [&](auto* gradient) {
     using T = std::remove_pointer_t<decltype(gradient)>;
-    return Launch(RoundSums<T>, CeilDiv(count, int64_t{kThreads * kAtOnce}), kThreads, 0, false,
-                  executor, count, aligned, sums, gradient);
+    return Launch(RoundSums<T>, {CeilDiv(count, int64_t{kThreads * kAtOnce}), kThreads}, executor,
+                  count, aligned, sums, gradient);
   };
-  HASTE_CUDA_TRY(
+  return HASTE_CUDA_STATUS(
       dtype == HASTE_FLOAT16 ? round(static_cast<Half*>(to)) : round(static_cast<Bfloat16*>(to)),
       status);
-  return HASTE_OK;
 }
 
 float* Further(float* sums, int64_t elements) {

@@ -1,7 +1,6 @@
 // The products of a layer's gradients, time chunk by time chunk of its backward walk
 // (lib/plan/overlap.h).
-#ifndef HASTE_LIB_CUDA_OVERLAP_CHUNKED_GRADIENTS_H_
-#define HASTE_LIB_CUDA_OVERLAP_CHUNKED_GRADIENTS_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ class ChunkedGradients {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_OVERLAP_CHUNKED_GRADIENTS_H_

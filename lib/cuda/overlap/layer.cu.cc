@@ -8,11 +8,10 @@
 #include "lib/base/workspace.h"
 #include "lib/cuda/gemm/split_fp16.h"
 #include "lib/cuda/host/cublas.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/host/side_stream.h"
-#include "lib/cuda/ops/reduce_rows.h"
+#include "lib/cuda/ops/ops.h"
 #include "lib/cuda/overlap/chunked_gradients.h"
 #include "lib/plan/engines/step_rows.h"
 #include "lib/plan/gemm/layer_gemms.h"
@@ -56,11 +55,10 @@ int64_t InputCounts(const HasteRnnConfig& config) {
 
 int32_t PlanInput(const HasteRnnConfig& config, const CudaCell& cell, const PlannedRnn& planned,
                   int64_t features, OverlappedInput* overlap, HasteStatus* status) {
-  *overlap = OverlappedInput();
   bool allowed;
   HASTE_TRY(Allowed(&allowed, status));
-  if (!allowed) return HASTE_OK;
-  *overlap = PlanOverlappedInput(config, cell.info, features, planned.plan, planned.cuda);
+  *overlap = allowed ? PlanOverlappedInput(config, cell.info, features, planned.plan, planned.cuda)
+                     : OverlappedInput();
   return HASTE_OK;
 }
 

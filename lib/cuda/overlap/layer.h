@@ -1,6 +1,5 @@
 // Products around a recurrence, overlapped with its walk (lib/plan/overlap.h).
-#ifndef HASTE_LIB_CUDA_OVERLAP_LAYER_H_
-#define HASTE_LIB_CUDA_OVERLAP_LAYER_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ int32_t OverlappedLayerBackward(const HasteRnnConfig&, const CudaCell&, const Pl
                                 void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_OVERLAP_LAYER_H_

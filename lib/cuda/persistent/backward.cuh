@@ -8,8 +8,7 @@
 //
 // Two slots of each exchange are enough. A block sends for a step only after it has received
 // results that depend on its words of two steps before, from every block that reads them.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/gradient_exchange.cuh"
 #include "lib/cuda/persistent/operand.cuh"
@@ -35,16 +34,16 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   static constexpr int kChains = kTerms == 1 && kTiles == 1 && !kScales ? 2 : 1;
 
  public:
-  __device__ __forceinline__ explicit PersistentBackwardRun(const Params& p)
+  HASTE_DEVICE explicit PersistentBackwardRun(const Params& p)
       : PersistentBackwardRun(p, BackwardLayout(p.tiling, SizesOf<Cell, T>(), kCluster)) {}
 
-  __device__ __forceinline__ void Walk() {
+  HASTE_DEVICE void Walk() {
     Base::Walk(*this);
     if (kShared || (kCluster && !alone())) ClusterSync();
   }
 
  private:
-  __device__ __forceinline__ PersistentBackwardRun(const Params& p, const BackwardLayout& at)
+  HASTE_DEVICE PersistentBackwardRun(const Params& p, const BackwardLayout& at)
       : Base(p, at),
         sharers_(kShared ? kClusterPeers : 1),
         pair_warps_(kShared ? p.tiling.pair_warps : kPersistentWarps),
@@ -58,7 +57,7 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
                  {tile_ * kTileRows + lane_ % 16, column_}),
         tiles_(reinterpret_cast<TileA<T>*>(persistent_shared + at.tiles)) {}
 
-  __device__ __forceinline__ void Prepare() {
+  HASTE_DEVICE void Prepare() {
     if ((kCluster || kShared) && threadIdx.x == 0) {
       for (int i = 0; i < kBackwardSlots * p_.tiling.passes; ++i) counters_[i].Init();
     }
@@ -73,59 +72,51 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   // --- Rᵀ
 
   // Index among the product's unit tiles of tile `i` (0 or 1) of a warp's pair.
-  __device__ __forceinline__ int TileOf(int pair, int i) const {
-    return pair_ + pair_warps_ * (2 * pair + i);
-  }
+  HASTE_DEVICE int TileOf(int pair, int i) const { return pair_ + pair_warps_ * (2 * pair + i); }
   // The block that owns the tile, and the tile's index in that block.
-  __device__ __forceinline__ int ReceiverOf(int tile) const {
+  HASTE_DEVICE int ReceiverOf(int tile) const {
     return (tile >> (p_.tiling.unit_tiles - 1)) * sharers_ + rank_ % sharers_;
   }
-  __device__ __forceinline__ int TileThere(int tile) const {
-    return tile & (p_.tiling.unit_tiles - 1);
-  }
+  HASTE_DEVICE int TileThere(int tile) const { return tile & (p_.tiling.unit_tiles - 1); }
   // Tiles are at index half · 2 + (0 or 1, in the pair). 32 bits can index one lane's R: what fits
   // on a chip is far smaller.
   template <class Make>
-  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4],
-                                            const Make& make) const {
+  HASTE_DEVICE void LoadPlace(int place, TileA<T> (&tiles)[4], const Make& make) const {
     const PersistentKernel<T> kernel = {
         static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H, static_cast<int>(p_.H)};
     const int units = p_.tiling.units(), own = rank_ / sharers_ * sharers_ * units;
     const int depth =
         (part_ * places_of_pair_ + place % places_of_pair_) * kChunkDepth + lane_ % 4 * 8;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 2; ++i) {
       const int tile = TileOf(place / places_of_pair_, i);
       int unit = ReceiverOf(tile) * units + TileThere(tile) * kTileRows + lane_ / 4;
       if (tile >= product_tiles_) unit = kernel.hidden;  // no such tile
       T row[8], further[8];
       Operand::LoadWeights(p_.tiling, kernel, unit, own, depth, row);
       Operand::LoadWeights(p_.tiling, kernel, unit + 8, own, depth, further);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
+      HASTE_UNROLL for (int j = 0; j < 8; ++j) {
         row[j] = make(row[j]);
         further[j] = make(further[j]);
       }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) tiles[half * 2 + i].Set(half, row, further);
+      HASTE_UNROLL for (int half = 0; half < 2; ++half) tiles[half * 2 + i].Set(half, row, further);
     }
   }
-  __device__ __forceinline__ void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
+  HASTE_DEVICE void LoadPlace(int place, TileA<T> (&tiles)[4]) const {
     LoadPlace(place, tiles, [&](T weight) { return scales_.OfWeight(weight); });
   }
   // The scales of this warp's weights.
-  __device__ __forceinline__ void FindScales() {
+  HASTE_DEVICE void FindScales() {
     const float weight = LargestWeight<T>([&](const auto& look) {
       TileA<T> unused[4];
       for (int place = 0; place < places_; ++place) LoadPlace(place, unused, look);
     });
     scales_ = ProductScales(LargestOfWarp(weight));
   }
-  __device__ __forceinline__ TileA<T>* TileAt(int place, int i) const {
+  HASTE_DEVICE TileA<T>* TileAt(int place, int i) const {
     return tiles_ + (((place - kHeld) * 4 + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
   // Order of the places: pair by pair, and in a pair all of this warp's chunks.
-  __device__ __forceinline__ void LoadTiles() {
+  HASTE_DEVICE void LoadTiles() {
     if constexpr (kScales) FindScales();
     Unrolled<kHeld>([&](auto place) {
       if (place >= places_) return false;
@@ -135,20 +126,19 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     for (int place = kHeld; place < places_; ++place) {
       TileA<T> tiles[4];
       LoadPlace(place, tiles);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) *TileAt(place, i) = tiles[i];
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) * TileAt(place, i) = tiles[i];
     }
   }
 
   // --- A step
 
-  __device__ __forceinline__ void SetOperand(int done, int pass, const float (&dq)[kGates]) {
+  HASTE_DEVICE void SetOperand(int done, int pass, const float (&dq)[kGates]) {
     operand_.Set(dq, UseOf(done, pass), CounterOf(done, pass));
   }
 
   // Multiplies the gates' gradients by the block's part of Rᵀ and sends the partial sums of dh to
   // the blocks that own them.
-  __device__ __forceinline__ void Multiply(int done, int pass) {
+  HASTE_DEVICE void Multiply(int done, int pass) {
     const int use = Base::WordsOf(done, pass);
     const uint4* operand = operand_.Get(UseOf(done, pass), CounterOf(done, pass), TagOf(done)) +
                            part_ * places_of_pair_ * kTiles * 32 + lane_;
@@ -184,17 +174,13 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
       for (int place = kHeld; place < places_; ++place) {
         TileA<T> tiles[4];
         LoadChunk(operand, place, b[0]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
         add(place, tiles, b[0]);
       }
       if constexpr (kScales) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-#pragma unroll
-          for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
+        HASTE_UNROLL for (int i = 0; i < 2; ++i) {
+          HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
+            HASTE_UNROLL for (int e = 0; e < 4; ++e) {
               sums[i][n][0].sum[0][e] = totals[i][n][e] * scales_.product;
             }
           }
@@ -219,35 +205,24 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
       });
       for (int place = kHeld; place < places_; ++place) {
         TileA<T> tiles[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
+        HASTE_UNROLL for (int i = 0; i < 4; ++i) tiles[i] = *TileAt(place, i);
         add(tiles);
       }
     }
   }
 
-  __device__ __forceinline__ void LoadChunk(const uint4* operand, int chunk,
-                                            ChunkB<T> (&b)[kTiles]) const {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s) {
-        const uint4 v = operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32];
-        b[n].part[s][0] = v.x;
-        b[n].part[s][1] = v.y;
-        b[n].part[s][2] = v.z;
-        b[n].part[s][3] = v.w;
+  HASTE_DEVICE void LoadChunk(const uint4* operand, int chunk, ChunkB<T> (&b)[kTiles]) const {
+    HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
+        b[n].SetTerm(s, operand[((s * p_.tiling.chunks + chunk) * kTiles + n) * 32]);
       }
     }
   }
-  __device__ __forceinline__ void AddChunk(const TileA<T> (&tiles)[4], const ChunkB<T> (&b)[kTiles],
-                                           TileC<T> (&sums)[2][kTiles][kChains]) const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
+  HASTE_DEVICE void AddChunk(const TileA<T> (&tiles)[4], const ChunkB<T> (&b)[kTiles],
+                             TileC<T> (&sums)[2][kTiles][kChains]) const {
+    HASTE_UNROLL for (int half = 0; half < 2; ++half) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) {
+        HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
           sums[i][n][half % kChains].Add(tiles[half * 2 + i], b[n], half);
         }
       }
@@ -255,15 +230,12 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
   }
   // Adds the sums of chunks that share a scale to the totals, and clears them. scales: one pair for
   // two rows, which are the two columns that a lane of the warp has of a tile.
-  __device__ __forceinline__ void Undo(const float2* scales, TileC<T> (&sums)[2][kTiles][kChains],
-                                       float (&totals)[2][kTiles][4]) const {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
+  HASTE_DEVICE void Undo(const float2* scales, TileC<T> (&sums)[2][kTiles][kChains],
+                         float (&totals)[2][kTiles][4]) const {
+    HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
       const float2 scale = scales[n * (kTileColumns / 2) + lane_ % 4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) {
+        HASTE_UNROLL for (int e = 0; e < 4; ++e) {
           totals[i][n][e] =
               fmaf(sums[i][n][0].Get(e), e % 2 == 0 ? scale.x : scale.y, totals[i][n][e]);
         }
@@ -272,27 +244,23 @@ class PersistentBackwardRun : GradientExchange<Cell, T, kTiles, kCluster, kShare
     }
   }
   // Where this lane's sums of tile i of a pair go. use: the result of WordsOf.
-  __device__ __forceinline__ int WordsTo(int use, int pair, int i) const {
+  HASTE_DEVICE int WordsTo(int use, int pair, int i) const {
     const int tile = TileOf(pair, i);
     return use + Base::PlaceOfSums(ReceiverOf(tile), sender_, TileThere(tile));
   }
   // to: WordsTo of both tiles. Clears the sums.
-  __device__ __forceinline__ void SendPair(int done, int pass, int pair, const int (&to)[2],
-                                           TileC<T> (&sums)[2][kTiles][kChains]) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+  HASTE_DEVICE void SendPair(int done, int pass, int pair, const int (&to)[2],
+                             TileC<T> (&sums)[2][kTiles][kChains]) {
+    HASTE_UNROLL for (int i = 0; i < 2; ++i) {
       const int tile = TileOf(pair, i), receiver = ReceiverOf(tile);
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
+      HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
         float c[4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
+        HASTE_UNROLL for (int e = 0; e < 4; ++e) {
           c[e] = sums[i][n][0].Get(e);
           if constexpr (kChains == 2) c[e] += sums[i][n][kChains - 1].Get(e);
         }
         if (tile < product_tiles_) Base::Send(done, pass, receiver, to[i], n, c);
-#pragma unroll
-        for (int k = 0; k < kChains; ++k) sums[i][n][k] = TileC<T>();
+        HASTE_UNROLL for (int k = 0; k < kChains; ++k) sums[i][n][k] = TileC<T>();
       }
     }
   }
@@ -318,5 +286,3 @@ __global__ void __launch_bounds__(kPersistentWarps * 32, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_BACKWARD_CUH_

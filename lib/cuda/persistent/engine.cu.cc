@@ -4,7 +4,6 @@
 // Blocks that wait for each other must all be resident. The blocks of a cluster are so by
 // definition, those of a grid by cooperative launch. PlanRecurrence decides what runs where and how
 // it is cut.
-#include <algorithm>
 #include <cstdint>
 
 #include "lib/cuda/cell/engine_table.h"
@@ -111,29 +110,22 @@ int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExec
   const PersistentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
   const auto kernel = Kernels::Of(p, cluster);
-  HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   LaunchShape shape;
   shape.blocks = p.K * t.row_groups * t.blocks;
   shape.threads = Kernels::Threads(t);
   shape.shared_bytes = plan.persistent.shared_bytes;
   shape.cluster = cluster ? t.blocks : t.sharers;
   shape.cooperative = !cluster;
-  if (shape.cluster > 8) {  // 8 is what every GPU with clusters supports
-    HASTE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                   status);
-  }
-  HASTE_CUDA_TRY(Launch(kernel, shape, executor, p), status);
-  return HASTE_OK;
+  HASTE_CUDA_TRY(AllowShape(kernel, shape), status);
+  return HASTE_CUDA_STATUS(Launch(kernel, shape, executor, p), status);
 }
 
 // The size of a copied piece, in bytes.
 template <class Kernels>
 int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
   constexpr int kElement = sizeof(typename Kernels::Params::Storage);
-  uintptr_t bits = config.hidden * kElement | AddressBits(args.wx, args.y, args.gates);
-  for (int i = 0; i < SavedTensors<typename Kernels::CellType>(); ++i) {
-    bits |= AddressBits(args.saved[i]);
-  }
+  const uintptr_t bits = config.hidden * kElement |
+                         AddressBits<typename Kernels::CellType>(args, args.wx, args.y, args.gates);
   return bits % kPieceBytes == 0 ? kPieceBytes : kElement;
 }
 
@@ -153,8 +145,7 @@ int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, v
         status);
   }
   if constexpr (!Kernels::kBackward) p.piece = PieceOf<Kernels>(config, args);
-  const int32_t prepared = PrepareOnChip(p, executor, status);
-  if (prepared != HASTE_OK) return prepared;
+  HASTE_TRY(PrepareFirstLive(p, executor, status));
   return Run<Kernels>(plan, p, executor, status);
 }
 
@@ -197,11 +188,11 @@ struct Persistent {
                                     const HasteRnnBackwardArgs& args, void* workspace,
                                     const OverlapFlags& flags, const HasteExecutor& executor,
                                     HasteStatus* status) {
-    const int32_t code = WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
+    HASTE_TRY((WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
       return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
-    });
-    return code != HASTE_OK ? code : SumRecurrentBias<Cell>(config, args, executor, status);
+    })));
+    return SumRecurrentBias<Cell>(config, args, executor, status);
   }
 };
 

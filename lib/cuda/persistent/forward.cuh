@@ -5,8 +5,7 @@
 // them. A pass has one barrier after the product (`cluster`: one more where sums have one buffer)
 // and one with the I/O warps. Everything else stays within a thread. What other blocks wait for
 // comes first: h is sent before anything of its step is stored.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/io_warps.cuh"
 #include "lib/cuda/persistent/product.cuh"
@@ -24,11 +23,11 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
   using typename Base::Params, typename Base::Words;
 
  public:
-  __device__ __forceinline__ explicit PersistentForwardRun(const Params& p)
+  HASTE_DEVICE explicit PersistentForwardRun(const Params& p)
       : PersistentForwardRun(p, ForwardLayout(p.tiling, Sizes(), kCluster)) {}
 
   // Called by the warps that multiply. RunProducer is called by the I/O warps.
-  __device__ __forceinline__ void Multiply() {
+  HASTE_DEVICE void Multiply() {
     Base::Prepare();
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     Base::LoadTiles();
@@ -36,14 +35,14 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
     Walk();
     Leave();
   }
-  __device__ __forceinline__ void RunProducer() {
+  HASTE_DEVICE void RunProducer() {
     Base::Prepare();
     IoWarps<Cell, T, kTiles, kWay>(p_, *this, at_, some_idle_).Serve();
     Leave();
   }
 
  private:
-  __device__ __forceinline__ PersistentForwardRun(const Params& p, const ForwardLayout& at)
+  HASTE_DEVICE PersistentForwardRun(const Params& p, const ForwardLayout& at)
       : Base(p, at),
         at_(at),
         has_elements_(tile_ < p.tiling.unit_tiles),
@@ -60,14 +59,14 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
            Opaque(PersistentWrites(p.tiling, Sizes()).At(1, column_) + BlockUnit())) {}
 
   // This thread's unit in the block.
-  __device__ __forceinline__ int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
+  HASTE_DEVICE int BlockUnit() const { return tile_ * kTileRows + lane_ % 16; }
 
   // A block may not exit while other blocks may still write to its shared memory.
-  __device__ __forceinline__ void Leave() const {
+  HASTE_DEVICE void Leave() const {
     if (kCluster && !alone()) ClusterSync();
   }
 
-  __device__ __forceinline__ void Walk() {
+  HASTE_DEVICE void Walk() {
     Words words = {};
     AskStates(0, 0, words);
     int buffer = 0, step = 0, pass = 0;
@@ -104,7 +103,7 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
   }
 
   // Loads the first words of h early, if arrivals are not counted.
-  __device__ __forceinline__ void AskStates(int step, int pass, Words& words) const {
+  HASTE_DEVICE void AskStates(int step, int pass, Words& words) const {
     if constexpr (!kCluster) {
       // Not before the warps that have elements get here: no h can have arrived earlier.
       if (some_idle_) SyncAt<kElementsName, kPersistentWarps>();
@@ -115,15 +114,15 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
   // Runs the cell. The I/O warps have put its inputs in shared memory, and will copy its results
   // from there. ask() is called after the results are stored.
   template <class Ask>
-  __device__ __forceinline__ void Finish(int step, int pass, int buffer, const Ask& ask) const {
+  HASTE_DEVICE void Finish(int step, int pass, int buffer, const Ask& ask) const {
     Base::MakeStates(
         step, pass, Base::Enter(step, pass, buffer),
         [&](StepFlags* seen, T(&x)[kGates]) {
           *seen = UnpackStepFlags(seen_[buffer * kPersistentElements]);
           seen->live &= Base::There(pass);
-#pragma unroll
-          for (int g = 0; g < kGates; ++g)
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
             x[g] = read_[buffer * read_step_ + g * p_.tiling.units()];
+          }
         },
         [&](const auto&... left) {
           StoreForward<Cell>(RowAt(buffer), StepPlace(0, 0, 0, 0), left...);
@@ -132,13 +131,12 @@ class PersistentForwardRun : PersistentProduct<Cell, T, kTiles, kWay> {
   }
 
   // Where the results of this thread's element go in a pass.
-  __device__ __forceinline__ StepRow<T> RowAt(int buffer) const {
+  HASTE_DEVICE StepRow<T> RowAt(int buffer) const {
     StepRow<T> row;
     row.H = p_.tiling.units();
     row.args.gates = gates_ + buffer * written_step_;
     row.args.y = y_ + buffer * written_step_;
-#pragma unroll
-    for (int i = 0; i < SavedTensors<Cell>(); ++i) {
+    HASTE_UNROLL for (int i = 0; i < SavedTensors<Cell>(); ++i) {
       row.args.saved[i] = row.args.y + (i + 1) * kRows * p_.tiling.units();
     }
     row.args.keep = p_.args.keep != 0;
@@ -174,5 +172,3 @@ __global__ void __launch_bounds__(ForwardRoles<kWay>::kThreads, 1)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_FORWARD_CUH_

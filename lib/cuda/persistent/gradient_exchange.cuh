@@ -3,8 +3,7 @@
 //
 // Sums of dh arrive in the layout that tensor cores produce: a tile of 16 units × 8 rows from each
 // sender.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/state_exchange.cuh"
 #include "lib/cuda/ptx/cluster.cuh"
@@ -34,7 +33,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
   static constexpr bool kSpares = kShared && kTiles == 1;
   // Tiles of sums that a thread loads at once.
   static constexpr int kAhead = 6;
-  __device__ __forceinline__ GradientExchange(const Params& p, const BackwardLayout& at)
+  HASTE_DEVICE GradientExchange(const Params& p, const BackwardLayout& at)
       : Base(p, threadIdx.x / 32, threadIdx.x % 32,
              reinterpret_cast<float*>(persistent_shared + at.states)),
         tiles_of_block_(p.tiling.unit_tiles * kTiles),
@@ -54,7 +53,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
   // for this thread's element; and Multiply(done, pass), called by all threads, which multiplies
   // what SetOperand got by Rᵀ and sends it.
   template <class Self>
-  __device__ __forceinline__ void Walk(Self& self) {
+  HASTE_DEVICE void Walk(Self& self) {
     self.LoadTiles();
     self.Prepare();
     const int steps = static_cast<int>(p_.T_);
@@ -107,41 +106,36 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     }
   }
 
-  __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
+  HASTE_DEVICE bool alone() const { return p_.tiling.blocks == 1; }
 
   // All threads have stored their elements' gradients of another time chunk.
-  __device__ __forceinline__ void Report(int done) const {
+  HASTE_DEVICE void Report(int done) const {
     if (threadIdx.x == 0) SignalFlag(p_.flags.counts + (done / (p_.flags.mask + 1) - 1));
   }
 
   // --- Uses of memory that is written repeatedly: two slots for every pass
 
-  __device__ __forceinline__ int UseOf(int done, int pass) const {
-    return (done & 1) * p_.tiling.passes + pass;
-  }
-  __device__ __forceinline__ TransactionBarrier* CounterOf(int done, int pass) const {
+  HASTE_DEVICE int UseOf(int done, int pass) const { return (done & 1) * p_.tiling.passes + pass; }
+  HASTE_DEVICE TransactionBarrier* CounterOf(int done, int pass) const {
     return counters_ + UseOf(done, pass);
   }
   // Parity of the use of the slot. In `grid` the first use must have tag 0, because memory begins
   // with all bits set.
-  __device__ __forceinline__ uint32_t TagOf(int done) const { return done >> 1 & 1; }
+  HASTE_DEVICE uint32_t TagOf(int done) const { return done >> 1 & 1; }
 
   // --- Sums in transit: [slot, pass, receiver (grid), sender, unit tile, row tile, lane]
 
   // Index among the words of this group (grid) or block (cluster), within a use: this lane's word
   // for row tile 0 of a unit tile of `receiver`.
-  __device__ __forceinline__ int PlaceOfSums(int receiver, int sender, int unit_tile) const {
+  HASTE_DEVICE int PlaceOfSums(int receiver, int sender, int unit_tile) const {
     return (kCluster ? 0 : receiver * words_of_pass_) +
            (sender * tiles_of_block_ + unit_tile * kTiles) * 32 + lane_;
   }
 
   // The first word of a use.
-  __device__ __forceinline__ int WordsOf(int done, int pass) const {
-    return UseOf(done, pass) * words_of_use_;
-  }
+  HASTE_DEVICE int WordsOf(int done, int pass) const { return UseOf(done, pass) * words_of_use_; }
   // Sends the sums of row tile n. to: this lane's word of row tile 0 in this use.
-  __device__ __forceinline__ void Send(int done, int pass, int receiver, int to, int n,
-                                       const float (&c)[4]) {
+  HASTE_DEVICE void Send(int done, int pass, int receiver, int to, int n, const float (&c)[4]) {
     const int at = to + n * 32;
     if constexpr (kCluster) {
       uint4* word_there = words_ + at;
@@ -161,7 +155,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 
   // Adds up what all blocks have sent in step `done`: each warp one tile, from some of the senders.
   // kSpares: only the warps without elements do it, if there are any, as they have less to do.
-  __device__ __forceinline__ void Gather(int done, int pass) {
+  HASTE_DEVICE void Gather(int done, int pass) {
     if (kSpares && warp_ < first_gatherer_) return;
     if (kCluster) {
       if (alone()) {
@@ -181,8 +175,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
       uint4 words[kAhead];
       // Calls visit(i) for each tile that exists.
       const auto each = [&](const auto& visit) {
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kAhead; ++i) {
           if (first + i * sum_parts_ < p_.tiling.senders) visit(i);
         }
       };
@@ -210,14 +203,13 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
       from += kAhead * further;
     }
     float* to = sums_ + warp_ * kSumTile;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       to[(lane_ % 4 * 2 + i % 2) * kSumStride + lane_ / 4 + i / 2 * 8] = sum[i];
     }
   }
   // This thread's element of the sums, added up over the warps that gathered its tile: 8, or 4 if
   // there are two tiles or if half of the warps gather.
-  __device__ __forceinline__ float GetSum() const {
+  HASTE_DEVICE float GetSum() const {
     const float* from = sums_ + column_ % 8 * kSumStride + lane_ % 16;
     if (kSpares && first_gatherer_ > 0) {
       return AddFour(from + kPersistentWarps / 2 * kSumTile, kSumTile);
@@ -227,18 +219,17 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     const float sum = AddFour(from, stride);
     return sum_parts_ == 4 ? sum : sum + AddFour(from + 4 * stride, stride);
   }
-  static __device__ __forceinline__ float AddFour(const float* from, int stride) {
+  static HASTE_DEVICE float AddFour(const float* from, int stride) {
     return (from[0] + from[stride]) + (from[2 * stride] + from[3 * stride]);
   }
 
   // --- A step
 
-  __device__ __forceinline__ void CarryOut(int pass) {
+  HASTE_DEVICE void CarryOut(int pass) {
     const Element e = Base::ElementOf(pass);
     if (!e.exists) return;
     float ds[kStates];
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
     ds[0] = MulAdd(GetSum(), Base::Scale(pass), ds[0]);
     StoreStates<T>(p_.args.ds0, e.at, ds);
   }
@@ -249,8 +240,7 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
     T dy;
     StepFlags seen;
 
-    __device__ __forceinline__ void Ask(const GradientExchange& run, int step, int pass,
-                                        const StepPlace& place) {
+    HASTE_DEVICE void Ask(const GradientExchange& run, int step, int pass, const StepPlace& place) {
       const T* all_dy = static_cast<const T*>(run.p_.args.dy);
       if (run.There(pass)) {
         kept.Load(run.p_, place);
@@ -262,19 +252,17 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 
   // Computes the cell's gradients for this thread's element.
   template <class Self>
-  __device__ __forceinline__ void Finish(Self& self, int done, int pass, const StepPlace& place,
-                                         const Inputs& inputs, bool multiplies) {
+  HASTE_DEVICE void Finish(Self& self, int done, int pass, const StepPlace& place,
+                           const Inputs& inputs, bool multiplies) {
     if (tile_ >= p_.tiling.unit_tiles) return;
     const float scale = Base::Scale(pass);
     float ds[kStates], dx[kGates] = {}, dq[kGates] = {};
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[s] = Base::State(pass, s);
     if (done > 0) ds[0] = MulAdd(GetSum(), scale, ds[0]);
     WalkBackward<Cell, T, 1>(p_, {inputs.seen}, {inputs.kept}, {inputs.dy}, {scale}, OfOne(ds),
                              OfOne(dx), OfOne(dq));
     if (multiplies) self.SetOperand(done, pass, dq);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) Base::State(pass, s) = ds[s];
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) Base::State(pass, s) = ds[s];
     if (Base::There(pass)) StoreBackward<Cell>(p_, place, dx, dq);
   }
 
@@ -294,5 +282,3 @@ class GradientExchange : public PersistentThread<Cell, PersistentBackwardParams<
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_GRADIENT_EXCHANGE_CUH_

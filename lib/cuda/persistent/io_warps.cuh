@@ -1,8 +1,7 @@
 // The I/O warps of a persistent kernel's forward walk, which have no elements. They copy what a
 // step reads and writes, find each element's step flags, prefetch inputs of later steps, and clear
 // the words of h of the step before last. The warps with elements only do what depends on h.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/step_io.cuh"
 #include "lib/cuda/persistent/state_exchange.cuh"
@@ -11,11 +10,11 @@
 namespace haste {
 
 // The step flags of a thread's element, in a byte.
-__device__ __forceinline__ unsigned char PackStepFlags(const StepFlags& seen) {
+HASTE_DEVICE unsigned char PackStepFlags(const StepFlags& seen) {
   return static_cast<unsigned char>((seen.live ? 1u : 0u) | (seen.repeats ? 2u : 0u) |
                                     seen.drawn << 2);
 }
-__device__ __forceinline__ StepFlags UnpackStepFlags(uint32_t packed) {
+HASTE_DEVICE StepFlags UnpackStepFlags(uint32_t packed) {
   StepFlags seen;
   seen.live = (packed & 1) != 0;
   seen.repeats = (packed & 2) != 0;
@@ -32,8 +31,8 @@ class IoWarps {
   static constexpr int kSaved = SavedTensors<Cell>();
 
  public:
-  __device__ __forceinline__ IoWarps(const Params& p, const States& states, const ForwardLayout& at,
-                                     bool some_idle)
+  HASTE_DEVICE IoWarps(const Params& p, const States& states, const ForwardLayout& at,
+                       bool some_idle)
       : p_(p),
         states_(states),
         warp_(threadIdx.x / 32 - kPersistentWarps),
@@ -43,11 +42,10 @@ class IoWarps {
         written_(reinterpret_cast<T*>(persistent_shared + at.writes)),
         read_step_(PersistentReads(p.tiling, SizesOf<Cell, T>()).step()),
         written_step_(PersistentWrites(p.tiling, SizesOf<Cell, T>()).step()),
-        needed_(Foretells(p)),
+        needed_(p.mask != nullptr || (p.zoneout && p.training)),
         clears_(kCluster || some_idle ? -1 : states.PlaceToClear(thread_)),
         inputs_(p.flags) {
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
       const Thread thread(p, warp_ + i * kCopyWarps, threadIdx.x % 32);
       rows_[i] = Opaque(thread.row_);
       units_[i] = Opaque(thread.unit_);
@@ -61,12 +59,13 @@ class IoWarps {
   }
 
   // Runs all steps. Synchronizes with the other warps in every pass and after the last.
-  __device__ __forceinline__ void Serve() {
+  HASTE_DEVICE void Serve() {
     const int passes = p_.tiling.passes;
     void* const read[] = {const_cast<void*>(p_.args.wx)};
     void* written[2 + kSaved] = {p_.args.keep ? p_.args.gates : nullptr, p_.args.y};
-#pragma unroll
-    for (int i = 0; i < kSaved; ++i) written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    HASTE_UNROLL for (int i = 0; i < kSaved; ++i) {
+      written[2 + i] = p_.args.keep ? p_.args.saved[i] : nullptr;
+    }
     const int units = p_.tiling.units(), unit = states_.rank_ * units;
     const int row = states_.row_ - states_.column_;
     StepTraffic<T, Cell::kGates, 1, PiecesOf(Cell::kGates)> reads(
@@ -120,35 +119,29 @@ class IoWarps {
   }
 
   // Loads the mask of a step's elements, long before it is used.
-  __device__ __forceinline__ void AskMask(int step, int pass) {
+  HASTE_DEVICE void AskMask(int step, int pass) {
     if (p_.mask == nullptr || step >= p_.T_) return;
     const int64_t t = TimeOf(p_, states_.reverse_, step);
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
       if ((exist_[i] >> pass & 1) != 0) {
         mask_[i] = p_.mask[static_cast<int64_t>(rows_[i] + pass * Thread::kRows) * p_.T_ + t];
       }
     }
   }
   // Writes the step flags of all threads' elements. Called for one step after the other, in order.
-  __device__ __forceinline__ void Tell(int step, int pass, int buffer) {
+  HASTE_DEVICE void Tell(int step, int pass, int buffer) {
     unsigned char told[kElements];
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
       told[i] = 0;
       if (exist_[i] == 0) continue;
-      Element e;
-      e.n = rows_[i] + pass * Thread::kRows;
-      e.k = states_.k_;
-      e.j = units_[i];
-      e.exists = (exist_[i] >> pass & 1) != 0;
+      const Element e(p_, rows_[i] + pass * Thread::kRows, states_.k_, units_[i],
+                      (exist_[i] >> pass & 1) != 0);
       told[i] = PackStepFlags(ReadStepFlags<Cell>(p_, e, states_.reverse_, step,
                                                   p_.mask == nullptr || mask_[i] != 0, key_));
     }
     const bool wraps = pass + 1 == p_.tiling.passes;
     AskMask(wraps ? step + 1 : step, wraps ? 0 : pass + 1);
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kElements; ++i) {
       seen_[buffer * kPersistentElements + i * kCopyWarps * 32] = told[i];
     }
   }
@@ -168,5 +161,3 @@ class IoWarps {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_IO_WARPS_CUH_

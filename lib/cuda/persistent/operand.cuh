@@ -1,11 +1,8 @@
 // The gates' gradients that a block of the backward walk multiplies by its part of Rᵀ: their order,
 // and how they get to its shared memory, [split term, chunk, row tile, lane] of 16 bytes.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_
+#pragma once
 
 #include <stdint.h>
-
-#include <type_traits>
 
 #include "lib/cuda/ptx/cluster.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -24,15 +21,12 @@ struct OperandElement {
 // Loads from[0 … kCount - 1], and 0 from `left` on. aligned: `from` is aligned to kCount numbers,
 // and `left` is a multiple of kCount.
 template <int kCount, class T>
-__device__ __forceinline__ void LoadNeighbors(const T* from, int left, bool aligned,
-                                              T (&to)[kCount]) {
+HASTE_DEVICE void LoadNeighbors(const T* from, int left, bool aligned, T (&to)[kCount]) {
   if (aligned && left > 0) {
     const Fragment<T, kCount> all = LoadFragment<kCount>(from);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = all.v[i];
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) to[i] = all.v[i];
   } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = i < left ? from[i] : FromCompute<T>(0);
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) to[i] = i < left ? from[i] : FromCompute<T>(0);
   }
 }
 
@@ -43,7 +37,7 @@ struct PersistentKernel {
   int hidden;
 
   // Whether all runs of `units` units are aligned for one load each.
-  __device__ __forceinline__ bool Aligned(int units) const {
+  HASTE_DEVICE bool Aligned(int units) const {
     return hidden % units == 0 && reinterpret_cast<uintptr_t>(r) % (units * sizeof(T)) == 0;
   }
 };
@@ -54,8 +48,7 @@ class OwnOperand {
   static constexpr int kTerms = kMmaTerms<T>;
 
  public:
-  __device__ __forceinline__ OwnOperand(const PersistentTiling& t, uint4* words,
-                                        const OperandElement& e)
+  HASTE_DEVICE OwnOperand(const PersistentTiling& t, uint4* words, const OperandElement& e)
       : two_(t.unit_tiles == 2), chunks_(t.chunks), words_(words) {
     mine_ = reinterpret_cast<uint16_t*>(words + e.row / 8 * 32 + e.row % 8 * 4 + e.unit / 8) +
             e.unit % 8;
@@ -63,37 +56,34 @@ class OwnOperand {
 
   // Call before a ClusterSync or __syncthreads. Clears the operand, because gates after the last
   // one of a chunk are multiplied too.
-  __device__ __forceinline__ void Clear() {
+  HASTE_DEVICE void Clear() {
     for (int i = threadIdx.x; i < chunks_ * kTiles * 32 * kTerms; i += kPersistentWarps * 32) {
       words_[i] = make_uint4(0, 0, 0, 0);
     }
   }
 
   // Called by every thread that has an element.
-  __device__ __forceinline__ void Set(const float (&dq)[kGates], int, TransactionBarrier*) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+  HASTE_DEVICE void Set(const float (&dq)[kGates], int, TransactionBarrier*) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       // If there is one unit tile, two gates share a chunk.
       const int chunk = two_ ? g : g / 2, eighth = two_ ? 0 : g % 2 * 2;
       uint16_t part[3];
       SplitOperand<T>(dq[g], part);
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s) {
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
         mine_[((s * chunks_ + chunk) * kTiles * 32 + eighth) * 8] = part[s];
       }
     }
   }
   // Called by all threads. Returns the words of all elements.
-  __device__ __forceinline__ const uint4* Get(int, TransactionBarrier*, uint32_t) const {
+  HASTE_DEVICE const uint4* Get(int, TransactionBarrier*, uint32_t) const {
     __syncthreads();
     return words_;
   }
 
   // Loads the weights of R between a row `unit` of dh and eight depths. own: the operand's first
   // unit.
-  static __device__ __forceinline__ void LoadWeights(const PersistentTiling& t,
-                                                     const PersistentKernel<T>& kernel, int unit,
-                                                     int own, int depth, T (&to)[8]) {
+  static HASTE_DEVICE void LoadWeights(const PersistentTiling& t, const PersistentKernel<T>& kernel,
+                                       int unit, int own, int depth, T (&to)[8]) {
     const int units = t.units(), gate = depth / units, j = own + depth % units;
     const int left = gate < kGates && unit < kernel.hidden ? kernel.hidden - j : 0;
     LoadNeighbors(kernel.r + (unit * kGates + gate) * kernel.hidden + j, left, kernel.Aligned(8),
@@ -119,8 +109,7 @@ class SharedOperand {
   static_assert(!kScalesRows || kDepthGates > 1, "a warp's are whole chunks");
 
  public:
-  __device__ __forceinline__ SharedOperand(const PersistentTiling& t, uint4* words,
-                                           const OperandElement& e)
+  HASTE_DEVICE SharedOperand(const PersistentTiling& t, uint4* words, const OperandElement& e)
       : chunks_(t.chunks),
         words_of_use_(t.chunks * kTiles * 32 * kTerms),
         tiles_(kClusterPeers * t.unit_tiles),
@@ -132,18 +121,16 @@ class SharedOperand {
     scale_at_ = (first + e.unit) / kTileRows * kPairs + e.row / 2;
   }
 
-  __device__ __forceinline__ void Clear() {}
+  HASTE_DEVICE void Clear() {}
 
-  __device__ __forceinline__ void Set(const float (&dq)[kGates], int use,
-                                      TransactionBarrier* counter) {
+  HASTE_DEVICE void Set(const float (&dq)[kGates], int use, TransactionBarrier* counter) {
     float scaled[kGates];
     if constexpr (kScalesRows) ScaleRows(dq, use, counter, scaled);
     const int lane = threadIdx.x % kLanes;
     uint16_t part[kDepthGates][3] = {};
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) SplitOperand<T>(kScalesRows ? scaled[g] : dq[g], part[g]);
-#pragma unroll
-    for (int s = 0; s < kTerms; ++s) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g)
+        SplitOperand<T>(kScalesRows ? scaled[g] : dq[g], part[g]);
+    HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
       uint4 word;
       if constexpr (kDepthGates == 4) {
         const uint32_t low = part[0][s] | static_cast<uint32_t>(part[1][s]) << 16;
@@ -170,14 +157,12 @@ class SharedOperand {
       const uint32_t to =
           SharedAddress(words_ + use * words_of_use_ + s * chunks_ * kTiles * 32 + at_);
       const uint32_t count = SharedAddress(counter);
-#pragma unroll
-      for (int rank = 0; rank < kClusterPeers; rank += kLanes) {
+      HASTE_UNROLL for (int rank = 0; rank < kClusterPeers; rank += kLanes) {
         Push(AddressIn(to, rank + lane), word, AddressIn(count, rank + lane));
       }
     }
   }
-  __device__ __forceinline__ const uint4* Get(int use, TransactionBarrier* counter,
-                                              uint32_t parity) const {
+  HASTE_DEVICE const uint4* Get(int use, TransactionBarrier* counter, uint32_t parity) const {
     const int first = Opaque(use * words_of_use_);
     if (threadIdx.x == 0) {
       counter->ArriveAndExpect(words_of_use_ * 16 + (kScalesRows ? tiles_ * kPairs * 8 : 0));
@@ -187,23 +172,20 @@ class SharedOperand {
     return words_ + first;
   }
   // The factors that undo the scales of a chunk's rows, in pairs.
-  __device__ __forceinline__ const float2* Scales(int use, int chunk) const {
+  HASTE_DEVICE const float2* Scales(int use, int chunk) const {
     return scales_ + (use * tiles_ + chunk / kTileChunks) * kPairs;
   }
   static constexpr int kTileChunks = kTileRows * kDepthGates / kChunkDepth;
 
-  static __device__ __forceinline__ void LoadWeights(const PersistentTiling&,
-                                                     const PersistentKernel<T>& kernel, int unit,
-                                                     int own, int depth, T (&to)[8]) {
+  static HASTE_DEVICE void LoadWeights(const PersistentTiling&, const PersistentKernel<T>& kernel,
+                                       int unit, int own, int depth, T (&to)[8]) {
     const int j = own + depth / kDepthGates;
     const int left = unit < kernel.hidden ? kernel.hidden - j : 0;
     const T* from = kernel.r + unit * kGates * kernel.hidden + j;
-#pragma unroll
-    for (int g = 0; g < kDepthGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kDepthGates; ++g) {
       T some[kLanes];
       LoadNeighbors(from + g * kernel.hidden, g < kGates ? left : 0, kernel.Aligned(kLanes), some);
-#pragma unroll
-      for (int i = 0; i < kLanes; ++i) to[i * kDepthGates + g] = some[i];
+      HASTE_UNROLL for (int i = 0; i < kLanes; ++i) to[i * kDepthGates + g] = some[i];
     }
   }
 
@@ -211,19 +193,16 @@ class SharedOperand {
   static constexpr int kPairs = kTiles * kTileColumns / 2;  // of rows; a warp has one, × 16 units
 
   // Scales a warp's two rows, and sends the factors that undo it.
-  __device__ __forceinline__ void ScaleRows(const float (&dq)[kGates], int use,
-                                            TransactionBarrier* counter,
-                                            float (&scaled)[kGates]) const {
+  HASTE_DEVICE void ScaleRows(const float (&dq)[kGates], int use, TransactionBarrier* counter,
+                              float (&scaled)[kGates]) const {
     float most = fabsf(dq[0]);
-#pragma unroll
-    for (int g = 1; g < kGates; ++g) most = fmaxf(most, fabsf(dq[g]));
+    HASTE_UNROLL for (int g = 1; g < kGates; ++g) most = fmaxf(most, fabsf(dq[g]));
     const int lane = threadIdx.x % 32;
     const bool second = lane >= kTileRows;
     const uint32_t bits = __float_as_uint(most);
     const RowScale one(LargestBits(second ? 0 : bits)), two(LargestBits(second ? bits : 0));
     const float up = second ? two.up : one.up;
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) scaled[g] = dq[g] * up;
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) scaled[g] = dq[g] * up;
     if (lane < kClusterPeers) {
       Push(AddressIn(SharedAddress(scales_ + use * tiles_ * kPairs + scale_at_), lane),
            make_float2(one.down, two.down), AddressIn(SharedAddress(counter), lane));
@@ -238,5 +217,3 @@ class SharedOperand {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_OPERAND_CUH_

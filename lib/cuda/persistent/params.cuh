@@ -5,8 +5,7 @@
 // lane's hidden units. It keeps their part of R for all steps in registers, and what does not fit
 // there in shared memory. The rows are divided into passes: while one pass is in transit between
 // the blocks, the next is multiplied.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/cell/on_chip.cuh"
@@ -44,8 +43,7 @@ class PersistentThread {
 
   // states: [pass, state, thread]; the factor of h from dropout is stored after the last state.
   // May be null if states are never asked for.
-  __device__ __forceinline__ PersistentThread(const Params& p, int warp, int lane,
-                                              float* states = nullptr)
+  HASTE_DEVICE PersistentThread(const Params& p, int warp, int lane, float* states = nullptr)
       : p_(p),
         rank_(blockIdx.x % p.tiling.blocks),
         group_(blockIdx.x / p.tiling.blocks),
@@ -72,70 +70,61 @@ class PersistentThread {
   }
 
   // This thread's element of pass 0 at a step.
-  __device__ __forceinline__ StepPlace PlaceOf(int64_t step) const {
+  HASTE_DEVICE StepPlace PlaceOf(int64_t step) const {
     return StepPlace((row_ * p_.T_ + TimeOf(p_, reverse_, step)) * p_.K + k_, kGates, p_.H, unit_);
   }
   // The same for any pass.
-  __device__ __forceinline__ StepPlace PlaceOf(int64_t step, int pass) const {
+  HASTE_DEVICE StepPlace PlaceOf(int64_t step, int pass) const {
     StepPlace place = PlaceOf(step);
     place.one += pass * pass_stride_;
     place.gates += pass * pass_stride_ * kGates;
     return place;
   }
   // The element of the next pass. wraps: the next pass is the first of the next step.
-  __device__ __forceinline__ StepPlace Further(const StepPlace& place, bool wraps) const {
+  HASTE_DEVICE StepPlace Further(const StepPlace& place, bool wraps) const {
     const int64_t by = wraps ? wrap_stride_ : pass_stride_;
     StepPlace further;
     further.one = place.one + by;
     further.gates = place.gates + by * kGates;
     return further;
   }
-  __device__ __forceinline__ bool There(int pass) const { return (exists_ >> pass & 1) != 0; }
-  __device__ __forceinline__ Element ElementOf(int pass) const {
-    Element e;
-    e.n = row_ + pass * kRows;
-    e.k = k_;
-    e.j = unit_;
-    e.exists = There(pass);
-    e.at = (e.n * p_.K + e.k) * p_.H + e.j;
-    return e;
+  HASTE_DEVICE bool There(int pass) const { return (exists_ >> pass & 1) != 0; }
+  HASTE_DEVICE Element ElementOf(int pass) const {
+    return Element(p_, row_ + pass * kRows, k_, unit_, There(pass));
   }
   // A prefetcher that begins kPrefetchSteps after the first step of the walk.
   template <int kTerms>
-  __device__ __forceinline__ auto PrefetcherOf(const void* tensor) const {
+  HASTE_DEVICE auto PrefetcherOf(const void* tensor) const {
     const bool up = reverse_ == kBackward;
     return Prefetcher<typename Params::Storage, kTerms>(
         p_, tensor, row_ - column_, kRows, k_, static_cast<int64_t>(rank_) * p_.tiling.units(),
         p_.tiling.units(), up ? kPrefetchSteps : p_.T_ - 1 - kPrefetchSteps, up);
   }
 
-  __device__ __forceinline__ float& State(int pass, int s) const {
+  HASTE_DEVICE float& State(int pass, int s) const {
     return states_[(pass * (kStates + 1) + s) * kThreads];
   }
-  __device__ __forceinline__ float Scale(int pass) const {
+  HASTE_DEVICE float Scale(int pass) const {
     return p_.dropout_rate == 0.0f ? 1.0f : State(pass, kStates);
   }
   // from: [N, K, H] each, or null.
-  __device__ __forceinline__ void LoadStates(const void* const* from, int pass) const {
+  HASTE_DEVICE void LoadStates(const void* const* from, int pass) const {
     using T = typename Params::Storage;
     const Element e = ElementOf(pass);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       const T* all = static_cast<const T*>(from[s]);
       State(pass, s) = all == nullptr || !e.exists ? 0.0f : ToCompute(all[e.at]);
     }
     if (p_.dropout_rate != 0.0f) State(pass, kStates) = e.exists ? DropScale(p_, e) : 1.0f;
   }
 
-  __device__ __forceinline__ StepFlags ReadStepFlags(int step, int pass) const {
+  HASTE_DEVICE StepFlags ReadStepFlags(int step, int pass) const {
     return haste::ReadStepFlags<Cell>(p_, ElementOf(pass), reverse_, step);
   }
 
  protected:
   // Backward has no register to spare for an opaque copy.
-  static __device__ __forceinline__ int OfThread(int x) {
-    return kBackward ? x : OpaqueOfThread(x);
-  }
+  static HASTE_DEVICE int OfThread(int x) { return kBackward ? x : OpaqueOfThread(x); }
 
   const Params& p_;
   const int rank_, group_;  // the block's index in its group, and the group's index
@@ -150,12 +139,4 @@ class PersistentThread {
       wrap_stride_;  // in [N, T, K, H]: to the next pass, to the next step's first
 };
 
-// Do step flags depend on more than whether an element exists?
-template <class T>
-__device__ __forceinline__ bool Foretells(const RecurrenceParams<T>& p) {
-  return p.mask != nullptr || (p.zoneout && p.training);
-}
-
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_PARAMS_CUH_

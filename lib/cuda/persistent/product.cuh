@@ -3,8 +3,7 @@
 //
 // A warp has one tile of 16 units, for all gates, and a part of the depth. Partial sums go to
 // shared memory, and the thread that has an element adds up its sums.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_
+#pragma once
 
 #include "lib/cuda/cell/state_bound.cuh"
 #include "lib/cuda/persistent/state_exchange.cuh"
@@ -35,7 +34,7 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // The warps that multiply and those that have elements.
   static constexpr int kWalkers = Roles::kProducts + Roles::kElements;
 
-  __device__ __forceinline__ PersistentProduct(const Params& p, const ForwardLayout& at)
+  HASTE_DEVICE PersistentProduct(const Params& p, const ForwardLayout& at)
       : Base(p, at),
         two_buffers_(at.sum_buffers == 2),
         product_tile_(warp_ % Base::unit_tiles()),
@@ -52,7 +51,7 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
         tiles_(reinterpret_cast<TileA<T>*>(persistent_shared + at.tiles)) {}
 
   // Sends the h that enters the first step, for every `every`-th pass from `first` on.
-  __device__ __forceinline__ void SendFirst(int first = 0, int every = 1) const {
+  HASTE_DEVICE void SendFirst(int first = 0, int every = 1) const {
     for (int pass = first; pass < p_.tiling.passes; pass += every) {
       Base::LoadStates(p_.args.s0, pass);
       Base::Send(0, pass, Base::State(pass, 0) * Base::Scale(pass));
@@ -64,8 +63,7 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // 32 bits can index one lane's R: what fits on a chip is far smaller. make: maps a weight to the
   // value that is loaded.
   template <class Make>
-  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile,
-                                           const Make& make) const {
+  HASTE_DEVICE void LoadTile(int chunk, int i, TileA<T>* tile, const Make& make) const {
     const int half = i / kGates, gate = i % kGates;
     const int H = static_cast<int>(p_.H);
     const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
@@ -76,15 +74,13 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
       return make(unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0));
     });
   }
-  __device__ __forceinline__ void LoadTile(int chunk, int i, TileA<T>* tile) const {
+  HASTE_DEVICE void LoadTile(int chunk, int i, TileA<T>* tile) const {
     LoadTile(chunk, i, tile, [&](T weight) { return scales_.OfWeight(weight); });
   }
-  __device__ __forceinline__ void LoadTiles() {
-#pragma unroll
-    for (int c = 0; c < kHeld; ++c) {
+  HASTE_DEVICE void LoadTiles() {
+    HASTE_UNROLL for (int c = 0; c < kHeld; ++c) {
       if (c >= p_.tiling.chunks) break;
-#pragma unroll
-      for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &held_[c][i]);
+      HASTE_UNROLL for (int i = 0; i < 2 * kGates; ++i) LoadTile(c, i, &held_[c][i]);
     }
     for (int c = kHeld; c < p_.tiling.chunks; ++c) {
       for (int i = 0; i < 2 * kGates; ++i) {
@@ -94,13 +90,13 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
       }
     }
   }
-  __device__ __forceinline__ TileA<T>* TileAt(int chunk, int i) const {
+  HASTE_DEVICE TileA<T>* TileAt(int chunk, int i) const {
     return tiles_ + (((chunk - kHeld) * 2 * kGates + i) * kPersistentWarps + warp_) * 32 + lane_;
   }
 
   // Called by all walkers. The scale of h is the same in all blocks of a group, the scale of R in
   // all warps of a block.
-  __device__ __forceinline__ void FindScales() {
+  HASTE_DEVICE void FindScales() {
     float2* most = reinterpret_cast<float2*>(sums_);  // of each warp
     if (!kWarpSpecialized || threadIdx.x < kPersistentWarps * 32) {
       float weight = LargestWeight<T>([&](const auto& look) {
@@ -118,8 +114,7 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     }
     SyncAt<kProductName, kWalkers>();
     float state = 0, weight = 0;
-#pragma unroll
-    for (int i = 0; i < kPersistentWarps; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kPersistentWarps; ++i) {
       state = Larger(state, most[i].x);
       weight = Larger(weight, most[i].y);
     }
@@ -130,23 +125,21 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // --- A step
 
   // Loads the first words of h early, if arrivals are not counted.
-  __device__ __forceinline__ void AskFirst(int step, int pass, Words& words) const {
+  HASTE_DEVICE void AskFirst(int step, int pass, Words& words) const {
     Ask(first_words_ + Base::UseOf(step, pass), first_chunk_, count_, words);
   }
 
   // Computes this warp's part of h·R and stores it in shared memory. words: those already asked
   // for. free() is called before the sums overwrite earlier ones.
   template <class Free>
-  __device__ __forceinline__ void MultiplyStates(int step, int pass, int buffer, Words& words,
-                                                 const Free& free) {
+  HASTE_DEVICE void MultiplyStates(int step, int pass, int buffer, Words& words, const Free& free) {
     TileC<T> sums[kGates][kTiles][kChains];
     uint4 next[1][kTiles][kWords] = {};  // for a chunk of R in shared memory
     Base::Receive(step, pass);
     const uint4* from = first_words_ + Base::UseOf(step, pass);
     constexpr int kChunkWords = 32 * kWords;
     const int first = first_chunk_, count = count_;
-#pragma unroll
-    for (int c = 0; c < kHeld; c += kAhead, from += kAhead * kChunkWords) {
+    HASTE_UNROLL for (int c = 0; c < kHeld; c += kAhead, from += kAhead * kChunkWords) {
       if (c >= count) break;
       if (c > 0) ClearWords(words);
       if (kCluster || c > 0) Ask(from, first + c, count - c, words);
@@ -162,26 +155,20 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
       if (!kAsksAhead) Ask(from, first + c, 1, next);
       Await(from, next);
       ChunkB<T> b[kTiles];
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) b[n].Set(next[0][n]);
+      HASTE_UNROLL for (int n = 0; n < kTiles; ++n) b[n].Set(next[0][n]);
       if (kAsksAhead && c + 1 < count) Ask(from + kChunkWords, first + c + 1, 1, next);
       TileA<T> tiles[2 * kGates];
-#pragma unroll
-      for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
+      HASTE_UNROLL for (int i = 0; i < 2 * kGates; ++i) tiles[i] = *TileAt(c, i);
       AddChunk(b, tiles, sums, 0);
     }
     free();
     Sums* to = sums_ + BufferAt(buffer) + put_;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+    HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
         Sums sum = {};
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
+        HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
           sum.v[g] = sums[g][n][0].Get(i);
-#pragma unroll
-          for (int c = 1; c < kChains; ++c) sum.v[g] += sums[g][n][c].Get(i);
+          HASTE_UNROLL for (int c = 1; c < kChains; ++c) sum.v[g] += sums[g][n][c].Get(i);
         }
         to[(n * kTileColumns + i % 2) * Sizes().row_stride() + i / 2 * 8] = sum;
       }
@@ -191,59 +178,50 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // Adds min(count, kMost) of the chunks that registers hold, from `first` on. There is no branch
   // between their products: at a branch sums would be moved, which waits for them.
   template <int kMost>
-  __device__ __forceinline__ void AddHeld(const Words& words, int first, int count,
-                                          TileC<T> (&sums)[kGates][kTiles][kChains]) {
+  HASTE_DEVICE void AddHeld(const Words& words, int first, int count,
+                            TileC<T> (&sums)[kGates][kTiles][kChains]) {
     if constexpr (kMost > 1) {
       if (count < kMost || first + kMost > kHeld) {
         AddHeld<kMost - 1>(words, first, count, sums);
         return;
       }
     }
-#pragma unroll
-    for (int a = 0; a < kMost; ++a) {
+    HASTE_UNROLL for (int a = 0; a < kMost; ++a) {
       ChunkB<T> b[kTiles];
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) b[n].Set(words[a][n]);
+      HASTE_UNROLL for (int n = 0; n < kTiles; ++n) b[n].Set(words[a][n]);
       AddChunk(b, held_[first + a], sums, a);
     }
   }
 
-  __device__ __forceinline__ void AddChunk(const ChunkB<T> (&b)[kTiles],
-                                           const TileA<T> (&tiles)[2 * kGates],
-                                           TileC<T> (&sums)[kGates][kTiles][kChains], int chunk) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
+  HASTE_DEVICE void AddChunk(const ChunkB<T> (&b)[kTiles], const TileA<T> (&tiles)[2 * kGates],
+                             TileC<T> (&sums)[kGates][kTiles][kChains], int chunk) {
+    HASTE_UNROLL for (int half = 0; half < 2; ++half) {
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+        HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
           sums[g][n][(2 * chunk + half) % kChains].Add(tiles[half * kGates + g], b[n], half);
         }
       }
     }
   }
 
-  __device__ __forceinline__ int BufferAt(int buffer) const {
+  HASTE_DEVICE int BufferAt(int buffer) const {
     return kWay == ForwardWay::kGrid ? 0 : buffer * buffer_;
   }
 
-  static __device__ __forceinline__ void ClearWords(Words& words) {
-#pragma unroll
-    for (int i = 0; i < kAhead * kTiles * kWords; ++i) (&words[0][0][0])[i] = uint4{};
+  static HASTE_DEVICE void ClearWords(Words& words) {
+    HASTE_UNROLL for (int i = 0; i < kAhead * kTiles * kWords; ++i)(&words[0][0][0])[i] = uint4{};
   }
 
   // h·R of this thread's element, added up over all warps that have a part of it: 8, or 4 with two
   // tiles. from: the first part.
-  __device__ __forceinline__ void GetProduct(const Sums* from, float (&q)[kGates]) const {
+  HASTE_DEVICE void GetProduct(const Sums* from, float (&q)[kGates]) const {
     const bool all = kWarpSpecialized || kTiles == 2 || p_.tiling.unit_tiles == 1;
     static_assert(kPersistentWarps == 8);
     Sums part[kPersistentWarps] = {};  // all loaded at once
-#pragma unroll
-    for (int i = 0; i < kPersistentWarps; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kPersistentWarps; ++i) {
       if (i < kPersistentWarps / 2 || all) part[i] = from[i * kSumsOfWarp];
     }
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       q[g] = ((part[0].v[g] + part[1].v[g]) + (part[2].v[g] + part[3].v[g])) +
              ((part[4].v[g] + part[5].v[g]) + (part[6].v[g] + part[7].v[g]));
     }
@@ -255,10 +233,9 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     const Sums* sums;            // the first part's sums
     uint32_t* word;              // grid: where its next h goes
   };
-  __device__ __forceinline__ Entering Enter(int step, int pass, int buffer) const {
+  HASTE_DEVICE Entering Enter(int step, int pass, int buffer) const {
     Entering in;
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
     in.scale = Base::Scale(pass);
     in.sums = sums_ + Opaque(BufferAt(buffer) + got_);
     if constexpr (!kCluster) in.word = Opaque(Base::WordOf(step + 1, pass));
@@ -269,8 +246,8 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // step, and passes the results to store(y, before, kept). get(seen, x) returns the cell's inputs,
   // and is called after the sums have been read.
   template <class Get, class Store>
-  __device__ __forceinline__ void MakeStates(int step, int pass, const Entering& in, const Get& get,
-                                             const Store& store) const {
+  HASTE_DEVICE void MakeStates(int step, int pass, const Entering& in, const Get& get,
+                               const Store& store) const {
     float product[kGates];
     GetProduct(in.sums, product);
     StepFlags seen;
@@ -280,16 +257,14 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     WalkForward<Cell, T, 1>(
         p_, {seen}, k_, {unit_}, OfOne(x), {in.scale}, OfOne(in.prev),
         [&](float (&q)[1][kGates]) {
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) {
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
             q[0][g] = kScaledTerms<T> > 0 ? product[g] * scales_.product : product[g];
           }
         },
         OfOne(before), OfOne(kept), OfOne(next), y);
     const bool last = step + 1 == p_.T_;
     if (!last) Base::Send(step + 1, pass, next[0] * in.scale, in.word);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) Base::State(pass, s) = next[s];
     store(y[0], before, kept);
     if (last && Base::There(pass)) StoreStates<T>(p_.args.sT, Base::ElementOf(pass).at, next);
   }
@@ -309,5 +284,3 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_PRODUCT_CUH_

@@ -1,7 +1,6 @@
 // The exchange of states between blocks in a persistent kernel's forward walk: h goes to all blocks
 // of the group, in the layout that tensor cores read.
-#ifndef HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/persistent/params.cuh"
@@ -43,11 +42,11 @@ struct ForwardRoles {
 // Waits for wx of a step, if the input product is overlapped with the walk.
 class InputFlagsReader {
  public:
-  __device__ __forceinline__ explicit InputFlagsReader(const OverlapFlags& flags)
+  HASTE_DEVICE explicit InputFlagsReader(const OverlapFlags& flags)
       : steps_there_(flags.counts != nullptr ? 0 : INT32_MAX) {}
 
   template <class Params>
-  __device__ __forceinline__ void Await(const Params& p, bool backwards, int step) {
+  HASTE_DEVICE void Await(const Params& p, bool backwards, int step) {
     p.flags.Await(static_cast<int>(p.N), backwards, step, &steps_there_,
                   [&](int part, uint32_t wanted) { WaitForFlag(p.flags.counts + part, wanted); });
   }
@@ -75,16 +74,14 @@ struct ForwardRegisters {
 constexpr int kElementsName = 1, kProductName = 2, kRowsName = 3;
 constexpr int kTakenName = 4, kThereName = kTakenName + kElementSets;  // one a set
 template <int kName, int kWarps>
-__device__ __forceinline__ void SyncAt() {
+HASTE_DEVICE void SyncAt() {
   NamedBarrierSync<kName, kWarps * 32>();
 }
 
 // The warps that multiply.
-__device__ __forceinline__ void SyncProduct() {
-  NamedBarrierSyncAligned<kProductName, kPersistentWarps * 32>();
-}
+HASTE_DEVICE void SyncProduct() { NamedBarrierSyncAligned<kProductName, kPersistentWarps * 32>(); }
 // The warps that multiply and the I/O warps.
-__device__ __forceinline__ void SyncRows() { SyncAt<kRowsName, kPersistentWarps + kCopyWarps>(); }
+HASTE_DEVICE void SyncRows() { SyncAt<kRowsName, kPersistentWarps + kCopyWarps>(); }
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr int kForwardTiles = kFewerPersistentTiles;
@@ -122,7 +119,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
                                 : kHeld < kChunksAsked ? kHeld
                                                        : kChunksAsked;
 
-  __device__ __forceinline__ StateExchange(const Params& p, const ForwardLayout& at)
+  HASTE_DEVICE StateExchange(const Params& p, const ForwardLayout& at)
       : Base(p, WarpOfRole(), threadIdx.x % 32,
              reinterpret_cast<float*>(persistent_shared + at.states)),
         chunks_(p.tiling.hidden_chunks()),
@@ -136,18 +133,16 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
         send_to_(SendTo()),
         mine_(reinterpret_cast<uint32_t*>(words_ + send_to_) + lane_ % kElements / kLanes) {}
 
-  __device__ __forceinline__ int unit_tiles() const {
-    return kWarpSpecialized ? 1 : p_.tiling.unit_tiles;
-  }
-  __device__ __forceinline__ bool alone() const { return p_.tiling.blocks == 1; }
+  HASTE_DEVICE int unit_tiles() const { return kWarpSpecialized ? 1 : p_.tiling.unit_tiles; }
+  HASTE_DEVICE bool alone() const { return p_.tiling.blocks == 1; }
 
   // Call before anything is sent.
-  __device__ __forceinline__ void Prepare() {
+  HASTE_DEVICE void Prepare() {
     if (kCluster) PrepareToReceive();
   }
 
   // Waits for what all blocks send for a step, if arrivals are counted (`cluster`).
-  __device__ __forceinline__ void Receive(int step, int pass) const {
+  HASTE_DEVICE void Receive(int step, int pass) const {
     if constexpr (kCluster) {
       if (alone()) {
         SyncProduct();
@@ -162,22 +157,19 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   }
 
   // Where a lane's words of use 0 are, from `chunk` on.
-  __device__ __forceinline__ const uint4* PlaceOfWords(int chunk) const {
+  HASTE_DEVICE const uint4* PlaceOfWords(int chunk) const {
     return Opaque((kCluster ? receive_ : words_) + WordAt(0, chunk, 0, lane_));
   }
   // Loads a lane's words of min(count, kBatch) chunks from `chunk` on, which begin at `from`,
   // whether they have arrived or not. Nothing is ever sent after the last unit, and in `grid` words
   // of other blocks are not cleared. If kBatch > 1, words that are not loaded keep their values.
   template <int kBatch>
-  __device__ __forceinline__ void Ask(const uint4* from, int chunk, int count,
-                                      uint4 (&words)[kBatch][kTiles][kWords]) const {
+  HASTE_DEVICE void Ask(const uint4* from, int chunk, int count,
+                        uint4 (&words)[kBatch][kTiles][kWords]) const {
     if (!kCluster) count = min(count, sent_chunks_ - chunk);
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) {
+    HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
+      HASTE_UNROLL for (int b = 0; b < kBatch; ++b) {
+        HASTE_UNROLL for (int w = 0; w < kWords; ++w) {
           if (b < count) {
             words[b][n][w] = Word(from, b, w);
           } else if (kBatch == 1) {
@@ -190,16 +182,12 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   }
   // Waits until all words that Ask loads have arrived.
   template <int kBatch>
-  __device__ __forceinline__ void Await(const uint4* from,
-                                        uint4 (&words)[kBatch][kTiles][kWords]) const {
+  HASTE_DEVICE void Await(const uint4* from, uint4 (&words)[kBatch][kTiles][kWords]) const {
     while (!kCluster && !__all_sync(0xFFFFFFFFu, HaveArrived(words))) {
       const uint4* at = from;
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-        for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-          for (int w = 0; w < kWords; ++w) {
+      HASTE_UNROLL for (int n = 0; n < kTiles; ++n) {
+        HASTE_UNROLL for (int b = 0; b < kBatch; ++b) {
+          HASTE_UNROLL for (int w = 0; w < kWords; ++w) {
             if (!HasArrived(words[b][n][w])) words[b][n][w] = Word(at, b, w);
           }
         }
@@ -210,14 +198,12 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
 
   // Sends the h of each lane of the warp, as it enters `step`, to all blocks. A warp's two rows of
   // 16 units arrive as kWordsOfWarp words of 16 bytes.
-  __device__ __forceinline__ void Send(int step, int pass, float h) const {
+  HASTE_DEVICE void Send(int step, int pass, float h) const {
     Send(step, pass, h, WordOf(step, pass));
   }
   // `grid`: where this lane's word of h goes. For callers that can compute this beforehand.
-  __device__ __forceinline__ uint32_t* WordOf(int step, int pass) const {
-    return mine_ + UseOf(step, pass) * 4;
-  }
-  __device__ __forceinline__ void Send(int step, int pass, float h, uint32_t* to) const {
+  HASTE_DEVICE uint32_t* WordOf(int step, int pass) const { return mine_ + UseOf(step, pass) * 4; }
+  HASTE_DEVICE void Send(int step, int pass, float h, uint32_t* to) const {
     if (!kWarpSpecialized && tile_ >= p_.tiling.unit_tiles) return;
     uint32_t mine;
     if constexpr (kScaledTerms<T> > 0) h *= scales_.state;
@@ -252,12 +238,12 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
     }
   }
   // Warp-specialized: clears this thread's own word of two steps before.
-  __device__ __forceinline__ void ClearMine(int step, int pass) const {
+  HASTE_DEVICE void ClearMine(int step, int pass) const {
     if (lane_ % kLanes == 0) StoreRelaxed(WordOf(step - 2, pass), kAbsent);
   }
   // `grid`: the index in a use of the word of this block's h that the n-th clearing thread clears;
   // -1 if none.
-  __device__ __forceinline__ int PlaceToClear(int n) const {
+  HASTE_DEVICE int PlaceToClear(int n) const {
     const int eighths = 2 * p_.tiling.unit_tiles;  // units of this block, in eighths of a chunk
     if (n >= eighths * Base::kRows * kWords) return -1;
     const int word = n % kWords, row = n / kWords % Base::kRows;
@@ -267,7 +253,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   // Clears the words of h of two steps before, for their next use. All blocks have sent the h that
   // followed, so all have read these words. SyncRows orders this clear before what this block sends
   // for the next step but one, and no block asks for the next use before it has received that.
-  __device__ __forceinline__ void Clear(int step, int pass, int place) const {
+  HASTE_DEVICE void Clear(int step, int pass, int place) const {
     if (place < 0) return;
     StoreRelaxed(words_ + UseOf(step - 2, pass) + place,
                  make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
@@ -275,13 +261,13 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
 
   // Offset of a use in [slot, pass, row tile, chunk, word, lane] of 16 bytes, in this block's
   // memory (kCluster) or the group's.
-  __device__ __forceinline__ int UseOf(int step, int pass) const {
+  HASTE_DEVICE int UseOf(int step, int pass) const {
     return ((step & (kSlots - 1)) * p_.tiling.passes + pass) * words_of_pass_;
   }
 
  private:
   // The warp's index among warps with elements; for warps that multiply, its index in the block.
-  static __device__ __forceinline__ int WarpOfRole() {
+  static HASTE_DEVICE int WarpOfRole() {
     const int warp = threadIdx.x / 32;
     return kWarpSpecialized && warp >= kPersistentWarps ? warp % kElementWarps : warp;
   }
@@ -290,31 +276,30 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   static constexpr int kWordsOfWarp = 4 * kWords, kElements = 8 / kWords;
   static constexpr int kLanes = 4 / kOperandBytes<T>;  // lanes that share 32 bits
   // Loads a word. at: a chunk of a row tile; chunk: counted from there.
-  static __device__ __forceinline__ uint4 Word(const uint4* at, int chunk, int word) {
+  static HASTE_DEVICE uint4 Word(const uint4* at, int chunk, int word) {
     at += (chunk * kWords + word) * 32;
     return kCluster ? *at : LoadRelaxed(at);
   }
   template <int kBatch>
-  static __device__ __forceinline__ bool HaveArrived(const uint4 (&words)[kBatch][kTiles][kWords]) {
+  static HASTE_DEVICE bool HaveArrived(const uint4 (&words)[kBatch][kTiles][kWords]) {
     uint32_t most = 0;
-#pragma unroll
-    for (int i = 0; i < kBatch * kTiles * kWords; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kBatch * kTiles * kWords; ++i) {
       const uint4& word = words[i / (kTiles * kWords)][i / kWords % kTiles][i % kWords];
       most = max(most, max(max(word.x, word.y), max(word.z, word.w)));
     }
     return most != kAbsent;
   }
   // Index within a use of one lane's word.
-  __device__ __forceinline__ int WordAt(int tile, int chunk, int word, int lane) const {
+  HASTE_DEVICE int WordAt(int tile, int chunk, int word, int lane) const {
     return ((tile * chunks_ + chunk) * kWords + word) * 32 + lane;
   }
-  __device__ __forceinline__ TransactionBarrier* CounterOf(int step, int pass) const {
+  HASTE_DEVICE TransactionBarrier* CounterOf(int step, int pass) const {
     return counters_ + (step & 1) * p_.tiling.passes + pass;
   }
 
   // `cluster`: initializes the counters, and clears the words, because half a chunk after the last
   // unit, if there is one, is never written.
-  __device__ __forceinline__ void PrepareToReceive() {
+  HASTE_DEVICE void PrepareToReceive() {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2 * p_.tiling.passes; ++i) counters_[i].Init();
     }
@@ -329,7 +314,7 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
   }
 
   // Where in a use this lane's word goes.
-  __device__ __forceinline__ int SendTo() const {
+  HASTE_DEVICE int SendTo() const {
     const int unit_tile = rank_ * p_.tiling.unit_tiles + tile_;
     const int first = lane_ % kWordsOfWarp * kElements;  // the word's first element in the warp
     const int row = kCluster ? column_ - lane_ / 16 + first / 16 : column_;
@@ -355,5 +340,3 @@ class StateExchange : public PersistentThread<Cell, PersistentForwardParams<T>, 
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_STATE_EXCHANGE_CUH_

@@ -7,8 +7,7 @@
 // set does one pass in the time of two products. That leaves it time to read and write memory
 // element by element, without I/O warps. Each set has a buffer for sums, with one barrier for "sums
 // are ready" and one for "sums have been taken".
-#ifndef HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
-#define HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_
+#pragma once
 
 #include "lib/cuda/persistent/product.cuh"
 #include "lib/cuda/ptx/global_flags.cuh"
@@ -21,8 +20,8 @@ struct WalkPass {
   int step = 0, pass = 0;
 
   // The set of warps and the buffer of sums that have this pass. They are the same in every step.
-  __device__ __forceinline__ int set() const { return pass % kElementSets; }
-  __device__ __forceinline__ WalkPass Next(int passes) const {
+  HASTE_DEVICE int set() const { return pass % kElementSets; }
+  HASTE_DEVICE WalkPass Next(int passes) const {
     WalkPass next = {step, pass + 1};
     if (next.pass == passes) next = {step + 1, 0};
     return next;
@@ -41,10 +40,10 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
   static constexpr int kStepsOfFence = 4;
 
  public:
-  __device__ __forceinline__ explicit WarpSpecializedRun(const Params& p)
+  HASTE_DEVICE explicit WarpSpecializedRun(const Params& p)
       : Base(p, ForwardLayout(p.tiling, Sizes(), false)) {}
 
-  __device__ __forceinline__ void Multiply() {
+  HASTE_DEVICE void Multiply() {
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     Base::LoadTiles();
     const int passes = Opaque(p_.tiling.passes), steps = Opaque(static_cast<int>(p_.T_));
@@ -75,7 +74,7 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
     } while (now.step < steps);
   }
 
-  __device__ __forceinline__ void RunProducer() {
+  HASTE_DEVICE void RunProducer() {
     if constexpr (kScaledTerms<T> > 0) Base::FindScales();
     const int passes = p_.tiling.passes;
     const int set = threadIdx.x / 32 / kElementWarps % kElementSets;
@@ -100,8 +99,7 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
           [&](StepFlags* seen, T(&x)[kGates]) {
             if (more) Arrive(kTakenName + set);
             *seen = in.seen;
-#pragma unroll
-            for (int g = 0; g < kGates; ++g) x[g] = in.x[g];
+            HASTE_UNROLL for (int g = 0; g < kGates; ++g) x[g] = in.x[g];
           },
           [&](const auto&... left) {
             if (Base::There(now.pass)) {
@@ -122,8 +120,8 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
  private:
   // Barriers between the warps that multiply and one set of those with elements. A computed barrier
   // number costs less than a branch.
-  static __device__ __forceinline__ void Sync(int name) { NamedBarrierSync<kBoth * 32>(name); }
-  static __device__ __forceinline__ void Arrive(int name) { NamedBarrierArrive<kBoth * 32>(name); }
+  static HASTE_DEVICE void Sync(int name) { NamedBarrierSync<kBoth * 32>(name); }
+  static HASTE_DEVICE void Arrive(int name) { NamedBarrierArrive<kBoth * 32>(name); }
 
   // What a step reads for this thread's element, and its step flags.
   struct Inputs {
@@ -131,21 +129,17 @@ class WarpSpecializedRun : PersistentProduct<Cell, T, 1, ForwardWay::kGridWarpSp
     StepFlags seen;
   };
   // Also prefetches what later steps read.
-  __device__ __forceinline__ void Load(const WalkPass& at, int64_t place, Inputs* in) const {
+  HASTE_DEVICE void Load(const WalkPass& at, int64_t place, Inputs* in) const {
     in->seen = Base::ReadStepFlags(at.step, at.pass);
     if (!Base::There(at.pass)) return;
     const T* from = static_cast<const T*>(p_.args.wx) + StepPlace(place, kGates, Base::unit_).gates;
     const int H = static_cast<int>(p_.H);
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) in->x[g] = from[g * H];
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) in->x[g] = from[g * H];
     if (at.step >= p_.T_ - kPrefetchSteps) return;
     const int64_t further = kPrefetchSteps * p_.K * kGates * p_.H;
     from += Base::reverse_ ? -further : further;
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) PrefetchL2(from + g * H);
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) PrefetchL2(from + g * H);
   }
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PERSISTENT_WARP_SPECIALIZED_CUH_

@@ -1,7 +1,8 @@
 // PTX instructions of newer GPUs, as asm volatile has them. On older ones, and in host code, there
 // are none: kernels that need them are not launched there, or do the same work in order.
-#ifndef HASTE_LIB_CUDA_PTX_ASSEMBLY_CUH_
-#define HASTE_LIB_CUDA_PTX_ASSEMBLY_CUH_
+#pragma once
+
+#include "lib/cuda/ptx/device_code.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HASTE_ASM_80(...) asm volatile(__VA_ARGS__)
@@ -18,5 +19,3 @@
 #else
 #define HASTE_ASM_90A(...) static_cast<void>(0)
 #endif
-
-#endif  // HASTE_LIB_CUDA_PTX_ASSEMBLY_CUH_

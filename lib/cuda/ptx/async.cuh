@@ -1,8 +1,7 @@
 // Memory traffic that needs no registers: prefetches, and copies into shared memory (sm_80+). Also
 // the overlap of a kernel's prologue with the end of the previous kernel (sm_90+). Older GPUs do
 // the same work in order.
-#ifndef HASTE_LIB_CUDA_PTX_ASYNC_CUH_
-#define HASTE_LIB_CUDA_PTX_ASYNC_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -10,13 +9,13 @@
 
 namespace haste {
 
-__device__ __forceinline__ void PrefetchL2(const void* global) {
+HASTE_DEVICE void PrefetchL2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
 // 4, 8 or 16 bytes, both sides aligned to that.
 template <int kBytes>
-__device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
+HASTE_DEVICE void CopyAsync(void* shared, const void* global) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -38,12 +37,10 @@ __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
 }
 
 // Commits a group of this thread's copies. Groups complete in order.
-__device__ __forceinline__ void CommitCopies() {
-  HASTE_ASM_80("cp.async.commit_group;" :: : "memory");
-}
+HASTE_DEVICE void CommitCopies() { HASTE_ASM_80("cp.async.commit_group;" :: : "memory"); }
 
 // Waits until at most `pending` (0 to 2) of this thread's groups are in flight.
-__device__ __forceinline__ void WaitCopies(int pending) {
+HASTE_DEVICE void WaitCopies(int pending) {
   if (pending >= 2) {
     HASTE_ASM_80("cp.async.wait_group 2;" :: : "memory");
   } else if (pending == 1) {
@@ -55,32 +52,28 @@ __device__ __forceinline__ void WaitCopies(int pending) {
 
 // Waits until at most kPending of this thread's groups are in flight.
 template <int kPending>
-__device__ __forceinline__ void WaitForGroups() {
+HASTE_DEVICE void WaitForGroups() {
   HASTE_ASM_80("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // Called by all threads of a warpgroup (sm_90a): gives registers of a thread back, or takes some
 // that were given back.
 template <int kRegisters>
-__device__ __forceinline__ void DeallocateRegisters() {
+HASTE_DEVICE void DeallocateRegisters() {
   HASTE_ASM_90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
-__device__ __forceinline__ void AllocateRegisters() {
+HASTE_DEVICE void AllocateRegisters() {
   HASTE_ASM_90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 // After this, everything that earlier kernels of the stream have written is visible.
-__device__ __forceinline__ void WaitForPreviousKernel() {
-  HASTE_ASM_90("griddepcontrol.wait;" :: : "memory");
-}
+HASTE_DEVICE void WaitForPreviousKernel() { HASTE_ASM_90("griddepcontrol.wait;" :: : "memory"); }
 
 // Lets the next kernel start its prologue, which reads nothing that this one writes. Call it after
 // WaitForPreviousKernel, so that no more than two kernels of a stream run at once.
-__device__ __forceinline__ void LetNextKernelStart() {
+HASTE_DEVICE void LetNextKernelStart() {
   HASTE_ASM_90("griddepcontrol.launch_dependents;" :: : "memory");
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_ASYNC_CUH_

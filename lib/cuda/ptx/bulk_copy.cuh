@@ -1,7 +1,6 @@
 // Bulk copies from global to shared memory (sm_90+), which run asynchronously and which an mbarrier
 // counts. On older architectures the functions do nothing.
-#ifndef HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
-#define HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -11,15 +10,15 @@
 namespace haste {
 
 // What threads have written where a bulk copy reads or writes must be fenced.
-__device__ __forceinline__ void FenceSharedBulkCopies() {
+HASTE_DEVICE void FenceSharedBulkCopies() {
   HASTE_ASM_90("fence.proxy.async.shared::cta;" :: : "memory");
 }
-__device__ __forceinline__ void FenceGlobalBulkCopies() {
+HASTE_DEVICE void FenceGlobalBulkCopies() {
   HASTE_ASM_90("fence.proxy.async.global;" :: : "memory");
 }
 // Called by one thread. Addresses and bytes are multiples of 16. The mbarrier counts bytes.
-__device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint32_t bytes,
-                                         TransactionBarrier* counter) {
+HASTE_DEVICE void CopyBulk(void* shared, const void* global, uint32_t bytes,
+                           TransactionBarrier* counter) {
   HASTE_ASM_90(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(SharedAddress(shared)),
@@ -28,8 +27,8 @@ __device__ __forceinline__ void CopyBulk(void* shared, const void* global, uint3
 
 // The same to all blocks of the cluster whose bit is set in `blocks`, at the same place in each.
 // Their counters, also at the same place, count it.
-__device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const void* global,
-                                           uint32_t bytes, TransactionBarrier* counter) {
+HASTE_DEVICE void CopyBulkTo(uint16_t blocks, void* shared, const void* global, uint32_t bytes,
+                             TransactionBarrier* counter) {
   HASTE_ASM_90(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
       "[%1], %2, [%3], %4;" ::"r"(SharedAddress(shared)),
@@ -37,5 +36,3 @@ __device__ __forceinline__ void CopyBulkTo(uint16_t blocks, void* shared, const 
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_BULK_COPY_CUH_

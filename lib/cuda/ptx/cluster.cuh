@@ -1,7 +1,6 @@
 // Thread-block clusters (sm_90+): the barrier of all blocks, and stores into another block's shared
 // memory that its mbarrier counts. On older architectures the functions do nothing.
-#ifndef HASTE_LIB_CUDA_PTX_CLUSTER_CUH_
-#define HASTE_LIB_CUDA_PTX_CLUSTER_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -11,14 +10,14 @@
 namespace haste {
 
 // All threads of all blocks of the cluster; what was written before is visible after.
-__device__ __forceinline__ void ClusterSync() {
+HASTE_DEVICE void ClusterSync() {
   HASTE_ASM_90(
       "barrier.cluster.arrive.release.aligned;\n\t"
       "barrier.cluster.wait.acquire.aligned;" :: : "memory");
 }
 
 // Where block `rank` of the cluster has what this block has at `shared`.
-__device__ __forceinline__ uint32_t AddressIn(uint32_t shared, uint32_t rank) {
+HASTE_DEVICE uint32_t AddressIn(uint32_t shared, uint32_t rank) {
   uint32_t there = 0;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
@@ -28,7 +27,7 @@ __device__ __forceinline__ uint32_t AddressIn(uint32_t shared, uint32_t rank) {
 
 // Sends 16 bytes to another block's shared memory, counted there. Both addresses are from
 // AddressIn.
-__device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
+HASTE_DEVICE void Push(uint32_t to, uint4 v, uint32_t counter) {
   HASTE_ASM_90(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
       "[%5];" ::"r"(to),
@@ -36,7 +35,7 @@ __device__ __forceinline__ void Push(uint32_t to, uint4 v, uint32_t counter) {
 }
 
 // The same for 8 bytes.
-__device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
+HASTE_DEVICE void Push(uint32_t to, float2 v, uint32_t counter) {
   HASTE_ASM_90(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
           to),
@@ -44,5 +43,3 @@ __device__ __forceinline__ void Push(uint32_t to, float2 v, uint32_t counter) {
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_CLUSTER_CUH_

@@ -9,8 +9,7 @@
 //   Sigmoid       1e-6   x >= -87; below: 0
 //   Tanh          1e-5   every x
 //   LogSigmoid    1e-6 of max(1, |x|), absolute
-#ifndef HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_
-#define HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -19,34 +18,22 @@
 
 HASTE_TARGET_BEGIN
 
-// Estimates of the special function unit, within 2^-22 and an ULP.
-HASTE_FN float EstimateExp2(float x) {
+// Estimates of the special function unit, within 2^-22 and an ULP; on a CPU, the exact value.
 #if defined(__CUDA_ARCH__)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+#define HASTE_ESTIMATE(NAME, INSTRUCTION, EXACT)                   \
+  HASTE_FN float NAME(float x) {                                   \
+    float y;                                                       \
+    asm(INSTRUCTION ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); \
+    return y;                                                      \
+  }
 #else
-  return exp2f(x);
+#define HASTE_ESTIMATE(NAME, INSTRUCTION, EXACT) \
+  HASTE_FN float NAME(float x) { return EXACT; }
 #endif
-}
-HASTE_FN float EstimateReciprocal(float x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return 1.0f / x;
-#endif
-}
-HASTE_FN float EstimateLog2(float x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return log2f(x);
-#endif
-}
+HASTE_ESTIMATE(EstimateExp2, "ex2", exp2f(x))
+HASTE_ESTIMATE(EstimateReciprocal, "rcp", 1.0f / x)
+HASTE_ESTIMATE(EstimateLog2, "lg2", log2f(x))
+#undef HASTE_ESTIMATE
 
 struct ApproximateFloat {
   float v;
@@ -119,5 +106,3 @@ using CellScalar = std::conditional_t<sizeof(T) == 2 || std::is_same_v<T, Tensor
                                       ApproximateFloat, Compute<T>>;
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_FAST_MATH_CUH_

@@ -1,7 +1,6 @@
 // How blocks of a grid, or of two kernels, pass data through global memory without a barrier: words
 // that themselves tell whether they have arrived, and counters.
-#ifndef HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
-#define HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -25,7 +24,7 @@ namespace haste {
 #endif
 
 // Loads past the first-level cache, not reordered with other accesses to the same address.
-__device__ __forceinline__ uint4 LoadRelaxed(const uint4* from) {
+HASTE_DEVICE uint4 LoadRelaxed(const uint4* from) {
   uint4 v;
   asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -33,13 +32,13 @@ __device__ __forceinline__ uint4 LoadRelaxed(const uint4* from) {
                : "memory");
   return v;
 }
-__device__ __forceinline__ void StoreRelaxed(uint4* to, uint4 v) {
+HASTE_DEVICE void StoreRelaxed(uint4* to, uint4 v) {
   asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
                : "memory");
 }
 // The same for 16 bytes that arrive all at once: if one word has arrived, all have.
-__device__ __forceinline__ uint4 LoadWhole(const uint4* from) {
+HASTE_DEVICE uint4 LoadWhole(const uint4* from) {
 #if HASTE_PTX_HAS_B128
   uint64_t low, high;
   asm volatile(
@@ -55,7 +54,7 @@ __device__ __forceinline__ uint4 LoadWhole(const uint4* from) {
   return LoadRelaxed(from);
 #endif
 }
-__device__ __forceinline__ void StoreWhole(uint4* to, uint4 v) {
+HASTE_DEVICE void StoreWhole(uint4* to, uint4 v) {
 #if HASTE_PTX_HAS_B128
   asm volatile(
       "{\n\t.reg .b128 v;\n\t"
@@ -67,13 +66,13 @@ __device__ __forceinline__ void StoreWhole(uint4* to, uint4 v) {
   StoreRelaxed(to, v);
 #endif
 }
-__device__ __forceinline__ void StoreRelaxed(uint32_t* to, uint32_t v) {
+HASTE_DEVICE void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
 
 // Whoever sees a later write of this thread, or of a thread after its next barrier, also sees what
 // this thread has written so far.
-__device__ __forceinline__ void FenceRelease() {
+HASTE_DEVICE void FenceRelease() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && HASTE_PTX_HAS_FENCE_RELEASE
   // Leaves the first-level cache as it is.
   asm volatile("fence.release.gpu;" ::: "memory");
@@ -85,7 +84,7 @@ __device__ __forceinline__ void FenceRelease() {
 
 // Counts a block that has ended a step. Called by all its threads. Whoever sees the count sees what
 // they wrote before.
-__device__ __forceinline__ void CountArrival(uint32_t* counter) {
+HASTE_DEVICE void CountArrival(uint32_t* counter) {
   __syncthreads();
   if (threadIdx.x == 0) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
@@ -93,12 +92,12 @@ __device__ __forceinline__ void CountArrival(uint32_t* counter) {
 }
 // Counts what this thread, and those it has met at a barrier, have written: for another kernel, or
 // for a stream that waits for the count.
-__device__ __forceinline__ void SignalFlag(uint32_t* counter) {
+HASTE_DEVICE void SignalFlag(uint32_t* counter) {
   __threadfence_system();
   asm volatile("red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
 // Waits until `count` are counted, each thread for itself.
-__device__ __forceinline__ void WaitForFlag(const uint32_t* counter, uint32_t count) {
+HASTE_DEVICE void WaitForFlag(const uint32_t* counter, uint32_t count) {
   Patience patience;
   for (;;) {
     uint32_t seen;
@@ -108,7 +107,7 @@ __device__ __forceinline__ void WaitForFlag(const uint32_t* counter, uint32_t co
   }
 }
 // Waits until `count` have arrived, modulo 2^32.
-__device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_t count) {
+HASTE_DEVICE void WaitForArrivals(const uint32_t* counter, uint32_t count) {
   if (threadIdx.x == 0) {
     Patience patience;
     for (;;) {
@@ -124,10 +123,8 @@ __device__ __forceinline__ void WaitForArrivals(const uint32_t* counter, uint32_
 // A word that has not arrived. No number that is stored has these bits: NaN is stored as another.
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 
-__device__ __forceinline__ bool HasArrived(uint4 v) {
+HASTE_DEVICE bool HasArrived(uint4 v) {
   return v.x != kAbsent && v.y != kAbsent && v.z != kAbsent && v.w != kAbsent;
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_GLOBAL_FLAGS_CUH_

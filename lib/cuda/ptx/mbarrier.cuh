@@ -1,7 +1,6 @@
 // mbarrier (sm_90+): threads and bytes that arrive in shared memory. On older architectures the
 // functions do nothing; kernels that call them are not launched there.
-#ifndef HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
-#define HASTE_LIB_CUDA_PTX_MBARRIER_CUH_
+#pragma once
 
 #include <stdint.h>
 
@@ -9,7 +8,7 @@
 
 namespace haste {
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
+HASTE_DEVICE uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
@@ -18,27 +17,25 @@ class TransactionBarrier {
  public:
   // Called by one thread, before a ClusterSync, or a __syncthreads if only this block waits.
   // arrivals: of a use, including that of ArriveAndExpect.
-  __device__ __forceinline__ void Init(uint32_t arrivals = 1) {
+  HASTE_DEVICE void Init(uint32_t arrivals = 1) {
     Set(arrivals);
     FenceInit();
   }
   template <int kCount>
-  static __device__ __forceinline__ void Init(TransactionBarrier (&counters)[kCount],
-                                              uint32_t arrivals) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) counters[i].Set(arrivals);
+  static HASTE_DEVICE void Init(TransactionBarrier (&counters)[kCount], uint32_t arrivals) {
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) counters[i].Set(arrivals);
     FenceInit();
   }
   // Called by one thread for each use. Bytes may have arrived before.
-  __device__ __forceinline__ void ArriveAndExpect(uint32_t bytes) {
+  HASTE_DEVICE void ArriveAndExpect(uint32_t bytes) {
     HASTE_ASM_90("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(SharedAddress(&state_)),
                  "r"(bytes) : "memory");
   }
-  __device__ __forceinline__ void Arrive() {
+  HASTE_DEVICE void Arrive() {
     HASTE_ASM_90("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(&state_)) : "memory");
   }
   // The same, of the counter that block `rank` of the cluster has here.
-  __device__ __forceinline__ void ArriveIn(uint32_t rank) {
+  HASTE_DEVICE void ArriveIn(uint32_t rank) {
     HASTE_ASM_90(
         "{\n\t.reg .b32 there;\n\t"
         "mapa.shared::cluster.u32 there, %0, %1;\n\t"
@@ -46,7 +43,7 @@ class TransactionBarrier {
         "r"(rank) : "memory");
   }
   // Called by every thread that reads what has arrived.
-  __device__ __forceinline__ void Wait(uint32_t parity) const {
+  HASTE_DEVICE void Wait(uint32_t parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     uint32_t done = 0;
     while (done == 0) {
@@ -62,11 +59,11 @@ class TransactionBarrier {
   }
 
  private:
-  __device__ __forceinline__ void Set(uint32_t arrivals) {
+  HASTE_DEVICE void Set(uint32_t arrivals) {
     HASTE_ASM_90("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(&state_)),
                  "r"(arrivals) : "memory");
   }
-  static __device__ __forceinline__ void FenceInit() {
+  static HASTE_DEVICE void FenceInit() {
     HASTE_ASM_90("fence.mbarrier_init.release.cluster;" :: : "memory");
   }
 
@@ -74,5 +71,3 @@ class TransactionBarrier {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_MBARRIER_CUH_

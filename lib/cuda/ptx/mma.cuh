@@ -11,8 +11,7 @@
 // products the error is 2^-16; they are used where TensorFloat-32 (2^-11) would be enough. Numbers
 // with a bound are scaled float16: one split term has the eleven bits of TensorFloat-32. Two have
 // 22 bits and a sign and, with three products, an error of 2^-22.
-#ifndef HASTE_LIB_CUDA_PTX_MMA_CUH_
-#define HASTE_LIB_CUDA_PTX_MMA_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -41,26 +40,25 @@ template <class T>
 constexpr int kOperandBytes = kMmaTerms<T> == 1 ? 2 : 4;
 
 template <class Operand>
-__device__ __forceinline__ void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                                    float (&c)[4]) {
+HASTE_DEVICE void Mma(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define HASTE_MMA(TYPES)                                           \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPES               \
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
   if constexpr (std::is_same_v<Operand, Half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    HASTE_MMA("f16.f16");
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    HASTE_MMA("bf16.bf16");
   }
+#undef HASTE_MMA
 #endif
 }
 
 // x as split terms of bfloat16, the largest first. A TensorFloat is the first two. The first split
 // term of infinity or NaN is the number itself.
-__device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
+HASTE_DEVICE void Split(float x, uint16_t (&part)[3]) {
   uint16_t bits = FromCompute<Bfloat16>(x).bits;
   // Rounding up must not turn a finite number into infinity.
   if ((bits & 0x7FFF) == 0x7F80) bits = static_cast<uint16_t>(__float_as_uint(x) >> 16);
@@ -73,7 +71,7 @@ __device__ __forceinline__ void Split(float x, uint16_t (&part)[3]) {
 
 // The same as T is multiplied, of which x may be a product.
 template <class T>
-__device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
+HASTE_DEVICE void SplitOperand(float x, uint16_t (&part)[3]) {
   if constexpr (kMmaTerms<T> == 1) {
     part[0] = FromCompute<MmaOperand<T>>(x).bits;
   } else if constexpr (kScaledTerms<T> == 2) {
@@ -89,7 +87,7 @@ __device__ __forceinline__ void SplitOperand(float x, uint16_t (&part)[3]) {
 // terms of both, packed as in an operand, the second lane the second ones. No result has all bits
 // set.
 template <class T>
-__device__ __forceinline__ uint32_t PackedTerms(float x) {
+HASTE_DEVICE uint32_t PackedTerms(float x) {
   uint16_t part[3];
   SplitOperand<T>(x, part);
   const uint32_t mine = part[0] | static_cast<uint32_t>(part[1]) << 16;
@@ -99,15 +97,14 @@ __device__ __forceinline__ uint32_t PackedTerms(float x) {
 
 // Two neighbouring depths of each split term, packed as in an operand.
 template <class T>
-__device__ __forceinline__ void PackPair(T first, T second, uint32_t (&packed)[kMmaTerms<T>]) {
+HASTE_DEVICE void PackPair(T first, T second, uint32_t (&packed)[kMmaTerms<T>]) {
   if constexpr (sizeof(T) == 2) {
     packed[0] = first.bits | static_cast<uint32_t>(second.bits) << 16;
   } else {
     uint16_t low[3], high[3];
     SplitOperand<T>(ToCompute(first), low);
     SplitOperand<T>(ToCompute(second), high);
-#pragma unroll
-    for (int i = 0; i < kMmaTerms<T>; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kMmaTerms<T>; ++i) {
       packed[i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
     }
   }
@@ -120,28 +117,24 @@ struct alignas(16) TileA {
 
   // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
   template <class Element>
-  __device__ __forceinline__ void Load(int half, const Element& element) {
+  HASTE_DEVICE void Load(int half, const Element& element) {
     const int lane = threadIdx.x % 32;
     const int row = lane / 4, depth = lane % 4 * 8 + half * 4;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       uint32_t packed[kMmaTerms<T>];
       const int r = row + i % 2 * 8, d = depth + i / 2 * 2;
       PackPair<T>(element(r, d), element(r, d + 1), packed);
-#pragma unroll
-      for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
+      HASTE_UNROLL for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
     }
   }
   // The same of what this lane has of both halves: of row lane / 4, and of the row 8 further.
-  __device__ __forceinline__ void Set(int half, const T (&row)[8], const T (&further)[8]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+  HASTE_DEVICE void Set(int half, const T (&row)[8], const T (&further)[8]) {
+    HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       uint32_t packed[kMmaTerms<T>];
       const int d = half * 4 + i / 2 * 2;
       PackPair<T>(i % 2 == 0 ? row[d] : further[d], i % 2 == 0 ? row[d + 1] : further[d + 1],
                   packed);
-#pragma unroll
-      for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
+      HASTE_UNROLL for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
     }
   }
 };
@@ -151,24 +144,26 @@ template <class T>
 struct ChunkB {
   uint32_t part[kMmaTerms<T>][4];
 
+  // A split term, as it is multiplied.
+  HASTE_DEVICE void SetTerm(int term, uint4 v) {
+    part[term][0] = v.x;
+    part[term][1] = v.y;
+    part[term][2] = v.z;
+    part[term][3] = v.w;
+  }
   // v: the lane's eight elements in the order of memory; with two split terms, as in PackedTerms.
-  __device__ __forceinline__ void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
+  HASTE_DEVICE void Set(const uint4 (&v)[kOperandBytes<T> / 2]) {
     if constexpr (kMmaTerms<T> == 1) {
-      part[0][0] = v[0].x;
-      part[0][1] = v[0].y;
-      part[0][2] = v[0].z;
-      part[0][3] = v[0].w;
+      SetTerm(0, v[0]);
     } else if constexpr (kMmaTerms<T> == 2) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) {
         part[0][2 * i] = v[i].x;
         part[1][2 * i] = v[i].y;
         part[0][2 * i + 1] = v[i].z;
         part[1][2 * i + 1] = v[i].w;
       }
     } else {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) {
         SetPair(2 * i, v[i].x, v[i].y);
         SetPair(2 * i + 1, v[i].z, v[i].w);
       }
@@ -178,15 +173,14 @@ struct ChunkB {
  private:
   // Split terms are cut off, not rounded: three of eight bits hold all 24, with a third of the
   // instructions. Infinity becomes NaN.
-  __device__ __forceinline__ void SetPair(int i, uint32_t first, uint32_t second) {
-#pragma unroll
-    for (int s = 0; s < 3; ++s) {
+  HASTE_DEVICE void SetPair(int i, uint32_t first, uint32_t second) {
+    HASTE_UNROLL for (int s = 0; s < 3; ++s) {
       part[s][i] = __byte_perm(first, second, 0x7632);
       first = CutOff(first);
       second = CutOff(second);
     }
   }
-  static __device__ __forceinline__ uint32_t CutOff(uint32_t x) {
+  static HASTE_DEVICE uint32_t CutOff(uint32_t x) {
     return __float_as_uint(__uint_as_float(x) - __uint_as_float(x & 0xFFFF0000u));
   }
 };
@@ -198,7 +192,7 @@ struct TileC {
   static constexpr int kSums = kMmaTerms<T> == 3 ? 2 : 1;
   float sum[kSums][4] = {};
 
-  __device__ __forceinline__ void Add(const TileA<T>& a, const ChunkB<T>& b, int half) {
+  HASTE_DEVICE void Add(const TileA<T>& a, const ChunkB<T>& b, int half) {
     using Operand = MmaOperand<T>;
     const int at = 2 * half;
     Mma<Operand>(a.part[0], b.part[0][at], b.part[0][at + 1], sum[0]);
@@ -212,11 +206,9 @@ struct TileC {
       Mma<Operand>(a.part[2], b.part[0][at], b.part[0][at + 1], sum[1]);
     }
   }
-  __device__ __forceinline__ float Get(int i) const {
+  HASTE_DEVICE float Get(int i) const {
     return kSums == 1 ? sum[0][i] : sum[0][i] + sum[kSums - 1][i];
   }
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_MMA_CUH_

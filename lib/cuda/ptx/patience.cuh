@@ -5,15 +5,16 @@
 // for other kernels do. They have no timeout of their own, which would take 5 to 8 % of a step. If
 // an order that the driver does not promise was not kept (docs/design/gpu_products.md), a program
 // sees this error instead of a GPU that never answers.
-#ifndef HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
-#define HASTE_LIB_CUDA_PTX_PATIENCE_CUH_
+#pragma once
 
 #include <stdint.h>
+
+#include "lib/cuda/ptx/device_code.cuh"
 
 namespace haste {
 
 // Ticks of 2^32 ns, 4.3 s.
-__device__ __forceinline__ uint32_t GlobalTicks() {
+HASTE_DEVICE uint32_t GlobalTicks() {
   uint32_t now;
   asm volatile("mov.u32 %0, %%globaltimer_hi;" : "=r"(now));
   return now;
@@ -25,7 +26,7 @@ __device__ __forceinline__ uint32_t GlobalTicks() {
 class Patience {
  public:
   // Call after a poll without success.
-  __device__ __forceinline__ void Poll() {
+  HASTE_DEVICE void Poll() {
     ++state_;
     if ((state_ & (kPolls - 1)) == 0) LookAtClock();
   }
@@ -37,7 +38,7 @@ class Patience {
   static constexpr uint32_t kLimit = 14;  // full ticks: 60 s
   static_assert(kLogPolls <= 20, "ticks and the bit that says that they are there fill the rest");
 
-  __device__ __forceinline__ void LookAtClock() {
+  HASTE_DEVICE void LookAtClock() {
     state_ -= kPolls;  // the carry
     const uint32_t now = GlobalTicks() & (kTicks - 1);
     const uint32_t since = state_ >> kLogPolls;
@@ -53,5 +54,3 @@ class Patience {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_PATIENCE_CUH_

@@ -1,8 +1,7 @@
 // A product's operands on their way to shared memory (sm_90+): a pipeline of slots, each of which
 // holds one stage. A producer waits until a slot is free, and starts bulk copies that signal its
 // full barrier. Warps that have read a stage signal its empty barrier.
-#ifndef HASTE_LIB_CUDA_PTX_PIPELINE_CUH_
-#define HASTE_LIB_CUDA_PTX_PIPELINE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/bulk_copy.cuh"
 #include "lib/cuda/ptx/mbarrier.cuh"
@@ -12,47 +11,37 @@ namespace haste {
 // parity: of the use of the slot's barrier that is waited for (mbarrier.cuh).
 class Pipeline {
  public:
-  __device__ __forceinline__ Pipeline(TransactionBarrier* full, TransactionBarrier* empty)
+  HASTE_DEVICE Pipeline(TransactionBarrier* full, TransactionBarrier* empty)
       : full_(full), empty_(empty) {}
 
   // Called by one thread, before all others see the barriers. frees: calls of Free for a stage.
-  __device__ __forceinline__ void Init(int slots, int frees) const {
+  HASTE_DEVICE void Init(int slots, int frees) const {
     for (int slot = 0; slot < slots; ++slot) {
       full_[slot].Init(1);
       empty_[slot].Init(frees);
     }
   }
 
-  __device__ __forceinline__ void AwaitFree(int slot, uint32_t parity) const {
-    empty_[slot].Wait(parity);
-  }
+  HASTE_DEVICE void AwaitFree(int slot, uint32_t parity) const { empty_[slot].Wait(parity); }
   // bytes: of everything that will be copied to the slot.
-  __device__ __forceinline__ void Expect(int slot, uint32_t bytes) const {
-    full_[slot].ArriveAndExpect(bytes);
-  }
-  __device__ __forceinline__ void Copy(int slot, void* to, const void* from, uint32_t bytes) const {
+  HASTE_DEVICE void Expect(int slot, uint32_t bytes) const { full_[slot].ArriveAndExpect(bytes); }
+  HASTE_DEVICE void Copy(int slot, void* to, const void* from, uint32_t bytes) const {
     CopyBulk(to, from, bytes, &full_[slot]);
   }
   // To the same slot of all blocks of the cluster whose bit is set.
-  __device__ __forceinline__ void CopyTo(uint16_t blocks, int slot, void* to, const void* from,
-                                         uint32_t bytes) const {
+  HASTE_DEVICE void CopyTo(uint16_t blocks, int slot, void* to, const void* from,
+                           uint32_t bytes) const {
     CopyBulkTo(blocks, to, from, bytes, &full_[slot]);
   }
 
   // Waits until a stage has arrived.
-  __device__ __forceinline__ void Wait(int slot, uint32_t parity) const {
-    full_[slot].Wait(parity);
-  }
+  HASTE_DEVICE void Wait(int slot, uint32_t parity) const { full_[slot].Wait(parity); }
   // Called by one thread of a warp that has read the stage. FreeIn: the slot of another block.
-  __device__ __forceinline__ void Free(int slot) const { empty_[slot].Arrive(); }
-  __device__ __forceinline__ void FreeIn(uint32_t block, int slot) const {
-    empty_[slot].ArriveIn(block);
-  }
+  HASTE_DEVICE void Free(int slot) const { empty_[slot].Arrive(); }
+  HASTE_DEVICE void FreeIn(uint32_t block, int slot) const { empty_[slot].ArriveIn(block); }
 
  private:
   TransactionBarrier *const full_, *const empty_;
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_PIPELINE_CUH_

@@ -1,6 +1,5 @@
 // Sums over the threads of a block and over the rows of a matrix, in one fixed order.
-#ifndef HASTE_LIB_CUDA_PTX_REDUCE_CUH_
-#define HASTE_LIB_CUDA_PTX_REDUCE_CUH_
+#pragma once
 
 #include <cstdint>
 
@@ -34,21 +33,19 @@ class BlockSum {
     turn_ ^= 1;
     const int warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
     if (lane == 0) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) parts[warp][i] = sum[i];
+      HASTE_UNROLL for (int i = 0; i < kCount; ++i) parts[warp][i] = sum[i];
     }
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sum[i] = lane < warps ? parts[lane][i] : C(0);
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = lane < warps ? parts[lane][i] : C(0);
     SumOfWarp(sum);
   }
 
  private:
-  static __device__ __forceinline__ void SumOfWarp(C (&sum)[kCount]) {
-#pragma unroll
-    for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+  static HASTE_DEVICE void SumOfWarp(C (&sum)[kCount]) {
+    HASTE_UNROLL for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+      HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+        sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+      }
     }
   }
 
@@ -61,11 +58,11 @@ template <class C>
 struct Moments {
   C mean, scale;
 
-  __device__ __forceinline__ C Normed(C value) const { return (value - mean) * scale; }
+  HASTE_DEVICE C Normed(C value) const { return (value - mean) * scale; }
 };
 
 template <class C>
-__device__ __forceinline__ C InverseDeviation(C squares, C count, float epsilon) {
+HASTE_DEVICE C InverseDeviation(C squares, C count, float epsilon) {
   return C(1) / sqrt(squares / count + static_cast<C>(epsilon));
 }
 
@@ -101,12 +98,9 @@ int32_t LaunchSumOverRows(int64_t rows, int64_t columns, const From* in, void* o
                           const HasteExecutor& executor, HasteStatus* status) {
   const int64_t blocks = CeilDiv(columns, kSumColumns);
   HASTE_TRY(CheckBlocks(blocks, "columns", status));
-  HASTE_CUDA_TRY(Launch(SumOverRows<From, To>, blocks, dim3(kSumColumns, kSumRows), 0, false,
-                        executor, rows, columns, in, static_cast<To*>(out)),
-                 status);
-  return HASTE_OK;
+  return HASTE_CUDA_STATUS(Launch(SumOverRows<From, To>, {blocks, dim3(kSumColumns, kSumRows)},
+                                  executor, rows, columns, in, static_cast<To*>(out)),
+                           status);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_REDUCE_CUH_

@@ -1,7 +1,6 @@
 // Floats whose last bit tells to which use of their place they belong. The receiver clears this
 // bit, so that 0 stays 0 and infinity stays infinity. The error of other values is 2^-23.
-#ifndef HASTE_LIB_CUDA_PTX_TAGGED_H_
-#define HASTE_LIB_CUDA_PTX_TAGGED_H_
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -25,5 +24,3 @@ HASTE_FN float Untagged(uint32_t bits) {
 }
 
 HASTE_TARGET_END
-
-#endif  // HASTE_LIB_CUDA_PTX_TAGGED_H_

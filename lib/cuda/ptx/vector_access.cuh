@@ -1,6 +1,5 @@
 // Storage types on the device: conversions and vector loads.
-#ifndef HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
-#define HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -9,25 +8,24 @@
 #include <type_traits>
 
 #include "lib/base/dtypes.h"
+#include "lib/cuda/ptx/device_code.cuh"
 
 namespace haste {
 
-__device__ __forceinline__ float ToCompute(float x) { return x; }
-__device__ __forceinline__ double ToCompute(double x) { return x; }
-__device__ __forceinline__ float ToCompute(TensorFloat x) { return x.value; }
+HASTE_DEVICE float ToCompute(float x) { return x; }
+HASTE_DEVICE double ToCompute(double x) { return x; }
+HASTE_DEVICE float ToCompute(TensorFloat x) { return x.value; }
 template <int kTerms>
-__device__ __forceinline__ float ToCompute(Scaled<kTerms> x) {
+HASTE_DEVICE float ToCompute(Scaled<kTerms> x) {
   return x.value;
 }
-__device__ __forceinline__ float ToCompute(Half x) {
-  return __half2float(__ushort_as_half(x.bits));
-}
-__device__ __forceinline__ float ToCompute(Bfloat16 x) {
+HASTE_DEVICE float ToCompute(Half x) { return __half2float(__ushort_as_half(x.bits)); }
+HASTE_DEVICE float ToCompute(Bfloat16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
 
 template <class T>
-__device__ __forceinline__ T FromCompute(Compute<T> x) {
+HASTE_DEVICE T FromCompute(Compute<T> x) {
   if constexpr (std::is_arithmetic_v<T>) {
     return x;
   } else {
@@ -35,44 +33,52 @@ __device__ __forceinline__ T FromCompute(Compute<T> x) {
   }
 }
 template <>
-__device__ __forceinline__ Half FromCompute<Half>(float x) {
+HASTE_DEVICE Half FromCompute<Half>(float x) {
   return {__half_as_ushort(__float2half_rn(x))};
 }
 template <>
-__device__ __forceinline__ Bfloat16 FromCompute<Bfloat16>(float x) {
+HASTE_DEVICE Bfloat16 FromCompute<Bfloat16>(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 }
 
 // Two neighbours in 32 bits, the first lowest.
 template <class T>
-__device__ __forceinline__ uint32_t PackTwo(float low, float high) {
-  uint32_t packed;
-  if constexpr (std::is_same_v<T, Half>) {
-    const __half2 both = __floats2half2_rn(low, high);
+HASTE_DEVICE uint32_t PackTwo(float low, float high) {
+  const auto bits = [](auto both) {
+    uint32_t packed;
     memcpy(&packed, &both, sizeof packed);
-  } else {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    memcpy(&packed, &both, sizeof packed);
-  }
-  return packed;
+    return packed;
+  };
+  if constexpr (std::is_same_v<T, Half>) return bits(__floats2half2_rn(low, high));
+  return bits(__floats2bfloat162_rn(low, high));
 }
 
 // Returns x, but opaque: the compiler would otherwise compute it again at every use.
-__device__ __forceinline__ int Opaque(int x) {
+HASTE_DEVICE int Opaque(int x) {
   asm volatile("" : "+r"(x));
+  return x;
+}
+
+HASTE_DEVICE int64_t Opaque(int64_t x) {
+  asm volatile("" : "+l"(x));
   return x;
 }
 
 // The same for values made from the thread index: the assembler would rather read its special
 // register again, which is slow. Called by whole warps.
-__device__ __forceinline__ int OpaqueOfThread(int x) {
-  return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32);
-}
+HASTE_DEVICE int OpaqueOfThread(int x) { return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32); }
 
 template <class V>
-__device__ __forceinline__ V* Opaque(V* x) {
+HASTE_DEVICE V* Opaque(V* x) {
   asm volatile("" : "+l"(x));
   return x;
+}
+
+// The same for global memory, which the compiler still knows it to be.
+template <class V>
+HASTE_DEVICE V* OpaqueGlobal(V* x) {
+  const int64_t address = static_cast<int64_t>(__cvta_generic_to_global(x));
+  return static_cast<V*>(__cvta_global_to_generic(static_cast<size_t>(Opaque(address))));
 }
 
 // Widest access, up to 16 bytes, that divides `bytes`.
@@ -87,25 +93,23 @@ struct alignas(AccessBytes(sizeof(T) * kCount)) Fragment {
 };
 
 template <int kCount, class T>
-__device__ __forceinline__ Fragment<T, kCount> LoadFragment(const T* from) {
+HASTE_DEVICE Fragment<T, kCount> LoadFragment(const T* from) {
   return *reinterpret_cast<const Fragment<T, kCount>*>(from);
 }
 
 template <int kCount, class T>
-__device__ __forceinline__ void StoreFragment(T* to, const T (&values)[kCount]) {
+HASTE_DEVICE void StoreFragment(T* to, const T (&values)[kCount]) {
   Fragment<T, kCount> fragment;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) fragment.v[i] = values[i];
+  HASTE_UNROLL for (int i = 0; i < kCount; ++i) fragment.v[i] = values[i];
   *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
 }
 
 // Stores to shared memory, in PTX: the compiler would store element by element.
 template <int kCount, class T>
-__device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
+HASTE_DEVICE void StoreShared(T* to, const T (&values)[kCount]) {
   constexpr int kBytes = AccessBytes(sizeof(T) * kCount);
   constexpr int kElements = kBytes / sizeof(T);
-#pragma unroll
-  for (int i = 0; i < kCount; i += kElements) {
+  HASTE_UNROLL for (int i = 0; i < kCount; i += kElements) {
     const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to + i));
     if constexpr (kBytes == 16) {
       uint32_t w[4];
@@ -114,12 +118,9 @@ __device__ __forceinline__ void StoreShared(T* to, const T (&values)[kCount]) {
                    "r"(w[2]), "r"(w[3])
                    : "memory");
     } else {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) to[i + e] = values[i + e];
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) to[i + e] = values[i + e];
     }
   }
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_VECTOR_ACCESS_CUH_

@@ -1,7 +1,6 @@
 // wgmma (sm_90a): products that four warps compute together, from operands in shared memory in
 // tiles of 8 rows × 16 bytes ("core matrices").
-#ifndef HASTE_LIB_CUDA_PTX_WGMMA_CUH_
-#define HASTE_LIB_CUDA_PTX_WGMMA_CUH_
+#pragma once
 
 #include <type_traits>
 
@@ -14,8 +13,7 @@ namespace haste {
 // c[64 × kRows] += a[64 × 16] · b[kRows × 16]ᵀ; a, b: descriptors. A thread has of each tile of 8
 // rows what it would have of mma.sync's. adds: else c is overwritten.
 template <class Operand, int kRows>
-__device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b,
-                                             bool adds = true) {
+HASTE_DEVICE void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b, bool adds = true) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr bool kHalf = std::is_same_v<Operand, Half>;
 #define HASTE_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
@@ -68,24 +66,20 @@ __device__ __forceinline__ void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, 
 
 // Where wgmma finds core matrices: 128 bytes each; those along a chunk's depth follow one another.
 template <int kDepth>
-__device__ __forceinline__ uint64_t CoreMatrices(const void* shared) {
+HASTE_DEVICE uint64_t CoreMatrices(const void* shared) {
   constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
   return (SharedAddress(shared) & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
 }
 
 // Call before the first product of a group: makes threads' writes to accumulators visible.
-__device__ __forceinline__ void BeginWarpgroupMma() {
-  HASTE_ASM_90A("wgmma.fence.sync.aligned;" :: : "memory");
-}
-__device__ __forceinline__ void CommitWarpgroupMma() {
+HASTE_DEVICE void BeginWarpgroupMma() { HASTE_ASM_90A("wgmma.fence.sync.aligned;" :: : "memory"); }
+HASTE_DEVICE void CommitWarpgroupMma() {
   HASTE_ASM_90A("wgmma.commit_group.sync.aligned;" :: : "memory");
 }
 // Waits until all but the last kPending groups have been multiplied.
 template <int kPending>
-__device__ __forceinline__ void WaitWarpgroupMma() {
+HASTE_DEVICE void WaitWarpgroupMma() {
   HASTE_ASM_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_PTX_WGMMA_CUH_

@@ -1,6 +1,5 @@
 // The engines of each cell on a GPU.
-#ifndef HASTE_LIB_CUDA_REGISTRY_ENGINES_H_
-#define HASTE_LIB_CUDA_REGISTRY_ENGINES_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ int32_t PlanCudaRnn(const HasteRnnConfig&, const CudaCell&, bool backward, const
                     PlannedRnn*, HasteStatus*);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_REGISTRY_ENGINES_H_

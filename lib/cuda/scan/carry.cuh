@@ -1,6 +1,5 @@
 // Shared by both linear scans: the carry chain from warp to warp, and the place of a block.
-#ifndef HASTE_LIB_CUDA_SCAN_CARRY_CUH_
-#define HASTE_LIB_CUDA_SCAN_CARRY_CUH_
+#pragma once
 
 #include <string.h>
 
@@ -44,7 +43,7 @@ class MbarrierCarry {
   };
 
   // Called by all threads of a block, before a barrier.
-  __device__ __forceinline__ MbarrierCarry(unsigned char* shared, const ScanPlace& place)
+  HASTE_DEVICE MbarrierCarry(unsigned char* shared, const ScanPlace& place)
       : shared_(reinterpret_cast<Shared*>(shared)), place_(place) {
     // One thread of the block does it. With one thread of each warp the code is predicated, and
     // synccheck takes the inactive threads for initialisations of other addresses.
@@ -52,17 +51,15 @@ class MbarrierCarry {
   }
 
   // Takes the carry of the previous tile, if another warp had it.
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kValues]) {
+  HASTE_DEVICE void Take(uint32_t turn, C (&value)[kValues]) {
     if (turn == 0 || place_.warps == 1) return;
     shared_->there[place_.warp].Wait(taken_++ & 1);
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) value[i] = shared_->slots[i][place_.lane];
+    HASTE_UNROLL for (int i = 0; i < kValues; ++i) value[i] = shared_->slots[i][place_.lane];
   }
   // Passes this tile's carry to the next.
-  __device__ __forceinline__ void Pass(uint32_t, const C (&value)[kValues]) const {
+  HASTE_DEVICE void Pass(uint32_t, const C (&value)[kValues]) const {
     if (place_.warps == 1) return;
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) shared_->slots[i][place_.lane] = value[i];
+    HASTE_UNROLL for (int i = 0; i < kValues; ++i) shared_->slots[i][place_.lane] = value[i];
     shared_->there[(place_.warp + 1) % place_.warps].Arrive();
   }
 
@@ -82,21 +79,19 @@ class FlaggedCarry {
   using Shared = uint64_t[kWords][kScanWidth];
 
   // No tile waits for number 0.
-  __device__ __forceinline__ FlaggedCarry(unsigned char* shared, const ScanPlace& place)
+  HASTE_DEVICE FlaggedCarry(unsigned char* shared, const ScanPlace& place)
       : slots_(reinterpret_cast<volatile uint64_t*>(shared) + place.lane),
         alone_(place.warps == 1) {
     if (place.warp > 0) return;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
+    HASTE_UNROLL for (int i = 0; i < kWords; ++i) slots_[i * kScanWidth] = 0;
   }
 
-  __device__ __forceinline__ void Take(uint32_t turn, C (&value)[kValues]) const {
+  HASTE_DEVICE void Take(uint32_t turn, C (&value)[kValues]) const {
     if (turn == 0 || alone_) return;
     uint32_t word[kWords];
     for (;;) {
       bool here = true;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kWords; ++i) {
         const uint64_t slot = slots_[i * kScanWidth];
         here &= static_cast<uint32_t>(slot >> 32) == turn;
         word[i] = static_cast<uint32_t>(slot);
@@ -105,12 +100,11 @@ class FlaggedCarry {
     }
     memcpy(value, word, sizeof value);
   }
-  __device__ __forceinline__ void Pass(uint32_t turn, const C (&value)[kValues]) const {
+  HASTE_DEVICE void Pass(uint32_t turn, const C (&value)[kValues]) const {
     if (alone_) return;
     uint32_t word[kWords];
     memcpy(word, value, sizeof value);
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kWords; ++i) {
       slots_[i * kScanWidth] = static_cast<uint64_t>(turn + 1) << 32 | word[i];
     }
   }
@@ -137,22 +131,29 @@ constexpr int64_t CarryBytes(int values) {
 
 // Value `part` of the chunk summary of this lane's element, in p.summaries.
 template <int kValues, class Params>
-__device__ __forceinline__ typename Params::C* SummaryAt(const ScanParams<Params>& p,
-                                                         const ScanPlace& place, int64_t chunk,
-                                                         int part) {
+HASTE_DEVICE typename Params::C* SummaryAt(const ScanParams<Params>& p, const ScanPlace& place,
+                                           int64_t chunk, int part) {
   return p.summaries + ((chunk * kValues + part) * p.units + place.unit) * kScanWidth + place.lane;
 }
 
+// The block's last warp has that of its chunk.
+template <int kValues, class Params>
+HASTE_DEVICE void StoreSummary(const ScanParams<Params>& p, const ScanPlace& place,
+                               const typename Params::C (&chain)[kValues]) {
+  if (place.warp != place.warps - 1) return;
+  HASTE_UNROLL for (int i = 0; i < kValues; ++i) {
+    *SummaryAt<kValues>(p, place, place.chunk, i) = chain[i];
+  }
+}
+
 template <class Params>
-__device__ __forceinline__ RowStride RowStrideOf(const ScanParams<Params>& p,
-                                                 const ElementCursor& e) {
+HASTE_DEVICE RowStride RowStrideOf(const ScanParams<Params>& p, const ElementCursor& e) {
   return {e.Row(p) * p.H, e.sign * p.K * p.H, e.j, e.exists};
 }
 
 // Which of the next `count` steps are live, one bit each.
 template <class Params>
-__device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const ElementCursor& e,
-                                             int count) {
+HASTE_DEVICE uint32_t LiveBits(const ScanParams<Params>& p, const ElementCursor& e, int count) {
   const uint32_t there = (1u << count) - 1;
   return e.exists ? there & static_cast<uint32_t>(LiveSteps(p, e, count)) : there;
 }
@@ -160,12 +161,10 @@ __device__ __forceinline__ uint32_t LiveBits(const ScanParams<Params>& p, const 
 // Zoneout around a cell that leaves it to the engine: s becomes share · s_prev + (1 - share) · s.
 // A state that is wholly old or wholly new is selected, not mixed: the other value may be infinite.
 template <class Cell, class C>
-__device__ __forceinline__ void MixAffine(C share, C* a, C* b) {
+HASTE_DEVICE void MixAffine(C share, C* a, C* b) {
   if (Cell::kZoneoutInGate || share == C(0)) return;
   *a = share == C(1) ? C(1) : MulAdd(share, C(1) - *a, *a);
   *b = share == C(1) ? C(0) : *b * (C(1) - share);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_CARRY_CUH_

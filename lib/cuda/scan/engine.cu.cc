@@ -13,7 +13,6 @@
 
 #include "lib/base/workspace.h"
 #include "lib/cuda/cell/engine_table.h"
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/ptx/reduce.cuh"
@@ -96,8 +95,7 @@ struct ElementWalk {
     return ForLanes(config, p, [&]() -> int32_t {
       const int64_t blocks = CeilDiv(p->N * p->lanes * p->H, kScanThreads);
       HASTE_TRY(CheckBlocks(blocks, "batch, lanes, hidden", status));
-      HASTE_CUDA_TRY(Launch(kernel, {blocks, kScanThreads}, executor, *p), status);
-      return HASTE_OK;
+      return HASTE_CUDA_STATUS(Launch(kernel, {blocks, kScanThreads}, executor, *p), status);
     });
   }
 };

@@ -1,13 +1,11 @@
 // Host side of the linear scans: which kernel, how many blocks, how much memory.
-#ifndef HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_
-#define HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_
+#pragma once
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <initializer_list>
 
-#include "lib/cuda/host/device.h"
 #include "lib/cuda/host/error.h"
 #include "lib/cuda/host/launch.cuh"
 #include "lib/cuda/scan/linear_backward.cuh"
@@ -89,16 +87,16 @@ bool IsWide(const ScanParams<BackwardParams<T>>& p) {
 }
 
 template <class Params>
-int32_t LaunchLinear(ScanKernel<Params> kernel, const ScanPlan& plan, int64_t shared_bytes,
+int32_t LaunchLinear(ScanKernel<Params> kernel, const ScanPlan& plan, size_t shared_bytes,
                      bool overlap, const ScanParams<Params>& p, const HasteExecutor& executor,
                      HasteStatus* status) {
   if (shared_bytes > 48 << 10) {  // more than the default limit of a kernel
     HASTE_CUDA_TRY(AllowSharedMemory(kernel), status);
   }
-  HASTE_CUDA_TRY(
-      Launch(kernel, plan.blocks(), plan.warps * kScanWidth, shared_bytes, overlap, executor, p),
+  return HASTE_CUDA_STATUS(
+      Launch(kernel, {plan.blocks(), plan.warps * kScanWidth, shared_bytes, 1, false, overlap},
+             executor, p),
       status);
-  return HASTE_OK;
 }
 
 // Walks the lanes of p: one kernel, or two where time is cut into chunks.
@@ -114,7 +112,7 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
   p->units = plan.units;
   p->chunk_steps = plan.chunk_steps;
   const bool wide = IsWide(*p), chunked = plan.chunks > 1;
-  const int64_t shared_bytes =
+  const size_t shared_bytes =
       plan.warps * kernels.warp_bytes + CarryBytes<typename Params::C>(kernels.summary_values);
   if (chunked) {
     HASTE_TRY(
@@ -125,5 +123,3 @@ int32_t WalkLinear(const LinearKernels<Params>& kernels, ScanPlan plan, ScanPara
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LAUNCH_CUH_

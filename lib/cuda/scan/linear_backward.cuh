@@ -1,6 +1,5 @@
 // Backward of cells with kLinearScan: ds = a·(ds + w·dy). See lib/plan/scan.h.
-#ifndef HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_
-#define HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_
+#pragma once
 
 #include "lib/cuda/scan/carry.cuh"
 
@@ -29,14 +28,11 @@ struct BackwardSteps {
   C a[kSteps], w[kSteps], dy[kSteps];
 
   template <class Params, class Tile>
-  __device__ __forceinline__ BackwardSteps(const ScanParams<Params>& p, int count, uint32_t live,
-                                           const ChunkShares<1, C>& shares, int lane,
-                                           const Tile& tile) {
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
+  HASTE_DEVICE BackwardSteps(const ScanParams<Params>& p, int count, uint32_t live,
+                             const ChunkShares<1, C>& shares, int lane, const Tile& tile) {
+    HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
       C gate[kGates], share[1] = {}, b = 0;
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(tile[i][g][lane]);
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(tile[i][g][lane]);
       if (!kPlain) shares.Get(p, i, share);
       Cell::Affine(share, gate, &a[i], &b);
       MixAffine<Cell>(share[0], &a[i], &b);
@@ -52,8 +48,7 @@ struct BackwardSteps {
 
 // Extends the chunk summary `span` by what comes after it: a step, or another summary.
 template <class C>
-__device__ __forceinline__ void Append(C a, C b, C w, C left, bool any,
-                                       C (&span)[kBackwardSummary]) {
+HASTE_DEVICE void Append(C a, C b, C w, C left, bool any, C (&span)[kBackwardSummary]) {
   if (!any) {
     span[kLeft] += left;
     return;
@@ -91,22 +86,19 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
   const int turn_steps = place.warps * kSteps;
   int step = place.first + place.warp * kSteps;
   const auto fetch = [&](typename In::Tile& tile, int at) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       const void* from = Cell::kSeparateGates ? p.args.x[g] : p.args.gates;
       In::template Fetch<kWidth>(tile, g, static_cast<const T*>(from), g % kWidth, piece, p.H, at,
                                  place.end);
     }
     const void* const others[2] = {kSummaries ? nullptr : p.args.saved[0], p.args.dy};
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 2; ++i) {
       In::template Fetch<1>(tile, kGates + i, static_cast<const T*>(others[i]), 0, piece, p.H, at,
                             place.end);
     }
     CommitCopies();
   };
-#pragma unroll
-  for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
+  HASTE_UNROLL for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
 
   C chain[kValues] = {};
   if constexpr (kSummaries) {
@@ -118,9 +110,9 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       WaitForPreviousKernel();
       for (int64_t c = 0; c < place.chunk; ++c) {
         C span[kBackwardSummary];
-#pragma unroll
-        for (int i = 0; i < kBackwardSummary; ++i)
+        HASTE_UNROLL for (int i = 0; i < kBackwardSummary; ++i) {
           span[i] = *SummaryAt<kBackwardSummary>(p, place, c, i);
+        }
         C& ds = chain[kGradient];
         if constexpr (kPlain) {
           ds = MulAdd(span[kBackwardA], ds, span[kBackwardB]);
@@ -151,8 +143,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     if constexpr (kSummaries) {
       C own[kBackwardSummary] = {};
       own[kBackwardA] = 1;
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         const bool on = live >> i & 1;
         Append(steps.a[i], steps.a[i] * (steps.w[i] * steps.dy[i]), steps.w[i],
                on ? C(0) : steps.dy[i], on, own);
@@ -164,8 +155,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     } else {
       carry.Take(turn, chain);
       C ds[kSteps + 1];  // of the state that leaves each step, and of that which entered the last
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         ds[i] = chain[kGradient];
         bool on = true;
         if constexpr (!kPlain) {
@@ -179,11 +169,9 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       carry.Pass(turn, chain);
 
       WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
           C gate[kGates], share[1] = {}, before[1], dx[kGates] = {};
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(tile[i][g][place.lane]);
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(tile[i][g][place.lane]);
           const C prev[1] = {ToCompute(tile[i][kGates][place.lane])};
           C d[1] = {Cell::kOutputsState ? ds[i] + steps.dy[i] : ds[i]};
           if (!kPlain) shares.Get(p, i, share);
@@ -192,23 +180,20 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
           }
           Cell::Backward(act, share, gate, prev, d, steps.dy[i], dx, before);
           const bool on = kPlain || (live >> i & 1) != 0;
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) {
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
             tile[i][g][place.lane] = FromCompute<T>(on ? dx[g] : C(0));
           }
         }
       });
       __syncwarp();
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
         void* const to = Cell::kSeparateGates ? p.args.dx[g] : p.args.dwx;
         WriteRows<kWide, kSteps, (kGates + 2) * kScanWidth, kWidth>(
             &tile[0][g][0], static_cast<T*>(to), g % kWidth, piece, p.H, step, place.end);
       }
       if (e.exists && p.args.ds0[0] != nullptr && step < p.T_ && step + kSteps >= p.T_) {
         C d = 0;
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) d = step + i < p.T_ ? ds[i + 1] : d;
+        HASTE_UNROLL for (int i = 0; i < kSteps; ++i) d = step + i < p.T_ ? ds[i + 1] : d;
         static_cast<T*>(p.args.ds0[0])[e.at] = FromCompute<T>(d);
       }
     }
@@ -217,14 +202,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     step += turn_steps;
     turn += place.warps;
   }
-  if constexpr (kSummaries) {
-    if (place.warp == place.warps - 1) {
-#pragma unroll
-      for (int i = 0; i < kValues; ++i) *SummaryAt<kValues>(p, place, place.chunk, i) = chain[i];
-    }
-  }
+  if constexpr (kSummaries) StoreSummary(p, place, chain);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LINEAR_BACKWARD_CUH_

@@ -1,6 +1,5 @@
 // Forward of cells with kLinearScan: s = a·s + b, y = w·s. See lib/plan/scan.h.
-#ifndef HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_
-#define HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_
+#pragma once
 
 #include "lib/cuda/scan/carry.cuh"
 
@@ -30,16 +29,13 @@ struct ForwardSteps {
   C a[kSteps], b[kSteps], w[kSteps];
 
   template <class Params, class Tile>
-  __device__ __forceinline__ ForwardSteps(const ScanParams<Params>& p, const ElementCursor& e,
-                                          int count, uint32_t live, PhiloxKey key, int lane,
-                                          bool keep, Tile& tile) {
+  HASTE_DEVICE ForwardSteps(const ScanParams<Params>& p, const ElementCursor& e, int count,
+                            uint32_t live, PhiloxKey key, int lane, bool keep, Tile& tile) {
     const ChunkShares<1, C> shares(p, e, key, kPlain ? 0 : count);
     WithCellActivations<Cell, C>(p.act, [&](const Activations& act) {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         C x[Cell::kGates], gate[Cell::kGates], share[1] = {};
-#pragma unroll
-        for (int g = 0; g < Cell::kGates; ++g) x[g] = ToCompute(tile[i][g][lane]);
+        HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) x[g] = ToCompute(tile[i][g][lane]);
         if (!kPlain) shares.Get(p, i, share);
         Cell::Gates(act, x, gate);
         Cell::Affine(share, gate, &a[i], &b[i]);
@@ -50,8 +46,7 @@ struct ForwardSteps {
         b[i] = on ? b[i] : C(0);
         if constexpr (!Cell::kSeparateGates) {
           if (!keep) continue;
-#pragma unroll
-          for (int g = 0; g < Cell::kGates; ++g) {
+          HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
             tile[i][g][lane] = FromCompute<T>(on ? gate[g] : C(0));
           }
         }
@@ -86,16 +81,14 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
   const int turn_steps = place.warps * kSteps;
   int step = place.first + place.warp * kSteps;
   const auto fetch = [&](typename In::Tile& tile, int at) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       const void* from = Cell::kSeparateGates ? p.args.x[g] : p.args.wx;
       In::template Fetch<kWidth>(tile, g, static_cast<const T*>(from), g % kWidth, piece, p.H, at,
                                  place.end);
     }
     CommitCopies();
   };
-#pragma unroll
-  for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
+  HASTE_UNROLL for (int i = 0; i < In::kAhead; ++i) fetch(tiles.in[i], step + i * turn_steps);
 
   C chain[kValues] = {};
   C end_state = 0;
@@ -146,8 +139,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
     if constexpr (kSummaries) {
       C a = 1, b = 0, own_last = -1;
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         if (steps.a[i] != C(1) || steps.b[i] != C(0)) {
           own_last = static_cast<C>(step - place.first + i);
         }
@@ -158,8 +150,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       chain[kForwardA] *= a;
       chain[kForwardB] = MulAdd(a, chain[kForwardB], b);
       if (own_last >= C(0)) chain[kLast] = own_last;
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         if (live >> i & 1) chain[kSpanWeight] = steps.w[i];
       }
       if (live != 0) chain[kSpanBegun] = 1;
@@ -167,15 +158,13 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     } else {
       carry.Take(turn, chain);
       const C entered = chain[kState];
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         C& s = chain[kState];
         s = MulAdd(steps.a[i], s, steps.b[i]);
         steps.b[i] = s;  // from here on: the state after the step
       }
       if (last >= step && last < step + kSteps) {
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
           if (step + i >= last) steps.b[i] = end_state;
         }
         chain[kState] = end_state;
@@ -183,8 +172,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       const C weight = kPlain ? C(1) : chain[kPlain ? 0 : kForwardWeight];
       const bool begun = kPlain || chain[kPlain ? 0 : kBegun] != C(0);
       if constexpr (!kPlain) {
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
           if (live >> i & 1) chain[kForwardWeight] = steps.w[i];
         }
         if (live != 0) chain[kBegun] = 1;
@@ -193,8 +181,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
 
       C w = weight;
       bool repeats = begun && !p.zero_output_for_mask;
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         const bool on = kPlain || (live >> i & 1) != 0;
         w = on ? steps.w[i] : w;
         repeats = repeats || (on && !p.zero_output_for_mask);
@@ -209,8 +196,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       WriteRows<kWide, kSteps, 2 * kScanWidth, 1>(&tiles.out[0][1][0], saved, 0, piece, p.H, step,
                                                   place.end);
       if (!Cell::kSeparateGates && p.args.keep) {
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
+        HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
           WriteRows<kWide, kSteps, kGates * kScanWidth, kGates>(
               &tile[0][g][0], static_cast<T*>(p.args.gates), g, piece, p.H, step, place.end);
         }
@@ -218,8 +204,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
       // The state after the last step of the walk, as in y.
       if (e.exists && p.args.sT[0] != nullptr && step < p.T_ && step + kSteps >= p.T_) {
         C s = 0;
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) s = step + i < p.T_ ? steps.b[i] : s;
+        HASTE_UNROLL for (int i = 0; i < kSteps; ++i) s = step + i < p.T_ ? steps.b[i] : s;
         static_cast<T*>(p.args.sT[0])[e.at] = FromCompute<T>(s);
       }
     }
@@ -228,14 +213,7 @@ __global__ void __launch_bounds__(kMaxScanThreads, 1)
     step += turn_steps;
     turn += place.warps;
   }
-  if constexpr (kSummaries) {
-    if (place.warp == place.warps - 1) {
-#pragma unroll
-      for (int i = 0; i < kValues; ++i) *SummaryAt<kValues>(p, place, place.chunk, i) = chain[i];
-    }
-  }
+  if constexpr (kSummaries) StoreSummary(p, place, chain);
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_LINEAR_FORWARD_CUH_

@@ -1,6 +1,5 @@
 // Parameters of the `scan` engine's kernels, and where they find one element and its steps.
-#ifndef HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
-#define HASTE_LIB_CUDA_SCAN_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 
@@ -47,8 +46,7 @@ struct ElementCursor : Element {
 
 // Where gate g of a row is, in a tensor of its own or next to the others.
 template <class Cell, class P, class Q>
-__device__ __forceinline__ P* GateAt(Q* together, Q* const* apart, int g, int64_t row, int64_t H,
-                                     int64_t j) {
+HASTE_DEVICE P* GateAt(Q* together, Q* const* apart, int g, int64_t row, int64_t H, int64_t j) {
   if constexpr (Cell::kSeparateGates) return static_cast<P*>(apart[g]) + row * H + j;
   return static_cast<P*>(together) + (row * Cell::kGates + g) * H + j;
 }
@@ -57,8 +55,7 @@ constexpr int kGateRows = Cell::kSeparateGates ? 1 : Cell::kGates;
 
 // Bit i: is the step that comes i steps from now live?
 template <class Params>
-__device__ __forceinline__ uint64_t LiveSteps(const ScanParams<Params>& p, const ElementCursor& e,
-                                              int count) {
+HASTE_DEVICE uint64_t LiveSteps(const ScanParams<Params>& p, const ElementCursor& e, int count) {
   if (p.mask == nullptr) return ~uint64_t{0};
   const uint8_t* mask = p.mask + e.n * p.T_ + e.t;
   uint64_t live = 0;
@@ -74,8 +71,8 @@ struct ChunkShares {
   uint64_t drawn[kStates];  // bit i: the step that comes i steps from now keeps the state
 
   template <class Params>
-  __device__ __forceinline__ ChunkShares(const ScanParams<Params>& p, const ElementCursor& e,
-                                         PhiloxKey key, int count)
+  HASTE_DEVICE ChunkShares(const ScanParams<Params>& p, const ElementCursor& e, PhiloxKey key,
+                           int count)
       : drawn{} {
     if (!p.zoneout || !p.training) return;
 #pragma unroll kScanUnroll
@@ -83,8 +80,7 @@ struct ChunkShares {
       uint32_t word[4];
       Philox(key, static_cast<uint32_t>(e.t + i * e.sign), static_cast<uint32_t>(e.n),
              static_cast<uint32_t>(e.k * p.H + e.j), kZoneoutStream, word);
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
         drawn[s] |= static_cast<uint64_t>(Draw(word[s], p.zoneout_rate[s])) << i;
       }
     }
@@ -92,10 +88,8 @@ struct ChunkShares {
 
   // The shares of the step i steps from now. zoneout_rate is 0 if there is no Zoneout.
   template <class Params>
-  __device__ __forceinline__ void Get(const ScanParams<Params>& p, int i,
-                                      C (&share)[kStates]) const {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+  HASTE_DEVICE void Get(const ScanParams<Params>& p, int i, C (&share)[kStates]) const {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
       share[s] = p.training ? static_cast<C>(drawn[s] >> i & 1) : static_cast<C>(p.zoneout_rate[s]);
     }
   }
@@ -103,7 +97,7 @@ struct ChunkShares {
 
 // Gates that are inputs as they are have no activations.
 template <class Cell, class C, class Run>
-__device__ __forceinline__ void WithCellActivations(const Activations& act, const Run& run) {
+HASTE_DEVICE void WithCellActivations(const Activations& act, const Run& run) {
   if constexpr (Cell::kSeparateGates) {
     run(Activations{HASTE_LINEAR, HASTE_LINEAR});
   } else {
@@ -112,5 +106,3 @@ __device__ __forceinline__ void WithCellActivations(const Activations& act, cons
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_PARAMS_CUH_

@@ -6,8 +6,7 @@
 // chunk goes to the thread's own places in shared memory. So the loop over its steps needs no
 // unrolling, and the cell's code exists once. Blocks have one warp, so that few elements still
 // spread over many multiprocessors.
-#ifndef HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
-#define HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_
+#pragma once
 
 #include "lib/cuda/scan/params.cuh"
 
@@ -30,14 +29,12 @@ class Chunks {
   int64_t stride[kTensors];
 
   // Starts to load the next chunk, of at most `left` steps.
-  __device__ __forceinline__ void Fetch(int64_t left) {
+  HASTE_DEVICE void Fetch(int64_t left) {
     const int count = left <= 0 ? 0 : static_cast<int>(left < kSteps ? left : kSteps);
-#pragma unroll
-    for (int l = 0; l < kTensors; ++l) {
+    HASTE_UNROLL for (int l = 0; l < kTensors; ++l) {
       const T* at = from[l];
       const int there = at == nullptr ? 0 : count;
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
         if (i < there) ahead_[i][l] = *at;
         at += stride[l];
       }
@@ -45,11 +42,9 @@ class Chunks {
     }
   }
   // Waits for the loads, and stores them in shared memory.
-  __device__ __forceinline__ void Stage(Shared& shared) const {
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-#pragma unroll
-      for (int l = 0; l < kTensors; ++l) shared[i][l][threadIdx.x] = ahead_[i][l];
+  HASTE_DEVICE void Stage(Shared& shared) const {
+    HASTE_UNROLL for (int i = 0; i < kSteps; ++i) {
+      HASTE_UNROLL for (int l = 0; l < kTensors; ++l) shared[i][l][threadIdx.x] = ahead_[i][l];
     }
   }
 
@@ -77,8 +72,7 @@ __global__ void __launch_bounds__(kScanThreads)
   T* gate_to[kGates] = {};
   T* saved_to[kStates] = {};
   const bool keep = p.args.keep != 0;
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
     loads.from[g] = GateAt<Cell, const T>(p.args.wx, p.args.x, g, row, p.H, e.j);
     loads.stride[g] = gate_stride;
     if (keep && !Cell::kSeparateGates) {
@@ -87,16 +81,14 @@ __global__ void __launch_bounds__(kScanThreads)
   }
   T* y_to = static_cast<T*>(p.args.y) + row * p.H + e.j;
   C state[kStates], u[kGates] = {}, y = 0;
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     const T* s0 = static_cast<const T*>(p.args.s0[s]);
     state[s] = s0 == nullptr ? C(0) : ToCompute(s0[e.at]);
     if (keep) saved_to[s] = static_cast<T*>(p.args.saved[s]) + row * p.H + e.j;
   }
   if constexpr (kDiagonal) {
     const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
   }
   const C scale = kDiagonal ? DropScale(p, e) : C(1);
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
@@ -115,19 +107,18 @@ __global__ void __launch_bounds__(kScanThreads)
       for (int i = 0; i < count; ++i) {
         C x[kGates], q[kGates], before[kStates], gate[kGates] = {}, next[kStates],
                                                  share[kStates] = {};
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) before[s] = s == 0 ? state[0] * scale : state[s];
+        HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
+          before[s] = s == 0 ? state[0] * scale : state[s];
+        }
         C out = 0;
         if (kPlain || (live >> i & 1) != 0) {
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) {
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
             x[g] = ToCompute(staged[i][g][threadIdx.x]);
             q[g] = u[g] * before[0];
           }
           if (!kPlain) shares.Get(p, i, share);
           Cell::Forward(act, share, x, q, before, gate, next, &y);
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) {
+          HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
             if (!kPlain && !Cell::kZoneoutInGate) {
               // Selected where a state is wholly kept or new: the other may be infinite.
               const C mixed = MulAdd(share[s], state[s] - next[s], next[s]);
@@ -144,13 +135,11 @@ __global__ void __launch_bounds__(kScanThreads)
         *y_to = FromCompute<T>(out);
         y_to += stride;
         if (keep) {
-#pragma unroll
-          for (int g = 0; g < kGates && !Cell::kSeparateGates; ++g) {
+          HASTE_UNROLL for (int g = 0; g < kGates && !Cell::kSeparateGates; ++g) {
             *gate_to[g] = FromCompute<T>(gate[g]);
             gate_to[g] += gate_stride;
           }
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) {
+          HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
             *saved_to[s] = FromCompute<T>(before[s]);
             saved_to[s] += stride;
           }
@@ -177,16 +166,14 @@ __global__ void __launch_bounds__(kScanThreads)
   const int64_t row = e.Row(p), element = row * p.H + e.j;
   Loads loads;
   T* to[kGates];
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
     loads.from[g] = GateAt<Cell, const T>(p.args.gates, p.args.x, g, row, p.H, e.j);
     loads.stride[g] = gate_stride;
     to[g] = GateAt<Cell, T>(p.args.dwx, p.args.dx, g, row, p.H, e.j);
   }
   C ds[kStates], u[kGates] = {}, du[kGates] = {};
   C waiting = 0;  // gradient of outputs that repeat the output of a live step not yet reached
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
     loads.from[kGates + s] = static_cast<const T*>(p.args.saved[s]) + element;
     loads.stride[kGates + s] = stride;
     const T* dsT = static_cast<const T*>(p.args.dsT[s]);
@@ -197,8 +184,7 @@ __global__ void __launch_bounds__(kScanThreads)
   loads.stride[kGates + kStates] = stride;
   if constexpr (kDiagonal) {
     const T* r = static_cast<const T*>(p.args.R) + e.k * kGates * p.H + e.j;
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) u[g] = ToCompute(r[g * p.H]);
   }
   const C scale = kDiagonal ? DropScale(p, e) : C(1);
   const PhiloxKey key = !kPlain && p.zoneout && p.training ? MakePhiloxKey(p.seed) : PhiloxKey{};
@@ -217,10 +203,10 @@ __global__ void __launch_bounds__(kScanThreads)
         C dy = ToCompute(staged[i][kGates + kStates][threadIdx.x]), dx[kGates] = {};
         if (kPlain || (live >> i & 1) != 0) {
           C gate[kGates], prev[kStates], past[kStates] = {}, share[kStates] = {}, before[kStates];
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) gate[g] = ToCompute(staged[i][g][threadIdx.x]);
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) {
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+            gate[g] = ToCompute(staged[i][g][threadIdx.x]);
+          }
+          HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
             prev[s] = ToCompute(staged[i][kGates + s][threadIdx.x]);
           }
           dy += waiting;
@@ -230,20 +216,17 @@ __global__ void __launch_bounds__(kScanThreads)
           if constexpr (!kPlain && !Cell::kZoneoutInGate) SplitZoneout(share, ds, past);
           Cell::Backward(act, share, gate, prev, ds, dy, dx, before);
           if constexpr (kDiagonal) {
-#pragma unroll
-            for (int g = 0; g < kGates; ++g) {
+            HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
               before[0] = MulAdd(u[g], dx[g], before[0]);
               du[g] = MulAdd(prev[0], dx[g], du[g]);
             }
             before[0] *= scale;  // the cell saw h with dropout
           }
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
+          HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
         } else if (!p.zero_output_for_mask) {
           waiting += dy;  // never used before the first live step, where outputs were 0
         }
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
+        HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
           *to[g] = FromCompute<T>(dx[g]);
           to[g] += gate_stride;
         }
@@ -252,13 +235,10 @@ __global__ void __launch_bounds__(kScanThreads)
   }
   StoreStates<T>(p.args.ds0, e.at, ds);
   if constexpr (kDiagonal) {
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
       p.partial[((e.n * p.K + e.k) * kGates + g) * p.H + e.j] = du[g];
     }
   }
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_SEQUENTIAL_CUH_

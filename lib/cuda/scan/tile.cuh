@@ -3,8 +3,7 @@
 //
 // kWide: copies pieces of 16 bytes, with a few lanes for each step. Otherwise, if a tensor's rows
 // are not aligned for that, element by element.
-#ifndef HASTE_LIB_CUDA_SCAN_TILE_CUH_
-#define HASTE_LIB_CUDA_SCAN_TILE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/async.cuh"
 #include "lib/cuda/ptx/vector_access.cuh"
@@ -20,7 +19,7 @@ struct RowStride {
   bool exists;
 
   template <int kWidth>
-  __device__ __forceinline__ int64_t At(int step, int column, int64_t H) const {
+  HASTE_DEVICE int64_t At(int step, int column, int64_t H) const {
     return (first + static_cast<int64_t>(step) * pitch) * kWidth + column * H + j;
   }
 };
@@ -37,7 +36,7 @@ struct Piece {
 };
 
 // Steps of a walk from `step` on.
-__device__ __forceinline__ int StepsLeft(int step, int end) { return end > step ? end - step : 0; }
+HASTE_DEVICE int StepsLeft(int step, int end) { return end > step ? end - step : 0; }
 
 // A warp's reads of kTensors tensors, tile by tile.
 template <class T, int kTensors, bool kWide>
@@ -55,30 +54,25 @@ class TileReader {
   // Starts to load tensor l for the steps of a tile that begins at `step`, up to `end`. from: null
   // reads nothing.
   template <int kWidth>
-  static __device__ __forceinline__ void Fetch(Tile& tile, int l, const T* from, int column,
-                                               const RowStride& track, int64_t H, int step,
-                                               int end) {
+  static HASTE_DEVICE void Fetch(Tile& tile, int l, const T* from, int column,
+                                 const RowStride& track, int64_t H, int step, int end) {
     const P piece;
     const int left = track.exists && from != nullptr ? StepsLeft(step + piece.step, end) : 0;
     const T* at = from + track.At<kWidth>(step + piece.step, column, H);
     const int64_t next = P::kElements * kWidth * track.pitch;
     if constexpr (kPieceBytes >= 4) {
-#pragma unroll
-      for (int i = 0; i < kSteps; i += P::kElements) {
+      HASTE_UNROLL for (int i = 0; i < kSteps; i += P::kElements) {
         if (i < left) CopyAsync<kPieceBytes>(&tile[i + piece.step][l][piece.column], at);
         at += next;
       }
     } else {  // too small for an asynchronous copy: through registers
       constexpr int kAtOnce = 4;
-#pragma unroll
-      for (int first = 0; first < kSteps; first += kAtOnce) {
+      HASTE_UNROLL for (int first = 0; first < kSteps; first += kAtOnce) {
         T value[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kAtOnce; ++i) {
           if (first + i < left) value[i] = at[i * next];
         }
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
+        HASTE_UNROLL for (int i = 0; i < kAtOnce; ++i) {
           if (first + i < left) tile[first + i][l][piece.column] = value[i];
         }
         at += kAtOnce * next;
@@ -87,7 +81,7 @@ class TileReader {
   }
 
   // Waits for the oldest tile in flight.
-  static __device__ __forceinline__ void Wait() {
+  static HASTE_DEVICE void Wait() {
     WaitForGroups<kAhead>();
     __syncwarp();
   }
@@ -96,21 +90,18 @@ class TileReader {
 // Writes the steps of a tile that begins at `step`. kSteps: of a
 // tile; kRow: elements from one of its rows to the next; to: null writes nothing.
 template <bool kWide, int kSteps, int kRow, int kWidth, class T>
-__device__ __forceinline__ void WriteRows(const T* tile, T* to, int column, const RowStride& track,
-                                          int64_t H, int step, int end) {
+HASTE_DEVICE void WriteRows(const T* tile, T* to, int column, const RowStride& track, int64_t H,
+                            int step, int end) {
   using P = Piece<T, kWide>;
   const P piece;
   if (to == nullptr || !track.exists) return;
   const int left = StepsLeft(step + piece.step, end);
   T* at = to + track.At<kWidth>(step + piece.step, column, H);
   const T* from = tile + piece.step * kRow + piece.column;
-#pragma unroll
-  for (int i = 0; i < kSteps; i += P::kElements) {
+  HASTE_UNROLL for (int i = 0; i < kSteps; i += P::kElements) {
     if (i < left) StoreFragment(at, LoadFragment<P::kElements>(from + i * kRow).v);
     at += P::kElements * kWidth * track.pitch;
   }
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_SCAN_TILE_CUH_

@@ -4,8 +4,7 @@
 // uses each of its elements. B is read once, by one group of threads, so it goes from L2 directly
 // to registers, 16 bytes a load for float, several loads ahead of its use. Threads split the depth.
 // Their accumulators go to shared memory and are summed in one fixed order.
-#ifndef HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_
+#pragma once
 
 #include "lib/base/math.h"
 #include "lib/cuda/ptx/async.cuh"
@@ -41,8 +40,7 @@ class StepProduct {
   // Starts to read B. No step writes B, so this does not wait for the previous step.
   __device__ void Prefetch() {
     const T* from = b_;
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kDepth; ++i) {
       if (i < tile_.iterations) ahead_[i] = LoadFragment<kColumns>(from);
       from += b_stride();
     }
@@ -80,8 +78,8 @@ class StepProduct {
     __syncthreads();  // the sums overwrite the chunks
     if (!idle_) {
       C* to = shared_ + split_ * tile_.sum_stride + row_ * tile_.block_columns() + column_;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) StoreShared(to + r * tile_.block_columns(), sums[r]);
+      HASTE_UNROLL for (int r = 0; r < kRows; ++r)
+          StoreShared(to + r * tile_.block_columns(), sums[r]);
     }
   }
 
@@ -94,26 +92,24 @@ class StepProduct {
     const int stride = lanes * tile_.sum_stride;
     int split = threadIdx.x & (lanes - 1);
     const C* from = shared_ + split * tile_.sum_stride + row * tile_.block_columns() + column;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sum[i] = C(0);
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) sum[i] = C(0);
     for (; split + (kBatch - 1) * lanes < tile_.k_splits; split += kBatch * lanes) {
       Fragment<C, kCount> part[kBatch];
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b, from += stride) part[b] = LoadFragment<kCount>(from);
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) sum[i] += part[b].v[i];
+      HASTE_UNROLL for (int b = 0; b < kBatch; ++b, from += stride) {
+        part[b] = LoadFragment<kCount>(from);
+      }
+      HASTE_UNROLL for (int b = 0; b < kBatch; ++b) {
+        HASTE_UNROLL for (int i = 0; i < kCount; ++i) sum[i] += part[b].v[i];
       }
     }
     for (; split < tile_.k_splits; split += lanes, from += stride) {
       const Fragment<C, kCount> part = LoadFragment<kCount>(from);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) sum[i] += part.v[i];
+      HASTE_UNROLL for (int i = 0; i < kCount; ++i) sum[i] += part.v[i];
     }
     for (int distance = 1; distance < lanes; distance *= 2) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+      HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+        sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+      }
     }
   }
 
@@ -140,26 +136,21 @@ class StepProduct {
   // b: receives what B holds kDepth iterations later. kWhole, kNextWhole: this chunk, or the next,
   // is whole.
   template <bool kWhole, bool kNextWhole>
-  __device__ __forceinline__ void MultiplyChunk(const C* rows, const T* b, int left,
-                                                C (&sums)[kRows][kColumns]) {
+  HASTE_DEVICE void MultiplyChunk(const C* rows, const T* b, int left, C (&sums)[kRows][kColumns]) {
     const int step = tile_.k_splits * tile_.row_stride;
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kDepth; ++i) {
       if (kWhole || i < left) {
         C bv[kColumns];
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) bv[c] = ToCompute(ahead_[i].v[c]);
+        HASTE_UNROLL for (int c = 0; c < kColumns; ++c) bv[c] = ToCompute(ahead_[i].v[c]);
         Fragment<C, kRows> av;
-#pragma unroll
-        for (int r = 0; r < kRows; r += kCopyElements) {
+        HASTE_UNROLL for (int r = 0; r < kRows; r += kCopyElements) {
           const auto part = LoadFragment<kCopyElements>(rows + r);
-#pragma unroll
-          for (int e = 0; e < kCopyElements; ++e) av.v[r + e] = part.v[e];
+          HASTE_UNROLL for (int e = 0; e < kCopyElements; ++e) av.v[r + e] = part.v[e];
         }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-          for (int c = 0; c < kColumns; ++c) sums[r][c] = MulAdd(av.v[r], bv[c], sums[r][c]);
+        HASTE_UNROLL for (int r = 0; r < kRows; ++r) {
+          HASTE_UNROLL for (int c = 0; c < kColumns; ++c) {
+            sums[r][c] = MulAdd(av.v[r], bv[c], sums[r][c]);
+          }
         }
         if (kNextWhole || (kWhole && i + kDepth < left)) {
           ahead_[i] = LoadFragment<kColumns>(b);
@@ -179,5 +170,3 @@ class StepProduct {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_FMA_PRODUCT_CUH_

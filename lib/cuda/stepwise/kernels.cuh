@@ -5,8 +5,7 @@
 // Before WaitForPreviousKernel a kernel reads only what no step writes. From a tensor that is
 // overwritten in place (wx by the gates, the gates by dwx) it reads only its own time step, and
 // there only the gates that its own phase or a later one overwrites.
-#ifndef HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/cell_step.cuh"
 #include "lib/cuda/cell/phase_backward.cuh"
@@ -27,7 +26,7 @@ class PhaseRun {
   using C = Compute<T>;
 
  public:
-  __device__ __forceinline__ explicit PhaseRun(const Params& p)
+  HASTE_DEVICE explicit PhaseRun(const Params& p)
       : p_(p),
         block_(p.tiling),
         product_(p.tiling,
@@ -40,14 +39,14 @@ class PhaseRun {
         reverse_(p.reverse[block_.lane] != 0) {}
 
   // Reads what no step writes: R, and into `mine` the data of this thread's first element.
-  __device__ __forceinline__ void Begin(int64_t step, Phase* mine) {
+  HASTE_DEVICE void Begin(int64_t step, Phase* mine) {
     if (Phase::HasProduct(p_, step)) product_.Prefetch();
     if (leads_) mine->Load(p_, mine_, At(mine_, step));
   }
 
   // more: this kernel goes on to the next step and reads ahead for it. Otherwise the next kernel
   // does that itself, as it starts early enough.
-  __device__ __forceinline__ void Finish(int64_t step, bool more, Phase* mine) {
+  HASTE_DEVICE void Finish(int64_t step, bool more, Phase* mine) {
     const int lanes = p_.tiling.sum_lanes;
     const int elements = p_.tiling.block_rows() * p_.tiling.units;
     const bool multiplies = Phase::HasProduct(p_, step);
@@ -77,7 +76,7 @@ class PhaseRun {
   }
 
  private:
-  __device__ __forceinline__ StepAt At(const Element& e, int64_t step) const {
+  HASTE_DEVICE StepAt At(const Element& e, int64_t step) const {
     return StepAt(p_, e, Phase::kAllGates, reverse_, step);
   }
 
@@ -133,5 +132,3 @@ __global__ void __launch_bounds__(kStepThreads, 2)
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_KERNELS_CUH_

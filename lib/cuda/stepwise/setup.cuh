@@ -1,7 +1,6 @@
 // Host code of the `stepwise` engines' products: tilings, workspace, and preparation before the
 // first step.
-#ifndef HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
-#define HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_
+#pragma once
 
 #include <cstdint>
 
@@ -85,8 +84,7 @@ class StepwiseProducts {
       HASTE_CUDA_TRY(LaunchPrepare(pack, threads, executor, tile, p.K, p.H, from, to), status);
     }
     const size_t bytes = 2 * depth * tile.padded_rows() * sizeof(Compute<T>);
-    HASTE_CUDA_TRY(Clear(p.a, bytes, executor), status);
-    return HASTE_OK;
+    return HASTE_CUDA_STATUS(Clear(p.a, bytes, executor), status);
   }
 
  protected:
@@ -95,5 +93,3 @@ class StepwiseProducts {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_STEPWISE_SETUP_CUH_

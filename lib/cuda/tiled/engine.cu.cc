@@ -92,8 +92,8 @@ class TiledPolicy {
                    status);
     const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
     HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
-    HASTE_CUDA_TRY(Clear(p.arrived, p.K * t.row_tiles * sizeof(uint32_t), executor), status);
-    return HASTE_OK;
+    return HASTE_CUDA_STATUS(Clear(p.arrived, p.K * t.row_tiles * sizeof(uint32_t), executor),
+                             status);
   }
 
   int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,

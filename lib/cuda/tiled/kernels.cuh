@@ -6,8 +6,7 @@
 // one launch walks all steps, it learns that from their count; if each step is a launch, from the
 // end of the previous kernel. Until then it reads only what no step writes, and what its own
 // threads have written.
-#ifndef HASTE_LIB_CUDA_TILED_KERNELS_CUH_
-#define HASTE_LIB_CUDA_TILED_KERNELS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/phase_backward.cuh"
 #include "lib/cuda/cell/phase_forward.cuh"
@@ -24,6 +23,7 @@ extern __shared__ __align__(16) unsigned char tiled_shared[];
 template <class Phase, int kRows>
 class TiledRun {
   using Params = typename Phase::Params;
+  using T = typename Params::Storage;
   using C = typename Params::C;
   static constexpr int kUnits = ShapeOf<Phase>().units(), kSums = Phase::kSums;
   static constexpr int kTiles = ShapeOf<Phase>().tiles(), kThreads = ShapeOf<Phase>().threads();
@@ -35,7 +35,7 @@ class TiledRun {
   static_assert(!kScalesRows<Phase> || kUnits % 32 == 0, "a warp has one row");
 
  public:
-  __device__ __forceinline__ explicit TiledRun(const Params& p)
+  HASTE_DEVICE explicit TiledRun(const Params& p)
       : p_(p),
         place_(p.tiling),
         layout_(ShapeOf<Phase>(), p.tiling),
@@ -47,37 +47,41 @@ class TiledRun {
         row_(static_cast<int>(threadIdx.x) / kUnits),
         unit_(static_cast<int>(threadIdx.x) % kUnits) {
     if constexpr (kScaledTerms<typename Params::Storage> > 0) sum_scale_ = ScalesOf(p).product;
-    first_.n = place_.row + place_.split * own_rows_ + row_;
-    first_.k = place_.lane;
-    first_.j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
-    first_.exists = row_ < kRowStep && first_.j < p.H;
-    first_.at = (first_.n * p.K + first_.k) * p.H + first_.j;
-    at_stride_ = kRowStep * p.K * p.H;
-    one_stride_ = at_stride_ * p.T_;
+    const int64_t j = static_cast<int64_t>(place_.unit_tile) * kUnits + unit_;
+    first_ = Element(p, place_.row + place_.split * own_rows_ + row_, place_.lane, j, j < p.H);
+    one_at_0_ = (first_.n * p.T_ * p.K + first_.k) * p.H + first_.j;
+    const int rows = static_cast<int>(min(p.N - first_.n, int64_t{own_rows_ - row_}));
+    const int count = row_ < kRowStep && rows > 0 ? (rows + kRowStep - 1) / kRowStep : 0;
+    count_ = first_.j < p.H ? count : 0;
+    // Where elements share a scale whole warps do, as far as the operand has a chunk.
+    taking_part_ = kScalesRows<Phase> && first_.j / 32 * 32 < p.H ? count : count_;
     if (threadIdx.x == 0) product_.Init();
     __syncthreads();
     if (p.tiling.splits > 1) ClusterSync();
   }
 
-  __device__ __forceinline__ void Keep() const { product_.Keep(); }
+  HASTE_DEVICE void Keep() const { product_.Keep(); }
 
-  // Starts loads of what no step writes: for the product, and prefetches for elements whose inputs
-  // do not go to registers yet.
-  __device__ __forceinline__ void Begin(int64_t step) const {
+  // Starts loads of what no step writes: for the product, and for elements. The first of a thread
+  // go to registers, others are prefetched.
+  HASTE_DEVICE void Begin(int64_t step) {
     if (Phase::HasProduct(p_, step)) product_.Begin();
-    const StepAt at = At(step);
-    for (int i = kBatch; i * kRowStep < own_rows_; ++i) {
-      const Element e = ElementOf(i);
-      if (e.exists) Phase::Prefetch(p_, e, Further(at, i));
+    const Strides strides = StridesOfRows();
+    Cursor at = First(step);
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i, at = Further(at, strides, 1))
+        Load(at, i, &mine_[i]);
+    for (int i = kBatch; i < count_; ++i, at = Further(at, strides, 1)) {
+      Phase::Prefetch(p_, at.e, at.step);
     }
   }
 
-  // The same for a thread's first elements, into registers.
-  __device__ __forceinline__ void Load(int64_t step) { LoadFrom(step, 0, mine_); }
-
-  // All of a step but what only this block reads of its last elements.
-  __device__ __forceinline__ void Step(int64_t step) {
-    LoadCarried(0, mine_);
+  // Calls arrive() when all is stored but what only this block reads of its last elements.
+  template <class Arrive>
+  HASTE_DEVICE void Step(int64_t step, const Arrive& arrive) {
+    const Cursor own = First(step);
+    HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+      if (i < count_) mine_[i].LoadCarried(p_, Further(own, StridesOfRows(), i).e);
+    }
     const bool multiplies = Phase::HasProduct(p_, step);
     if (multiplies) {
       product_.Multiply(step + Phase::kOperandOf);
@@ -91,91 +95,102 @@ class TiledRun {
       }
       __syncthreads();
     }
-    const StepAt at = At(step);
-    for (int first = 0;; first += kBatch) {
-      Phase next[kBatch];
-      const bool more = (first + kBatch) * kRowStep < own_rows_;
-      if (more) {
-        LoadFrom(step, first + kBatch, next);
-        LoadCarried(first + kBatch, next);
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const Element e = ElementOf(first + i);
-        if (!TakesPart(e, first + i)) continue;
-        C sums[kSums] = {};
-        if (multiplies) Sums(first + i, sums);
-        mine_[i].Step(p_, e, Further(at, first + i), sums);
-      }
-      last_ = first;
-      if (!more) break;
-      Write(step);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) mine_[i] = next[i];
+    if constexpr (Phase::kOperandOf > 0) {
+      // Backward's last step has little to do, and others need not ask whether they are it.
+      if (step < 0) return Elements(First(-1), multiplies, arrive);
+      __builtin_assume(step >= 0);
     }
+    Elements(First(step), multiplies, arrive);
   }
 
-  // The rest of it.
-  __device__ __forceinline__ void Write(int64_t step) const {
-    const StepAt at = At(step);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(last_ + i);
-      if (e.exists) mine_[i].Write(p_, e, Further(at, last_ + i));
-    }
-  }
-
-  __device__ __forceinline__ uint32_t* arrived() const { return p_.arrived + place_.group; }
+  HASTE_DEVICE uint32_t* arrived() const { return p_.arrived + place_.group; }
 
  private:
-  // The i-th element of this thread.
-  __device__ __forceinline__ Element ElementOf(int i) const {
-    Element e = first_;
-    e.n += i * kRowStep;
-    e.at += i * at_stride_;
-    e.exists = e.exists && HasRow(e, i);
-    return e;
+  // One of this thread's elements, at a step.
+  struct Cursor {
+    TiledElement<T, Params::kTerms, Phase::kBackward ? Phase::kAllGates : 1> e;
+    StepAt step;
+  };
+  HASTE_DEVICE Cursor First(int64_t step) const {
+    const int64_t t = TimeOf(p_, reverse_, step);
+    const StepPlace place(one_at_0_ + t * (p_.K * p_.H), Phase::kAllGates,
+                          static_cast<int>(first_.j));
+    return {{first_, 0}, {step, t, reverse_, place}};
   }
-  __device__ __forceinline__ bool HasRow(const Element& e, int i) const {
-    return row_ + i * kRowStep < own_rows_ && e.n < p_.N;
+  // From one element of a thread to the next, in [N, K, H], [N, T, K, H] and [N, T, K, G, H].
+  struct Strides {
+    int64_t at, one, gates;
+
+    // For a loop: the compiler would otherwise multiply sizes in it again.
+    HASTE_DEVICE Strides Made() const { return {Opaque(at), Opaque(one), Opaque(gates)}; }
+  };
+  HASTE_DEVICE Strides StridesOfRows() const {
+    const int64_t at = kRowStep * p_.K * p_.H;
+    return {at, at * p_.T_, at * p_.T_ * Phase::kAllGates};
   }
-  // Of a step. Where elements share a scale whole warps do, as far as the operand has a chunk.
-  __device__ __forceinline__ bool TakesPart(const Element& e, int i) const {
-    return kScalesRows<Phase> ? e.j / 32 * 32 < p_.H && HasRow(e, i) : e.exists;
-  }
-  // A step of the first element; of the i-th.
-  __device__ __forceinline__ StepAt At(int64_t step) const {
-    return StepAt(p_, first_, Phase::kAllGates, reverse_, step);
-  }
-  __device__ __forceinline__ StepAt Further(const StepAt& at, int i) const {
-    StepAt further = at;
-    further.place.one += i * one_stride_;
-    further.place.gates += i * one_stride_ * Phase::kAllGates;
+  static HASTE_DEVICE Cursor Further(const Cursor& at, const Strides& strides, int elements) {
+    Cursor further = at;
+    further.e.n += elements * kRowStep;
+    further.e.row += elements * kRowStep;
+    further.e.at += elements * strides.at;
+    further.step.place.one += elements * strides.one;
+    further.step.place.gates += elements * strides.gates;
     return further;
   }
 
-  __device__ __forceinline__ void LoadFrom(int64_t step, int first, Phase (&to)[kBatch]) const {
-    const StepAt at = At(step);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (kScalesRows<Phase> || e.exists) to[i].Load(p_, e, Further(at, first + i));
+  // The cell of this thread's elements. at: the first. multiplies: there are sums.
+  template <class Arrive>
+  HASTE_DEVICE void Elements(Cursor at, bool multiplies, const Arrive& arrive) {
+    at.e.Aim(p_, at.step.step + Phase::kStride + Phase::kOperandOf);
+    const Strides strides = StridesOfRows().Made();
+    const float* sums = SumsOf(unit_ / 16 * kSums, row_) + unit_ % 16;
+    for (int first = 0;; first += kBatch, sums += kBatch * kRowStep * TiledProductShape::kSumRow) {
+      Phase now[kBatch];  // with its results
+      const Cursor ahead = Further(at, strides, kBatch);
+      const bool more = (first + kBatch) * kRowStep < own_rows_;
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+        if (first + i < taking_part_) {
+          now[i] = mine_[i];
+          C of_element[kSums] = {};
+          if (multiplies) Sums(sums + i * kRowStep * TiledProductShape::kSumRow, of_element);
+          const Cursor here = Further(at, strides, i);
+          now[i].Step(p_, here.e, here.step, of_element);
+        }
+        // In the registers of the one that is done.
+        LoadAll(Further(ahead, strides, i), first + kBatch + i, &mine_[i]);
+      }
+      if (!more) arrive();
+      HASTE_UNROLL for (int i = 0; i < kBatch; ++i) {
+        if (first + i >= count_) continue;
+        const Cursor here = Further(at, strides, i);
+        now[i].Write(p_, here.e, here.step);
+      }
+      if (!more) break;
+      at = ahead;
     }
   }
-  __device__ __forceinline__ void LoadCarried(int first, Phase (&to)[kBatch]) const {
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const Element e = ElementOf(first + i);
-      if (e.exists) to[i].LoadCarried(p_, e);
+
+  // i: the element's index among those of this thread.
+  HASTE_DEVICE void Load(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (i < taking_part_) to->Load(p_, at.e, at.step);
+  }
+  HASTE_DEVICE void LoadAll(Cursor at, int i, Phase* to) const {
+    at.e.exists = i < count_;
+    if (at.e.exists) {
+      to->Load(p_, at.e, at.step);
+      to->LoadCarried(p_, at.e);
+    } else if (i < taking_part_) {
+      to->Load(p_, at.e, at.step);
     }
   }
 
   // The sums of one of this block's own rows and the 16 units of a tile, which are contiguous.
-  __device__ __forceinline__ float* SumsOf(int tile, int row) const {
+  HASTE_DEVICE float* SumsOf(int tile, int row) const {
     return sums_ + tile * TiledProductShape::sum_tile(own_rows_) + row * TiledProductShape::kSumRow;
   }
   // Stores what a lane has of a tile: a pair of rows of units `in_tile` and `in_tile` + 8.
-  __device__ __forceinline__ void StoreSums(int tile, int row, int in_tile, float4 v) const {
+  HASTE_DEVICE void StoreSums(int tile, int row, int in_tile, float4 v) const {
     float* to = SumsOf(tile, row) + in_tile;
     to[0] = v.x;
     to[TiledProductShape::kSumRow] = v.y;
@@ -184,27 +199,27 @@ class TiledRun {
   }
   // Calls take(tile, row, in_tile, sums) for what this lane has of the block's sums.
   template <class Take>
-  __device__ __forceinline__ void EachSum(const Take& take) const {
+  HASTE_DEVICE void EachSum(const Take& take) const {
     const int lane = threadIdx.x % 32;
     product_.Each([&](int tile, int rows, float4 v) {
       take(tile, rows * kTileColumns + lane % 4 * 2, lane / 4, v);
     });
   }
-  __device__ __forceinline__ void Sums(int i, C (&sums)[kSums]) const {
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) {
-      sums[s] = SumsOf(unit_ / 16 * kSums + s, row_ + i * kRowStep)[unit_ % 16];
+  // from: the first of an element's sums.
+  HASTE_DEVICE void Sums(const float* from, C (&sums)[kSums]) const {
+    HASTE_UNROLL for (int s = 0; s < kSums; ++s) {
+      sums[s] = from[s * TiledProductShape::sum_tile(own_rows_)];
       if constexpr (kScaledTerms<typename Params::Storage> > 0) sums[s] *= sum_scale_;
     }
   }
 
   // Partial sums of a block's own rows, as all blocks of the cluster push them: [block, tile, pair
   // of rows, half of its units], 16 bytes each.
-  __device__ __forceinline__ int terms() const { return kTiles * own_rows_ * 4; }  // of a block
-  __device__ __forceinline__ int PartAt(int split, int part) const {
+  HASTE_DEVICE int terms() const { return kTiles * own_rows_ * 4; }  // of a block
+  HASTE_DEVICE int PartAt(int split, int part) const {
     return layout_.terms + (split * terms() + part) * 16;
   }
-  __device__ __forceinline__ void Push() const {
+  HASTE_DEVICE void Push() const {
     if (threadIdx.x == 0) counters_->meeting.ArriveAndExpect(ShapeOf<Phase>().part_bytes(kRows));
     const uint32_t here = SharedAddress(tiled_shared), counter = SharedAddress(&counters_->meeting);
     const int log_own_rows = __ffs(own_rows_) - 1;
@@ -218,7 +233,7 @@ class TiledRun {
     });
   }
   // Adds up the partial sums, always in the same order.
-  __device__ __forceinline__ void AddUp() const {
+  HASTE_DEVICE void AddUp() const {
     const int log_tile = __ffs(own_rows_) + 1;  // of own_rows_ * 4
     for (int part = threadIdx.x; part < terms(); part += kThreads) {
       float4 total = {};
@@ -244,11 +259,11 @@ class TiledRun {
   const bool reverse_;
   const int own_rows_, row_, unit_;
   Element first_;
-  int64_t at_stride_, one_stride_;  // between consecutive elements of a thread
+  int64_t one_at_0_;         // its offset in [N, T, K, H] at time 0
+  int count_, taking_part_;  // elements of this thread; and with those that are only padding
   uint32_t meetings_ = 0;
-  float sum_scale_;  // only for Scaled
-  Phase mine_[kBatch];
-  int last_ = 0;  // the first of the elements in mine_
+  float sum_scale_;     // only for Scaled
+  Phase mine_[kBatch];  // inputs of its first elements
 };
 
 // `count` steps of the walk from `first` on. More than one only in a persistent kernel.
@@ -260,7 +275,6 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
 #else
   TiledRun<Phase, kRows> run(p);
   if (count > 1 || Phase::HasProduct(p, first)) run.Keep();  // the product waits for it
-  run.Load(first);
   uint32_t ended = 0;  // steps ended, over all blocks of the group
   int64_t step = first;
   for (int64_t left = count; left > 0; --left, step += Phase::kStride) {
@@ -272,17 +286,13 @@ __global__ void __launch_bounds__(ShapeOf<Phase>().threads(), 1)
       ended += static_cast<uint32_t>(p.tiling.group_blocks());
       WaitForArrivals(run.arrived(), ended);
     }
-    run.Step(step);
-    if (left > 1) {
+    run.Step(step, [&] {
+      if (left == 1) return;
       FenceSharedBulkCopies();  // to come: they write where the sums were
       CountArrival(run.arrived());
-    }
-    run.Write(step);
-    if (left > 1) run.Load(step + Phase::kStride);
+    });
   }
 #endif
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_KERNELS_CUH_

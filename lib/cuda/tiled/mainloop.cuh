@@ -3,8 +3,7 @@
 // The operand comes through shared memory chunk by chunk, with the chunks of R that do not stay in
 // shared memory: a pipeline whose stages are chunks, numbered from the first of the launch. A
 // thread loads a stage with two bulk copies.
-#ifndef HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
-#define HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/pipeline.cuh"
 #include "lib/cuda/tiled/params.cuh"
@@ -41,8 +40,7 @@ class TiledProduct {
   static constexpr int kAsking = 8;                   // warps that take turns in loading
 
  public:
-  __device__ __forceinline__ TiledProduct(const Params& p, const TiledPlace& place,
-                                          unsigned char* shared)
+  HASTE_DEVICE TiledProduct(const Params& p, const TiledPlace& place, unsigned char* shared)
       : p_(p),
         t_(p.tiling),
         layout_(ShapeOf<Phase>(), p.tiling),
@@ -62,7 +60,7 @@ class TiledProduct {
   }
 
   // Called by one thread, before all others see the counters.
-  __device__ __forceinline__ void Init() const {
+  HASTE_DEVICE void Init() const {
     const int slots = 1 << t_.log_stages;
     counters_->meeting.Init(1);
     counters_->kept.Init(1);
@@ -70,7 +68,7 @@ class TiledProduct {
   }
 
   // Fetches the part of R that stays in shared memory.
-  __device__ __forceinline__ void Keep() const {
+  HASTE_DEVICE void Keep() const {
     if (t_.kept == 0 || !Asks(0)) return;
     const unsigned char* from = kernel_ + static_cast<int64_t>(streamed_) * kKernelBytes;
     const uint32_t bytes = t_.kept * kKernelBytes;
@@ -79,14 +77,14 @@ class TiledProduct {
   }
 
   // Starts to load R of the first chunks, which no step writes.
-  __device__ __forceinline__ void Begin() const {
+  HASTE_DEVICE void Begin() const {
     for (int chunk = 0; chunk < min(slots(), t_.chunks); ++chunk) {
       if (Asks(asked_ + chunk)) AskForKernel(chunk);
     }
   }
 
   // After Begin. step: the step whose operand R is multiplied by.
-  __device__ __forceinline__ void Multiply(int64_t step) {
+  HASTE_DEVICE void Multiply(int64_t step) {
     const unsigned char* operand =
         reinterpret_cast<const unsigned char*>(operand_ + (step & 1) * parity_stride_);
     // Other blocks have written the operand.
@@ -136,42 +134,36 @@ class TiledProduct {
 
   // Calls take(tile, tile of 8 rows, sums) for all tiles of this warp. sums: those of this lane.
   template <class Take>
-  __device__ __forceinline__ void Each(const Take& take) const {
+  HASTE_DEVICE void Each(const Take& take) const {
     tiles_.Each(take);
   }
 
  private:
-  __device__ __forceinline__ Pipeline pipeline() const {
-    return {counters_->full, counters_->empty};
-  }
-  __device__ __forceinline__ int slots() const { return 1 << log_slots_; }
-  __device__ __forceinline__ int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
+  HASTE_DEVICE Pipeline pipeline() const { return {counters_->full, counters_->empty}; }
+  HASTE_DEVICE int slots() const { return 1 << log_slots_; }
+  HASTE_DEVICE int SlotOf(uint32_t stage) const { return stage & (slots() - 1); }
   // Called by whole warps that have read a chunk.
-  __device__ __forceinline__ void Free(uint32_t stage) const {
+  HASTE_DEVICE void Free(uint32_t stage) const {
     __syncwarp();
     if (threadIdx.x % 32 == 0) pipeline().Free(SlotOf(stage));
   }
   // Is this the thread that loads a stage? Starting a load takes a warp some 500 clocks, so warps
   // take turns.
-  __device__ __forceinline__ bool Asks(uint32_t stage) const {
-    return threadIdx.x == stage % kAsking * 32;
-  }
+  HASTE_DEVICE bool Asks(uint32_t stage) const { return threadIdx.x == stage % kAsking * 32; }
 
-  __device__ __forceinline__ unsigned char* KernelSlot(int chunk) const {
+  HASTE_DEVICE unsigned char* KernelSlot(int chunk) const {
     return shared_ + layout_.stages + SlotOf(asked_ + chunk) * layout_.stage_bytes;
   }
-  __device__ __forceinline__ unsigned char* OperandSlot(int chunk) const {
+  HASTE_DEVICE unsigned char* OperandSlot(int chunk) const {
     return KernelSlot(chunk) + (t_.streams() ? kKernelBytes : 0);
   }
 
   // Bytes of a chunk that are read: its split terms follow one another.
-  __device__ __forceinline__ int ReadOfKernel() const {
-    return kKernelBytes - (all_parts_ ? 0 : kLastOfKernel);
-  }
-  __device__ __forceinline__ int ReadOfOperand() const {
+  HASTE_DEVICE int ReadOfKernel() const { return kKernelBytes - (all_parts_ ? 0 : kLastOfKernel); }
+  HASTE_DEVICE int ReadOfOperand() const {
     return kChunkOperandBytes - (all_parts_ ? 0 : kLastOfOperand);
   }
-  __device__ __forceinline__ void AskForKernel(int chunk) const {
+  HASTE_DEVICE void AskForKernel(int chunk) const {
     const bool streams = chunk < streamed_;
     const uint32_t stage = asked_ + chunk, lap = stage >> log_slots_;
     const uint32_t bytes = (streams ? ReadOfKernel() : 0) + ReadOfOperand();
@@ -182,7 +174,7 @@ class TiledProduct {
                     kernel_ + static_cast<int64_t>(chunk) * kKernelBytes, ReadOfKernel());
   }
   // After AskForKernel.
-  __device__ __forceinline__ void AskForOperand(const unsigned char* operand, int chunk) const {
+  HASTE_DEVICE void AskForOperand(const unsigned char* operand, int chunk) const {
     pipeline().Copy(SlotOf(asked_ + chunk), OperandSlot(chunk),
                     operand + static_cast<int64_t>(chunk) * kChunkOperandBytes, ReadOfOperand());
   }
@@ -205,5 +197,3 @@ class TiledProduct {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_MAINLOOP_CUH_

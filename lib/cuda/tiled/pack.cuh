@@ -1,7 +1,6 @@
 // Packs R for the `tiled` engine, once a call: in 16-bit split terms, in the order of
 // wgmma_tile.cuh.
-#ifndef HASTE_LIB_CUDA_TILED_PACK_CUH_
-#define HASTE_LIB_CUDA_TILED_PACK_CUH_
+#pragma once
 
 #include "lib/cuda/cell/prepare.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
@@ -12,7 +11,7 @@ namespace haste {
 
 // The depth of the product, [gate, H], at `depth` of a chunk; none after the last.
 template <class Phase>
-__device__ __forceinline__ int64_t TiledDepthAt(int64_t chunk, int depth, int64_t H) {
+HASTE_DEVICE int64_t TiledDepthAt(int64_t chunk, int depth, int64_t H) {
   constexpr int kDepth = ShapeOf<Phase>().depth(), kGates = Phase::kDepth;
   if constexpr (kScalesRows<Phase>) {
     const int64_t unit = chunk / kGates * kDepth + depth;
@@ -60,8 +59,7 @@ __global__ void PackTiled(const typename Phase::Params p,
         },
         line);
     uint4* of_chunk = to + at / kPieces * kTerms * kPieces * 32 + at % kPieces * 32;
-#pragma unroll
-    for (int s = 0; s < kTerms; ++s) {
+    HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
       const auto& v = line[s];
       of_chunk[s * kPieces * 32 + threadIdx.x % 32] = make_uint4(v[0], v[1], v[2], v[3]);
     }
@@ -93,5 +91,3 @@ __global__ void FindMost(const typename Phase::Params p, int64_t weights,
 }
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_PACK_CUH_

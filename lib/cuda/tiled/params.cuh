@@ -1,6 +1,5 @@
 // Parameters of the `tiled` engine's kernels, and the layout of a step's operand in memory.
-#ifndef HASTE_LIB_CUDA_TILED_PARAMS_CUH_
-#define HASTE_LIB_CUDA_TILED_PARAMS_CUH_
+#pragma once
 
 #include "lib/cuda/cell/params.cuh"
 #include "lib/cuda/ptx/fp16_scale.cuh"
@@ -45,11 +44,14 @@ struct TiledOperand {
   __host__ __device__ __forceinline__ int64_t Size(int64_t lanes) const {
     return At(2 * lanes, 0, 0);
   }
-  // The first chunk of an element's row tile. RowOf: the row's index in that tile.
-  __device__ __forceinline__ uint16_t* Of(int64_t lane, const Element& e) const {
-    return a + At(lane, e.n >> log_rows, 0);
+  // The first chunk of an element's row tile. RowOf: the row's index in that tile. 32 bits are
+  // enough in a row tile: the plan makes no larger one.
+  HASTE_DEVICE uint16_t* Of(int64_t lane, const Element& e) const {
+    const uint32_t tile_size = static_cast<uint32_t>(chunks * width) << log_rows;
+    return a + (At(lane, 0, 0) +
+                static_cast<uint64_t>(static_cast<uint32_t>(e.n) >> log_rows) * tile_size);
   }
-  __device__ __forceinline__ uint32_t RowOf(const Element& e) const {
+  HASTE_DEVICE uint32_t RowOf(const Element& e) const {
     return static_cast<uint32_t>(e.n) & ((1u << log_rows) - 1);
   }
 };
@@ -70,33 +72,37 @@ struct TiledParams : WalkParams<T> {
 };
 
 template <class T, int kOfOperand>
-struct TiledForwardParams : TiledParams<T, kOfOperand> {
-  HasteRnnForwardArgs args;
-};
+using TiledForwardParams = WithArgs<TiledParams<T, kOfOperand>, HasteRnnForwardArgs>;
 template <class T, int kOfOperand>
-struct TiledBackwardParams : TiledParams<T, kOfOperand> {
-  HasteRnnBackwardArgs args;
-};
+using TiledBackwardParams = WithArgs<TiledParams<T, kOfOperand>, HasteRnnBackwardArgs>;
 
 template <class T, int kOfOperand>
-__device__ __forceinline__ ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
+HASTE_DEVICE ProductScales ScalesOf(const TiledParams<T, kOfOperand>& p) {
   return ProductScales(__ldg(p.most), __ldg(p.most + 1), 0.0f);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ ProductScales ScalesOf(const TiledBackwardParams<T, kOfOperand>& p) {
+HASTE_DEVICE ProductScales ScalesOf(const TiledBackwardParams<T, kOfOperand>& p) {
   return ProductScales(__ldg(p.most + 1));
 }
 
 // Where an element is in a split term, for any size of tiles.
 template <class T, int kOfOperand>
-__device__ __forceinline__ uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
+HASTE_DEVICE uint32_t TiledOperandAt(uint32_t row, uint32_t depth) {
   return BlockTiles<T, kOfOperand, 8, 32, 2>::OperandAt(row, depth);
 }
 
+// Where number d of row 0 of a row tile is, from the row tile's first chunk on.
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
-                                         const TiledOperand& operand, int64_t step,
-                                         const Element& e, int64_t d, float value) {
+HASTE_DEVICE uint32_t TiledDepthAt(const TiledOperand& operand, uint32_t d) {
+  constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
+  return (d / kDepth * (kOfOperand * kDepth) << operand.log_rows) +
+         TiledOperandAt<T, kOfOperand>(0, d % kDepth);
+}
+
+// Stores a number's split terms. to: the first of them.
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutTerms(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
+                           uint16_t* to, float value) {
   constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
   uint16_t part[3];
   if constexpr (sizeof(T) == 4) {
@@ -108,50 +114,82 @@ __device__ __forceinline__ void PutTiled(const TiledParams<T, kOfOperand>& p,
     const float rest = value - ToCompute(T{part[0]});
     part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
   }
-  const uint32_t in = static_cast<uint32_t>(d);
-  // 32 bits are enough: the plan makes no larger row tile.
-  const uint32_t chunk = in / kDepth * (kOfOperand * kDepth) << operand.log_rows;
-  uint16_t* to = operand.Of((step & 1) * p.K + e.k, e) +
-                 (chunk + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), in % kDepth));
-#pragma unroll
-  for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+  HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+}
+
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
+                           int64_t step, const Element& e, int64_t d, float value) {
+  uint16_t* row =
+      operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
+  PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
-                                           const Element& e, int64_t d, float value) {
+HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
+                             int64_t d, float value) {
   PutTiled(p, p.operand, step, e, d, value);
 }
 template <class T, int kOfOperand>
-__device__ __forceinline__ void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
-                                                const Element& e, int64_t d, float value) {
+HASTE_DEVICE void PutOtherOperand(const TiledParams<T, kOfOperand>& p, int64_t step,
+                                  const Element& e, int64_t d, float value) {
   PutTiled(p, p.other, step, e, d, value);
+}
+
+// An element that knows its place in the operand of the next step's product, for cells whose steps
+// have one. kCount: numbers that it has there, at depths g * H + j. Elements of a thread differ in
+// their row alone: all else is made once a step.
+template <class T, int kOfOperand, int kCount>
+struct TiledElement : Element {
+  uint32_t row;            // in its row tile
+  uint16_t* row_tile;      // its first chunk
+  uint32_t place[kCount];  // from there, in row 0
+
+  HASTE_DEVICE void Aim(const TiledParams<T, kOfOperand>& p, int64_t step) {
+    row = p.operand.RowOf(*this);
+    row_tile = OpaqueGlobal(p.operand.Of((step & 1) * p.K + k, *this));
+    HASTE_UNROLL for (int g = 0; g < kCount; ++g) {
+      place[g] = Opaque(static_cast<int>(
+          TiledDepthAt<T, kOfOperand>(p.operand, static_cast<uint32_t>(g * p.H + j))));
+    }
+  }
+  HASTE_DEVICE uint16_t* To(int i) const {
+    return row_tile + (TiledOperandAt<T, kOfOperand>(row, 0) + place[i]);
+  }
+};
+template <class T, int kOfOperand>
+HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t,
+                             const TiledElement<T, kOfOperand, 1>& e, int64_t, float value) {
+  PutTerms(p, p.operand, e.To(0), value);
+}
+template <class T, int kOfOperand, int kGates>
+HASTE_DEVICE void PutGates(const TiledBackwardParams<T, kOfOperand>& p, int64_t,
+                           const TiledElement<T, kOfOperand, kGates>& e,
+                           const float (&values)[kGates]) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) PutTerms(p, p.operand, e.To(g), values[g]);
 }
 
 // Called by whole warps, for 32 units of a row (a group). Units after the last have values 0.
 template <int kTerms, int kGates>
-__device__ __forceinline__ void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p,
-                                         int64_t step, const Element& e,
-                                         const float (&values)[kGates]) {
+HASTE_DEVICE void PutGates(const TiledBackwardParams<Scaled<kTerms>, kTerms>& p, int64_t,
+                           const TiledElement<Scaled<kTerms>, kTerms, kGates>& e,
+                           const float (&values)[kGates]) {
   using T = Scaled<kTerms>;
   constexpr int kDepth = TiledDepth(kTerms, kTerms);
   static_assert(kTerms == 2 && kDepth == 32,
                 "a chunk is a warp's units; two parts for PackedParts");
   float most = 0.0f;
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g) most = fmaxf(most, fabsf(values[g]));
   const RowScale scale(LargestBits(__float_as_uint(most)));
   const TiledOperand& operand = p.operand;
-  const uint32_t lane = threadIdx.x % 32, row = operand.RowOf(e);
+  const uint32_t lane = threadIdx.x % 32, row = e.row;
   const uint32_t chunk_size = operand.width << operand.log_rows;
-  uint16_t* first = operand.Of((step & 1) * p.K + e.k, e) +
-                    static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
+  uint16_t* first = e.row_tile + static_cast<uint32_t>(e.j) / kDepth * kGates * chunk_size;
   if (lane < kGates) reinterpret_cast<float*>(first + lane * chunk_size)[row] = scale.down;
   // Even lanes have the first split terms of two depths, odd lanes the second.
   const uint32_t part = lane % 2, scales = 2u << operand.log_rows;
   uint16_t* to = first + scales + (part * kDepth << operand.log_rows) +
                  TiledOperandAt<T, kTerms>(row, lane - part);
-#pragma unroll
-  for (int g = 0; g < kGates; ++g, to += chunk_size) {
+  HASTE_UNROLL for (int g = 0; g < kGates; ++g, to += chunk_size) {
     const uint32_t packed = PackedTerms<T>(values[g] * scale.up);
     if (part == 0 || p.exact) *reinterpret_cast<uint32_t*>(to) = packed;
   }
@@ -163,7 +201,7 @@ struct TiledPlace {
   int64_t group;  // [K, row tiles]
   int64_t lane, row_tile, row;
 
-  __device__ __forceinline__ explicit TiledPlace(const TiledTiling& t) {
+  HASTE_DEVICE explicit TiledPlace(const TiledTiling& t) {
     int64_t rest = blockIdx.x;
     split = static_cast<int>(rest % t.splits);
     rest /= t.splits;
@@ -176,5 +214,3 @@ struct TiledPlace {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_PARAMS_CUH_

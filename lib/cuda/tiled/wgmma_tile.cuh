@@ -2,8 +2,7 @@
 //
 // Products are by wgmma; the core matrices along a chunk's depth follow one another
 // (lib/cuda/ptx/wgmma.cuh).
-#ifndef HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
-#define HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_
+#pragma once
 
 #include "lib/cuda/ptx/mma.cuh"
 #include "lib/cuda/ptx/wgmma.cuh"
@@ -27,37 +26,32 @@ class BlockTiles {
 
  public:
   // Where an element of the operand is in a split term.
-  static __device__ __forceinline__ uint32_t OperandAt(uint32_t row, uint32_t depth) {
+  static HASTE_DEVICE uint32_t OperandAt(uint32_t row, uint32_t depth) {
     return (row / 8 * (kDepth / 8) + depth / 8) * 64 + row % 8 * 8 + depth % 8;
   }
   // 16 bytes of each part of R: of a piece of a tile, this lane's. element(row, depth).
   template <class Element>
-  static __device__ __forceinline__ void PackLine(int piece, const Element& element,
-                                                  uint32_t (&line)[kTerms][4]) {
+  static HASTE_DEVICE void PackLine(int piece, const Element& element,
+                                    uint32_t (&line)[kTerms][4]) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       uint32_t packed[kTerms];
       const int row = piece / (kDepth / 32) * 8 + lane % 8;
       const int depth = (piece % (kDepth / 32) * 4 + lane / 8) * 8 + 2 * i;
       PackPair<T>(element(row, depth), element(row, depth + 1), packed);
-#pragma unroll
-      for (int s = 0; s < kTerms; ++s) line[s][i] = packed[s];
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) line[s][i] = packed[s];
     }
   }
 
-  __device__ __forceinline__ void Clear() {
-#pragma unroll
-    for (int s = 0; s < kSums; ++s) {
-#pragma unroll
-      for (int i = 0; i < kOwnRows / 2; ++i) sums_[s][i] = 0;
+  HASTE_DEVICE void Clear() {
+    HASTE_UNROLL for (int s = 0; s < kSums; ++s) {
+      HASTE_UNROLL for (int i = 0; i < kOwnRows / 2; ++i) sums_[s][i] = 0;
     }
   }
   // a, b: of all parts, or where it need not be exact of all but the last. All but the last
   // kPending chunks have been multiplied after Wait. begins: a group.
   template <bool kExact>
-  __device__ __forceinline__ void Chunk(const unsigned char* a, const unsigned char* b,
-                                        bool begins) {
+  HASTE_DEVICE void Chunk(const unsigned char* a, const unsigned char* b, bool begins) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     constexpr int kUnit = 16, kStep = 256;  // bytes: a descriptor's unit; 16 of the depth
     const int group = threadIdx.x / 128;
@@ -65,8 +59,7 @@ class BlockTiles {
     const uint64_t of_operand =
         CoreMatrices<kDepth>(b) + group % kRowGroups * (kOperandPart / kRowGroups / kUnit);
     BeginWarpgroupMma();
-#pragma unroll
-    for (int i = 0; i < kDepth / 16; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kDepth / 16; ++i) {
       const auto multiply = [&](int s, int r, int to, bool adds = true) {
         WarpgroupMma<MmaOperand<T>, kOwnRows>(
             sums_[to], of_kernel + (s * kKernelPart + i * kStep) / kUnit,
@@ -91,20 +84,18 @@ class BlockTiles {
 #endif
   }
   template <int kPending>
-  __device__ __forceinline__ void Wait() {
+  HASTE_DEVICE void Wait() {
     WaitWarpgroupMma<kPending>();
   }
 
   // kScalesRows: after the last chunk of a group. down: of each row what undoes its scale.
-  __device__ __forceinline__ void EndGroup(const float* down) {
+  HASTE_DEVICE void EndGroup(const float* down) {
     Fragment<float, 2> of_pair[kOwnRows / 8];  // of rows: what a thread has of eight
-#pragma unroll
-    for (int n = 0; n < kOwnRows / 8; ++n) {
+    HASTE_UNROLL for (int n = 0; n < kOwnRows / 8; ++n) {
       of_pair[n] = LoadFragment<2>(down + n * 8 + threadIdx.x % 4 * 2);
     }
     Wait<0>();
-#pragma unroll
-    for (int i = 0; i < kOwnRows / 2; ++i) {
+    HASTE_UNROLL for (int i = 0; i < kOwnRows / 2; ++i) {
       asm volatile("" : "+f"(sums_[0][i]));  // keeps reads after the wait
       sums_[kSums - 1][i] = fmaf(sums_[0][i], of_pair[i / 4].v[i % 2], sums_[kSums - 1][i]);
     }
@@ -112,10 +103,9 @@ class BlockTiles {
 
   // Calls take(tile, tile of 8 rows, sums) for all tiles of this warp.
   template <class Take>
-  __device__ __forceinline__ void Each(const Take& take) const {
+  HASTE_DEVICE void Each(const Take& take) const {
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-    for (int n = 0; n < kOwnRows / 8; ++n) {
+    HASTE_UNROLL for (int n = 0; n < kOwnRows / 8; ++n) {
       float4 v;
       v.x = Get(4 * n);
       v.y = Get(4 * n + 1);
@@ -126,7 +116,7 @@ class BlockTiles {
   }
 
  private:
-  __device__ __forceinline__ float Get(int i) const {
+  HASTE_DEVICE float Get(int i) const {
     return kSums == 1 || kScalesRows ? sums_[kSums - 1][i] : sums_[0][i] + sums_[kSums - 1][i];
   }
 
@@ -134,5 +124,3 @@ class BlockTiles {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_CUDA_TILED_WGMMA_TILE_CUH_

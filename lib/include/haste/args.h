@@ -7,6 +7,19 @@
 
 namespace haste {
 
+// STRUCT& set_FIELD(TYPE value)
+#define HASTE_SETTER(STRUCT, TYPE, FIELD) \
+  STRUCT& set_##FIELD(TYPE value) {       \
+    FIELD = value;                        \
+    return *this;                         \
+  }
+// STRUCT& set_NAME(int index, TYPE value), of one of FIELD: a state, or what HasteCellInfo counts.
+#define HASTE_INDEXED_SETTER(STRUCT, TYPE, NAME, FIELD) \
+  STRUCT& set_##NAME(int index, TYPE value) {           \
+    FIELD[index] = value;                               \
+    return *this;                                       \
+  }
+
 // What is computed, with the defaults of Keras: tanh, sigmoid, no regularisation, inference.
 struct RnnConfig : HasteRnnConfig {
   RnnConfig() : HasteRnnConfig(HASTE_INIT(HasteRnnConfig)) {
@@ -16,85 +29,34 @@ struct RnnConfig : HasteRnnConfig {
     epsilon = 1e-5f;
   }
 
-  RnnConfig& set_engine(const char* value) {
-    engine = value;
-    return *this;
-  }
-  RnnConfig& set_reverse(const uint8_t* value) {
-    reverse = value;
-    return *this;
-  }
+  HASTE_SETTER(RnnConfig, const char*, engine)
+  HASTE_SETTER(RnnConfig, const uint8_t*, reverse)
   RnnConfig& set_activations(HasteActivation of_candidate, HasteActivation of_gates) {
     activation = of_candidate;
     recurrent_activation = of_gates;
     return *this;
   }
-  RnnConfig& set_training(bool value) {
-    training = value;
-    return *this;
-  }
-  RnnConfig& set_zero_output_for_mask(bool value) {
-    zero_output_for_mask = value;
-    return *this;
-  }
-  RnnConfig& set_zoneout(int state, float rate) {
-    zoneout[state] = rate;
-    return *this;
-  }
-  RnnConfig& set_recurrent_dropout(float rate) {
-    recurrent_dropout = rate;
-    return *this;
-  }
-  RnnConfig& set_epsilon(float value) {
-    epsilon = value;
-    return *this;
-  }
-  RnnConfig& set_allow_tf32(bool value) {
-    allow_tf32 = value;
-    return *this;
-  }
+  HASTE_SETTER(RnnConfig, bool, training)
+  HASTE_SETTER(RnnConfig, bool, zero_output_for_mask)
+  HASTE_INDEXED_SETTER(RnnConfig, float, zoneout, zoneout)
+  HASTE_SETTER(RnnConfig, float, recurrent_dropout)
+  HASTE_SETTER(RnnConfig, float, epsilon)
+  HASTE_SETTER(RnnConfig, bool, allow_tf32)
 };
 
-// Tensors of a recurrence; those that are not set are absent. `index` is that of HasteCellInfo.
+// Tensors of a recurrence; those that are not set are absent.
 struct ForwardArgs : HasteRnnForwardArgs {
   ForwardArgs() : HasteRnnForwardArgs(HASTE_INIT(HasteRnnForwardArgs)) {}
 
-  ForwardArgs& set_wx(const void* value) {
-    wx = value;
-    return *this;
-  }
-  ForwardArgs& set_x(int gate, const void* value) {
-    x[gate] = value;
-    return *this;
-  }
-  ForwardArgs& set_R(const void* value) {
-    R = value;
-    return *this;
-  }
-  ForwardArgs& set_extra(int index, const void* value) {
-    extra[index] = value;
-    return *this;
-  }
-  ForwardArgs& set_initial_state(int state, const void* value) {
-    s0[state] = value;
-    return *this;
-  }
-  ForwardArgs& set_mask(const uint8_t* value) {
-    mask = value;
-    return *this;
-  }
-  ForwardArgs& set_seed(const int64_t* value) {
-    seed = value;
-    return *this;
-  }
-  ForwardArgs& set_y(void* value) {
-    y = value;
-    return *this;
-  }
-  ForwardArgs& set_final_state(int state, void* value) {
-    sT[state] = value;
-    return *this;
-  }
+  HASTE_SETTER(ForwardArgs, const void*, wx)
+  HASTE_INDEXED_SETTER(ForwardArgs, const void*, x, x)
+  HASTE_SETTER(ForwardArgs, const void*, R)
+  HASTE_INDEXED_SETTER(ForwardArgs, const void*, extra, extra)
+  HASTE_INDEXED_SETTER(ForwardArgs, const void*, initial_state, s0)
+  HASTE_SETTER(ForwardArgs, const uint8_t*, mask)
+  HASTE_SETTER(ForwardArgs, const int64_t*, seed)
+  HASTE_SETTER(ForwardArgs, void*, y)
+  HASTE_INDEXED_SETTER(ForwardArgs, void*, final_state, sT)
   // What backward reads; sets `keep` too.
   ForwardArgs& set_gates(void* value) {
     gates = value;
@@ -117,96 +79,33 @@ struct ForwardArgs : HasteRnnForwardArgs {
 struct BackwardArgs : HasteRnnBackwardArgs {
   BackwardArgs() : HasteRnnBackwardArgs(HASTE_INIT(HasteRnnBackwardArgs)) {}
 
-  BackwardArgs& set_x(int gate, const void* value) {
-    x[gate] = value;
-    return *this;
-  }
-  BackwardArgs& set_R(const void* value) {
-    R = value;
-    return *this;
-  }
-  BackwardArgs& set_extra(int index, const void* value) {
-    extra[index] = value;
-    return *this;
-  }
-  BackwardArgs& set_mask(const uint8_t* value) {
-    mask = value;
-    return *this;
-  }
-  BackwardArgs& set_seed(const int64_t* value) {
-    seed = value;
-    return *this;
-  }
-  BackwardArgs& set_gates(const void* value) {
-    gates = value;
-    return *this;
-  }
-  BackwardArgs& set_products(const void* value) {
-    products = value;
-    return *this;
-  }
-  BackwardArgs& set_saved(int index, const void* value) {
-    saved[index] = value;
-    return *this;
-  }
-  BackwardArgs& set_dy(const void* value) {
-    dy = value;
-    return *this;
-  }
-  BackwardArgs& set_final_state_gradient(int state, const void* value) {
-    dsT[state] = value;
-    return *this;
-  }
-  BackwardArgs& set_dwx(void* value) {
-    dwx = value;
-    return *this;
-  }
-  BackwardArgs& set_dx(int gate, void* value) {
-    dx[gate] = value;
-    return *this;
-  }
-  BackwardArgs& set_dq(void* value) {
-    dq = value;
-    return *this;
-  }
-  BackwardArgs& set_dR(void* value) {
-    dR = value;
-    return *this;
-  }
-  BackwardArgs& set_dextra(int index, void* value) {
-    dextra[index] = value;
-    return *this;
-  }
-  BackwardArgs& set_initial_state_gradient(int state, void* value) {
-    ds0[state] = value;
-    return *this;
-  }
+  HASTE_INDEXED_SETTER(BackwardArgs, const void*, x, x)
+  HASTE_SETTER(BackwardArgs, const void*, R)
+  HASTE_INDEXED_SETTER(BackwardArgs, const void*, extra, extra)
+  HASTE_SETTER(BackwardArgs, const uint8_t*, mask)
+  HASTE_SETTER(BackwardArgs, const int64_t*, seed)
+  HASTE_SETTER(BackwardArgs, const void*, gates)
+  HASTE_SETTER(BackwardArgs, const void*, products)
+  HASTE_INDEXED_SETTER(BackwardArgs, const void*, saved, saved)
+  HASTE_SETTER(BackwardArgs, const void*, dy)
+  HASTE_INDEXED_SETTER(BackwardArgs, const void*, final_state_gradient, dsT)
+  HASTE_SETTER(BackwardArgs, void*, dwx)
+  HASTE_INDEXED_SETTER(BackwardArgs, void*, dx, dx)
+  HASTE_SETTER(BackwardArgs, void*, dq)
+  HASTE_SETTER(BackwardArgs, void*, dR)
+  HASTE_INDEXED_SETTER(BackwardArgs, void*, dextra, dextra)
+  HASTE_INDEXED_SETTER(BackwardArgs, void*, initial_state_gradient, ds0)
 };
 
 // The products around a recurrence: x [N, T, C], W [C, K, G, H], b [K, G, H].
 struct LayerForwardArgs : HasteLayerForwardArgs {
   LayerForwardArgs() : HasteLayerForwardArgs(HASTE_INIT(HasteLayerForwardArgs)) {}
 
-  LayerForwardArgs& set_features(int64_t value) {
-    features = value;
-    return *this;
-  }
-  LayerForwardArgs& set_x(const void* value) {
-    x = value;
-    return *this;
-  }
-  LayerForwardArgs& set_W(const void* value) {
-    W = value;
-    return *this;
-  }
-  LayerForwardArgs& set_b(const void* value) {
-    b = value;
-    return *this;
-  }
-  LayerForwardArgs& set_wx(void* value) {
-    wx = value;
-    return *this;
-  }
+  HASTE_SETTER(LayerForwardArgs, int64_t, features)
+  HASTE_SETTER(LayerForwardArgs, const void*, x)
+  HASTE_SETTER(LayerForwardArgs, const void*, W)
+  HASTE_SETTER(LayerForwardArgs, const void*, b)
+  HASTE_SETTER(LayerForwardArgs, void*, wx)
   LayerForwardArgs& set_normalization(const void* gamma_of_xw, void* place_of_xw) {
     gamma = gamma_of_xw;
     xw = place_of_xw;
@@ -218,34 +117,13 @@ struct LayerForwardArgs : HasteLayerForwardArgs {
 struct LayerBackwardArgs : HasteLayerBackwardArgs {
   LayerBackwardArgs() : HasteLayerBackwardArgs(HASTE_INIT(HasteLayerBackwardArgs)) {}
 
-  LayerBackwardArgs& set_features(int64_t value) {
-    features = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_x(const void* value) {
-    x = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_W(const void* value) {
-    W = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_dx(void* value) {
-    dx = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_dW(void* value) {
-    dW = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_db(void* value) {
-    db = value;
-    return *this;
-  }
-  LayerBackwardArgs& set_dR(void* value) {
-    dR = value;
-    return *this;
-  }
+  HASTE_SETTER(LayerBackwardArgs, int64_t, features)
+  HASTE_SETTER(LayerBackwardArgs, const void*, x)
+  HASTE_SETTER(LayerBackwardArgs, const void*, W)
+  HASTE_SETTER(LayerBackwardArgs, void*, dx)
+  HASTE_SETTER(LayerBackwardArgs, void*, dW)
+  HASTE_SETTER(LayerBackwardArgs, void*, db)
+  HASTE_SETTER(LayerBackwardArgs, void*, dR)
   LayerBackwardArgs& set_normalization(const void* gamma_of_xw, const void* xw_of_forward,
                                        void* gradient_of_gamma) {
     gamma = gamma_of_xw;
@@ -264,6 +142,9 @@ struct WindowsGradArgs : HasteWindowsGrad {
 struct Executor : HasteExecutor {
   Executor() : HasteExecutor(HASTE_INIT(HasteExecutor)) {}
 };
+
+#undef HASTE_SETTER
+#undef HASTE_INDEXED_SETTER
 
 }  // namespace haste
 

@@ -3,8 +3,7 @@
 //
 // What kernels share (sizes, threads, stages) is no cost and stays with its engine, as do rules
 // that no time follows from.
-#ifndef HASTE_LIB_PLAN_COSTS_COST_TABLE_H_
-#define HASTE_LIB_PLAN_COSTS_COST_TABLE_H_
+#pragma once
 
 namespace haste {
 
@@ -187,5 +186,3 @@ struct CostTable {
 const CostTable& CostsOf(int sm_major, int sm_minor = 0);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_COSTS_COST_TABLE_H_

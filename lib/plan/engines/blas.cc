@@ -13,7 +13,8 @@ constexpr int kMaxSplits = 4;
 constexpr int64_t kMaxCount = 1 << 30;  // cuBLAS counts in 31 bits
 
 // Multiply-adds of a multiprocessor and clock.
-double ProductsPerClock(const BlasProblem& p, const BlasDevice& device, const BlasCosts& costs) {
+double ProductsPerClock(const BlasProblem& p, const CudaProperties& device,
+                        const BlasCosts& costs) {
   if (p.storage_bytes == 8) return costs.products_per_clock[0];
   if (p.storage_bytes == 4 && (p.exact || device.sm_major < 8))
     return p.backward ? costs.backward_float_products_per_clock : costs.products_per_clock[1];
@@ -25,7 +26,7 @@ double ProductsPerClock(const BlasProblem& p, const BlasDevice& device, const Bl
 
 }  // namespace
 
-bool PlanBlas(const BlasProblem& p, const BlasDevice& device, BlasTiling* tiling) {
+bool PlanBlas(const BlasProblem& p, const CudaProperties& device, BlasTiling* tiling) {
   const int64_t tiles = CeilDiv(p.batch, kTile) * CeilDiv(p.columns(), kTile) * p.lanes;
   // A product that is wider than deep would take longer to add up than it gains.
   const bool may_split = !p.whole_depth && p.columns() <= p.depth();
@@ -43,7 +44,7 @@ bool PlanBlas(const BlasProblem& p, const BlasDevice& device, BlasTiling* tiling
          (!p.whole_depth || p.lanes <= kMaxCount / (2 * tiling->columns));
 }
 
-double BlasClocks(const BlasProblem& p, const BlasDevice& device, const BlasCosts& costs) {
+double BlasClocks(const BlasProblem& p, const CudaProperties& device, const BlasCosts& costs) {
   const double weights = static_cast<double>(p.lanes) * p.hidden * p.hidden * p.gates;
   const double bytes = weights * p.storage_bytes;
   const bool in_l2 = bytes <= costs.l2_share * static_cast<double>(device.l2_bytes);

@@ -3,13 +3,13 @@
 // A product is [rows of the batch, depth] · [depth, columns], for each lane, by cuBLAS. Where it
 // would keep few multiprocessors busy, the depth is cut into `splits` products of a batch, and the
 // cell's kernel adds up their sums.
-#ifndef HASTE_LIB_PLAN_ENGINES_BLAS_H_
-#define HASTE_LIB_PLAN_ENGINES_BLAS_H_
+#pragma once
 
 #include <stdint.h>
 
 #include "lib/base/int_math.h"
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/device.h"
 
 namespace haste {
 
@@ -26,11 +26,6 @@ struct BlasProblem {
   int64_t columns() const { return backward ? hidden : gates * hidden; }
 };
 
-struct BlasDevice {
-  int sm_major, multiprocessors;
-  int64_t l2_bytes;
-};
-
 // Padding makes rows of all operands multiples of 16 bytes.
 struct BlasTiling {
   int splits;
@@ -38,11 +33,9 @@ struct BlasTiling {
 };
 
 // False where cuBLAS could not count it.
-bool PlanBlas(const BlasProblem&, const BlasDevice&, BlasTiling*);
+bool PlanBlas(const BlasProblem&, const CudaProperties&, BlasTiling*);
 
 // Estimated clocks of a product and the cell after it.
-double BlasClocks(const BlasProblem&, const BlasDevice&, const BlasCosts&);
+double BlasClocks(const BlasProblem&, const CudaProperties&, const BlasCosts&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_BLAS_H_

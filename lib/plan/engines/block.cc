@@ -39,7 +39,7 @@ double StepClocks(const BlockProblem& p, const BlockTiling& t, const BlockCosts&
 
 }  // namespace
 
-void VisitBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCosts& costs,
+void VisitBlocks(const BlockProblem& p, const CudaProperties& device, const BlockCosts& costs,
                  const std::function<void(const BlockPlan&)>& visit) {
   const BlockCell& cell = p.cell;
   if (p.batch > INT32_MAX / 2 || device.multiprocessors < 1) return;
@@ -56,7 +56,7 @@ void VisitBlocks(const BlockProblem& p, const BlockDevice& device, const BlockCo
   for (const int rows : {8, 4}) {
     t.rows = rows;
     const BlockLayout layout(t, cell, p.backward, p.hidden);
-    if (layout.bytes > device.shared_bytes) continue;
+    if (layout.bytes > device.shared_bytes_per_block) continue;
     const int64_t groups = p.lanes * CeilDiv(p.batch, rows);
     BlockPlan plan = {};
     plan.tiling = t;

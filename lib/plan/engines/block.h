@@ -1,13 +1,13 @@
 // How the CUDA engine `block` cuts a recurrence over a GPU, and what a block has where in shared
 // memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_ENGINES_BLOCK_H_
-#define HASTE_LIB_PLAN_ENGINES_BLOCK_H_
+#pragma once
 
 #include <stdint.h>
 
 #include <functional>
 
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/device.h"
 #include "lib/plan/engines/step_rows.h"
 
 namespace haste {
@@ -127,12 +127,6 @@ struct BlockProblem {
   bool backward;
 };
 
-struct BlockDevice {
-  int multiprocessors;
-  int shared_bytes;                    // that a block may use
-  int clusters[kMaxBlockCluster + 1];  // [blocks]: clusters of this size resident at once; 0: none
-};
-
 struct BlockPlan {
   BlockTiling tiling;
   int64_t blocks;  // of all clusters
@@ -141,9 +135,7 @@ struct BlockPlan {
 };
 
 // Calls visit for each cut that fits: none where neither a block nor a cluster can hold R.
-void VisitBlocks(const BlockProblem&, const BlockDevice&, const BlockCosts&,
+void VisitBlocks(const BlockProblem&, const CudaProperties&, const BlockCosts&,
                  const std::function<void(const BlockPlan&)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_BLOCK_H_

@@ -46,7 +46,7 @@ double WorkClocks(const PersistentProblem& p, const PersistentTiling& t,
 }
 
 double ExchangeClocks(const PersistentProblem& p, const PersistentTiling& t,
-                      const PersistentDevice& device, const CostTable& costs, bool cluster) {
+                      const CudaProperties& device, const CostTable& costs, bool cluster) {
   if (t.blocks == 1) return costs.persistent.alone_clocks;
   const double received = p.backward ? ReceivedSums(t) : ReceivedStates(t, p.cell.operand_bytes);
   const double second = t.unit_tiles - 1;
@@ -98,7 +98,7 @@ double SpecializedClocks(const PersistentProblem& p, const PersistentTiling& t,
 }
 
 // Fills in what follows from how a step is cut; false if that does not fit.
-bool Fill(const PersistentProblem& problem, const PersistentDevice& device, const CostTable& costs,
+bool Fill(const PersistentProblem& problem, const CudaProperties& device, const CostTable& costs,
           bool cluster, PersistentPlan* plan) {
   PersistentTiling& t = plan->tiling;
   PersistentProblem p = problem;
@@ -116,7 +116,7 @@ bool Fill(const PersistentProblem& problem, const PersistentDevice& device, cons
   if (t.sharers > 1 && t.pairs > 1) return false;
   plan->shared_bytes = p.backward ? BackwardLayout(t, p.cell, cluster).bytes
                                   : ForwardLayout(t, p.cell, cluster).bytes;
-  if (plan->shared_bytes > device.shared_bytes) return false;
+  if (plan->shared_bytes > device.shared_bytes_per_block) return false;
   const int64_t groups = t.row_groups * p.lanes;
   const int64_t at_once = cluster && t.blocks > 1 ? device.clusters[t.blocks]
                           : t.sharers > 1 ? device.clusters[t.sharers] / (t.blocks / t.sharers)
@@ -149,7 +149,7 @@ bool CanBeWarpSpecialized(const PersistentProblem& problem, const PersistentTili
 
 }  // namespace
 
-void VisitPersistent(const PersistentProblem& p, const PersistentDevice& device,
+void VisitPersistent(const PersistentProblem& p, const CudaProperties& device,
                      const CostTable& costs, bool cluster,
                      const std::function<void(const PersistentPlan&)>& visit) {
   if (p.batch > INT32_MAX / 2 || p.hidden > (1 << 20)) return;

@@ -1,7 +1,6 @@
 // How the persistent CUDA engines (`cluster`, `grid`) cut a recurrence over a GPU, and what a block
 // has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
-#ifndef HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
-#define HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +8,7 @@
 #include <functional>
 
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/device.h"
 #include "lib/plan/engines/step_rows.h"
 
 namespace haste {
@@ -23,7 +23,6 @@ constexpr int kChunksAsked = 4;  // forward, chunks of h that are asked for toge
 constexpr int kTileBytes = 512;
 // Elements of a pass that a block has: one a thread.
 constexpr int kPersistentElements = kPersistentWarps * 32;
-constexpr int kMaxCluster = 16;
 constexpr int kMaxPasses = 16;
 constexpr int kClusterPeers = 8;  // what every GPU with clusters can do
 
@@ -184,13 +183,6 @@ struct PersistentProblem {
   bool gives_registers;  // warps can give theirs to others
 };
 
-struct PersistentDevice {
-  int multiprocessors;
-  int shared_bytes;  // that a block may use
-  int64_t l2_bytes;
-  int clusters[kMaxCluster + 1];  // [blocks]: clusters of this size resident at once; 0: none
-};
-
 struct PersistentPlan {
   PersistentTiling tiling;
   int shared_bytes;
@@ -198,9 +190,7 @@ struct PersistentPlan {
 };
 
 // Calls visit for each cut that fits.
-void VisitPersistent(const PersistentProblem&, const PersistentDevice&, const CostTable&,
+void VisitPersistent(const PersistentProblem&, const CudaProperties&, const CostTable&,
                      bool cluster, const std::function<void(const PersistentPlan&)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_PERSISTENT_H_

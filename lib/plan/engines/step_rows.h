@@ -1,7 +1,6 @@
 // What a block of an on-chip CUDA engine reads and writes at a step, in shared memory. I/O warps
 // copy it. Pure arithmetic, for plans and kernels.
-#ifndef HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_
-#define HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ struct StepRows {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_STEP_ROWS_H_

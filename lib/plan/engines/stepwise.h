@@ -5,8 +5,7 @@
 // units and `row_groups`·`rows` rows, and walks all of the depth with its threads split into
 //     k_splits × row_groups × column_groups
 // threads; a thread accumulates `rows` × `columns` elements.
-#ifndef HASTE_LIB_PLAN_ENGINES_STEPWISE_H_
-#define HASTE_LIB_PLAN_ENGINES_STEPWISE_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ void VisitTilings(const TilingProblem&, const TilingDevice&, const StepwiseCutCo
 Tiling PlanTiling(const TilingProblem&, const TilingDevice&, const StepwiseCutCosts&);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_STEPWISE_H_

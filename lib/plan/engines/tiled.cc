@@ -23,7 +23,7 @@ double ChunkClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts
   return costs.chunk_clocks + std::max(multiplies, bytes / costs.shared_bytes_per_clock);
 }
 
-double Clocks(const TiledProblem& p, const PersistentDevice& device, const TiledTiling& t,
+double Clocks(const TiledProblem& p, const CudaProperties& device, const TiledTiling& t,
               int64_t at_once, const TiledCosts& costs) {
   const TiledProductShape& shape = p.shape;
   const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
@@ -74,7 +74,7 @@ bool FillShared(const TiledProductShape& shape, int room, TiledPlan* plan) {
 }
 
 // Fills in what follows from rows, splits and persistent; false if that does not fit.
-bool Fill(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
+bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
           TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   const TiledProductShape& shape = p.shape;
@@ -88,14 +88,14 @@ bool Fill(const TiledProblem& p, const PersistentDevice& device, const TiledCost
   const int64_t blocks = t.blocks(p.lanes);
   if (at_once == 0 || blocks > INT32_MAX) return false;
   if (t.persistent && blocks > at_once) return false;
-  if (!FillShared(shape, device.shared_bytes, plan)) return false;
+  if (!FillShared(shape, static_cast<int>(device.shared_bytes_per_block), plan)) return false;
   plan->clocks = Clocks(p, device, t, at_once, costs);
   return true;
 }
 
 }  // namespace
 
-void VisitTiled(const TiledProblem& p, const PersistentDevice& device, const TiledCosts& costs,
+void VisitTiled(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
                 const std::function<void(const TiledPlan&)>& visit) {
   if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {

@@ -5,8 +5,7 @@
 // thread-block cluster divide the depth (split-K) and add up their partial sums; then each has some
 // of the rows. A block keeps as much of its part of R as fits its shared memory. The rest comes
 // from the L2 cache at every step.
-#ifndef HASTE_LIB_PLAN_ENGINES_TILED_H_
-#define HASTE_LIB_PLAN_ENGINES_TILED_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -110,9 +109,7 @@ struct TiledPlan {
 };
 
 // Calls visit for each cut that fits.
-void VisitTiled(const TiledProblem&, const PersistentDevice&, const TiledCosts&,
+void VisitTiled(const TiledProblem&, const CudaProperties&, const TiledCosts&,
                 const std::function<void(const TiledPlan&)>& visit);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_ENGINES_TILED_H_

@@ -4,8 +4,7 @@
 // (lib/cuda/gemm/split_fp16.cu.cc), a chunk at a time: for some depth those of the smaller operand,
 // and of as much of the larger as there is room for. A chunk's product is made in tiles of c, by
 // pairs of blocks (thread-block clusters).
-#ifndef HASTE_LIB_PLAN_GEMM_GEMM_H_
-#define HASTE_LIB_PLAN_GEMM_GEMM_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -178,5 +177,3 @@ ProductPlan PlanProduct(const HasteGemm&, int sm_major, int pairs, int64_t most 
 ProductPlan PlanOneChunk(const HasteGemm&, int sm_major, int pairs, int64_t most);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_GEMM_GEMM_H_

@@ -1,6 +1,5 @@
 // The sizes and strides of the products around a recurrence.
-#ifndef HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_
-#define HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ HasteGemm KernelGradientProduct(const HasteRnnConfig&, const HasteCellInfo&, int
 HasteGemm RecurrentProduct(const HasteRnnConfig&, const HasteCellInfo&, int operand);
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_GEMM_LAYER_GEMMS_H_

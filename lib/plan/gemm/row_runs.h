@@ -1,7 +1,6 @@
 // Rows of a product that do not simply follow one another in memory: for example, from x [N, T, C],
 // some steps of each row of the batch, or all of them, step by step.
-#ifndef HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_
-#define HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_
+#pragma once
 
 #include <stdint.h>
 
@@ -51,5 +50,3 @@ class RowCursor {
 };
 
 }  // namespace haste
-
-#endif  // HASTE_LIB_PLAN_GEMM_ROW_RUNS_H_

@@ -1,0 +1,371 @@
+"""The graph optimizer: calls of a portable model become ops, and compute the same."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import haste_keras as hk
+from haste_keras._compat import saved_model_pb2
+from haste_keras.native import library
+
+BATCH, TIME, FEATURES, HIDDEN = 3, 7, 6, 8
+LIMIT = 1e-5
+NOINLINE = {"_noinline": True}
+
+
+@pytest.fixture(autouse=True)
+def active():
+    assert library.graph_plugin() == (True, "")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def count(function, *arguments):
+    """What `function` returns, and how many calls became ops on the way."""
+    before = library.graph_calls()
+    result = tf.nest.map_structure(np.asarray, function(*arguments))
+    return result, library.graph_calls() - before
+
+
+def load(folder):
+    """`serve` of a SavedModel, which holds the model's variables too."""
+    model = tf.saved_model.load(folder)
+    return lambda x: model.serve(x)
+
+
+def sample(rng):
+    x = rng.standard_normal((BATCH, TIME, FEATURES)).astype("float32")
+    x[0, 2] = 0
+    x[1, 4:] = 0
+    return x
+
+
+def model_of(layer, masked=False, batch=None, time=None):
+    given = keras.Input((time, FEATURES), batch_size=batch)
+    return keras.Model(given, layer(keras.layers.Masking()(given) if masked else given))
+
+
+SEQUENCES = {"return_sequences": True}
+BOTH = {"direction": "bidirectional"}
+LAYERS = {
+    "lstm": lambda: hk.LSTM(HIDDEN, zoneout=0.1, zoneout_cell=0.2, **SEQUENCES),
+    "lstm_heads": lambda: hk.LSTM(HIDDEN, heads=2, **BOTH),
+    "lstm_states": lambda: hk.LSTM(HIDDEN, return_state=True, use_bias=False),
+    "lstm_backward": lambda: hk.LSTM(HIDDEN, direction="backward", activation="relu"),
+    "gru": lambda: hk.GRU(HIDDEN, **BOTH),
+    "gru_before": lambda: hk.GRU(HIDDEN, reset_after=False),
+    "slstm": lambda: hk.SLSTM(HIDDEN, zoneout_cell=0.2, **SEQUENCES),
+    "qrnn": lambda: hk.QRNN(HIDDEN, window=2, pooling="ifo", **BOTH),
+    "layer_norm_lstm": lambda: hk.LayerNormLSTM(HIDDEN),
+    "layer_norm_gru": lambda: hk.LayerNormGRU(HIDDEN, **BOTH),
+    "layer_norm_indrnn": lambda: hk.LayerNormIndRNN(HIDDEN),
+    "indrnn": lambda: hk.IndRNN(HIDDEN, **SEQUENCES),
+    "elman": lambda: hk.Elman(HIDDEN),
+    "min_lstm": lambda: hk.MinLSTM(HIDDEN, **SEQUENCES),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer(name, rng, tmp_path):
+    model = model_of(LAYERS[name](), masked=name not in ("qrnn", "gru_before"))
+    x = sample(rng)
+    hk.export(model, tmp_path / "model", verbose=False)
+    result, calls = count(load(tmp_path / "model"), x)
+    # Layer normalisation of the projected input is a call of its own.
+    assert calls == (2 if name.startswith("layer_norm") else 1)
+    expected = tf.nest.map_structure(np.asarray, model(x))
+    tf.nest.map_structure(
+        lambda got, want: np.testing.assert_allclose(got, want, atol=LIMIT), result, expected
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "mixed_bfloat16"])
+def test_dtype_and_known_batch(dtype, rng, tmp_path):
+    """Of a known batch the initial states are constants, which Grappler moves into the function."""
+    keras.utils.set_random_seed(3)
+    model = model_of(hk.LSTM(HIDDEN, dtype=dtype), masked=True, batch=BATCH, time=TIME)
+    x = sample(rng)
+    hk.export(model, tmp_path / "model", verbose=False)
+    result, calls = count(load(tmp_path / "model"), x)
+    assert calls == 1
+    limit = LIMIT if dtype == "float64" else 2e-2
+    np.testing.assert_allclose(
+        tf.cast(result, tf.float64), tf.cast(model(x), tf.float64), atol=limit
+    )
+
+
+class Scenes:
+    """Graphs around a tagged call, as functions of wx [N, T, K, G, H] and R."""
+
+    def __init__(self, rng):
+        normal = lambda *shape: rng.standard_normal(shape).astype("float32")  # noqa: E731
+        self.wx, self.kernel = normal(BATCH, TIME, 1, 4, HIDDEN), normal(1, HIDDEN, 4, HIDDEN) / 3
+        self.h, self.c = normal(BATCH, 1, HIDDEN), normal(BATCH, 1, HIDDEN)
+        self.mask = rng.random((BATCH, TIME)) < 0.6
+
+    def lstm(self, wx, kernel, **options):
+        return hk.ops.lstm(wx, kernel, **options)
+
+    def constants(self, wx, kernel):
+        """All that is no argument is a constant."""
+        return self.lstm(wx, kernel, initial_state=[self.h, self.c], mask=self.mask)[0]
+
+    def constant_weights(self, wx, kernel):
+        return self.lstm(wx, tf.constant(self.kernel))[0]
+
+    def last_state(self, wx, kernel):
+        """Outputs before the one that is read are dropped."""
+        return self.lstm(wx, kernel, mask=self.mask)[1][1]
+
+    def states_alone(self, wx, kernel):
+        _, (h, c) = self.lstm(wx, kernel)
+        return c - h
+
+    def chain(self, wx, kernel):
+        """Edges from call to call."""
+        y, states = self.lstm(wx, kernel)
+        wx = tf.tile(y[:, :, :, None, :], [1, 1, 1, 4, 1])
+        return self.lstm(wx, kernel, initial_state=states[::-1], mask=self.mask)
+
+    def nested(self, wx, kernel):
+        """In a function that is not inlined, called from two places."""
+
+        @tf.function(autograph=False, experimental_attributes=NOINLINE)
+        def inner(wx, kernel):
+            return self.constants(wx * 2, kernel) + self.last_state(wx, kernel)[:, None]
+
+        return inner(wx + 1, kernel) * inner(wx - 1, kernel)
+
+    def loop(self, wx, kernel):
+        """In the frame of a loop, with constants that must be in the frame too."""
+
+        def body(i, wx):
+            y = self.lstm(wx, kernel, mask=self.mask, initial_state=[self.h, self.c])[0]
+            return i + 1, wx + y[:, :, :, None, :]
+
+        return tf.while_loop(lambda i, _: i < 3, body, (0, wx))[1]
+
+    def branch(self, wx, kernel):
+        return tf.cond(
+            tf.reduce_sum(wx) > -1e9,
+            lambda: self.constants(wx, kernel),
+            lambda: self.lstm(wx, kernel)[0] - 1,
+        )
+
+    def control(self, wx, kernel):
+        """Control edges to the call and from it."""
+        seen = tf.Variable(0.0, trainable=False) if not hasattr(self, "seen") else self.seen
+        self.seen = seen
+        with tf.control_dependencies([seen.assign_add(1)]):
+            y, (h, _) = self.lstm(wx, kernel, mask=self.mask)
+        with tf.control_dependencies([h]):
+            after = seen.assign_add(1)
+        return y + 0 * after
+
+    def colocated(self, wx, kernel):
+        y, _ = self.lstm(wx, kernel)
+        with tf.compat.v1.colocate_with(y.op), tf.device("/CPU:0"):
+            wx = wx + y[:, :, :, None, :]
+            return self.lstm(wx, kernel)[0]
+
+    def mapped(self, wx, kernel):
+        return tf.map_fn(lambda one: self.constants(one, kernel), tf.stack([wx, wx / 2]))
+
+
+# Scene: how many calls at least become ops; of a function that is instantiated twice each counts.
+SCENES = {
+    "constants": 1,
+    "constant_weights": 1,
+    "last_state": 1,
+    "states_alone": 1,
+    "chain": 2,
+    "nested": 2,
+    "loop": 1,
+    "branch": 2,
+    "control": 1,
+    "colocated": 2,
+    "mapped": 1,
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_scene(name, rng):
+    scenes = Scenes(rng)
+    scene = getattr(scenes, name)
+    arguments = tf.constant(scenes.wx), tf.constant(scenes.kernel)
+    with hk.portable():
+        portable = tf.function(scene, autograph=False)
+        portable.get_concrete_function(*arguments)
+    result, calls = count(portable, *arguments)
+    assert calls >= SCENES[name]
+    expected, of_ops = count(tf.function(scene, autograph=False), *arguments)
+    assert of_ops == 0
+    tf.nest.map_structure(
+        lambda got, want: np.testing.assert_allclose(got, want, atol=LIMIT), result, expected
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """(folder of a portable model, an input, its output)."""
+    keras.utils.set_random_seed(1)
+    folder = tmp_path_factory.mktemp("serving") / "model"
+    model = model_of(hk.LSTM(HIDDEN, **SEQUENCES), masked=True)
+    hk.export(model, folder, verbose=False)
+    x = sample(np.random.default_rng(1))
+    return folder, x, np.asarray(model(x))
+
+
+def edited(folder, target, edit):
+    """A copy of a SavedModel; edit(tag, function) changes its tags."""
+    target.mkdir()
+    for path in folder.rglob("*"):
+        copy = target / path.relative_to(folder)
+        copy.mkdir() if path.is_dir() else copy.write_bytes(path.read_bytes())
+    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    for function in saved.meta_graphs[0].graph_def.library.function:
+        if "_implements" in function.attr:
+            edit(function.attr["_implements"].func, function)
+    (target / "saved_model.pb").write_bytes(saved.SerializeToString())
+    (target / "fingerprint.pb").unlink(missing_ok=True)
+    return target
+
+
+def set_type(tag, _):
+    tag.attr["T"].type = tf.float64.as_datatype_enum
+
+
+def drop_constants(tag, _):
+    for name in [name for name in tag.attr if name.startswith("_input_")]:
+        del tag.attr[name]
+
+
+EDITS = {
+    "version": lambda tag, _: setattr(tag.attr["_version"], "i", 2),
+    "no_version": lambda tag, _: tag.attr.pop("_version"),
+    "op": lambda tag, _: setattr(tag, "name", "HasteFuture"),
+    "not_ours": lambda tag, _: setattr(tag, "name", "OtherLstm"),
+    "attribute": lambda tag, _: setattr(tag.attr["future"], "b", True),
+    "kind": lambda tag, _: setattr(tag.attr["zoneout"], "i", 1),
+    "missing": lambda tag, _: tag.attr.pop("zoneout"),
+    "arguments": lambda tag, _: setattr(tag.attr["_arguments"], "i", 7),
+    "other_op": lambda tag, _: setattr(tag, "name", "HasteLstm"),
+    "type": set_type,
+    "constants": drop_constants,
+    "text": lambda _, function: setattr(function.attr["_implements"], "s", b"HasteLstmLayer"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_wrong_tag_stays_stock(edit, exported, tmp_path):
+    folder, x, expected = exported
+    wrong = edited(folder, tmp_path / "wrong", EDITS[edit])
+    result, calls = count(load(wrong), x)
+    assert calls == 0
+    np.testing.assert_allclose(result, expected, atol=LIMIT)
+
+
+def test_xla_gets_the_stock_ops(exported):
+    folder, x, expected = exported
+    serve = load(folder)
+    compiled = tf.function(lambda x: serve(x), jit_compile=True, autograph=False)
+    around = tf.function(lambda x: compiled(x + 0) * 1, autograph=False)
+    for function in (compiled, around):
+        result, calls = count(function, tf.constant(x))
+        assert calls == 0
+        np.testing.assert_allclose(result, expected, atol=LIMIT)
+
+
+PROCESS = """
+import sys
+import numpy as np
+import tensorflow as tf
+how, folder, x, y, newer = sys.argv[1:]
+x, y = np.load(x), np.load(y)
+model = tf.saved_model.load(folder)  # before haste_keras is there
+if how == "path":
+    model.serve(x)
+import haste_keras
+from haste_keras.native import library
+assert haste_keras.LSTM(4)(x).shape == (3, 4)
+right = np.abs(model.serve(x).numpy() - y).max() < 1e-5
+print(right, library.graph_calls(), library.graph_plugin())
+for _ in range(2):
+    model = tf.saved_model.load(newer)
+    model.serve(x)
+print(library.graph_calls())
+"""
+ENVIRONMENTS = {
+    "import": {},
+    "off": {"HASTE_GRAPH_PLUGIN": "0"},
+    "path": {"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": hk.library_path()},
+}
+
+
+OTHER = """
+#include "tensorflow/c/experimental/grappler/grappler.h"
+static void optimize(void* o, const TF_Buffer* in, const TF_GrapplerItem* item, TF_Buffer* out,
+                     TF_Status* status) {
+  TF_SetStatus(status, TF_ABORTED, "");
+}
+void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
+  params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
+  params->device_type = "CPU";
+  params->optimizer_configs->struct_size = TP_OPTIMIZER_CONFIGS_STRUCT_SIZE;
+  params->optimizer->struct_size = TP_OPTIMIZER_STRUCT_SIZE;
+  params->optimizer->optimize_func = optimize;
+  TF_SetStatus(status, TF_OK, "");
+}
+"""
+
+
+def other_plugin(folder):
+    """A library that registers a graph optimizer for CPUs, which TensorFlow takes once."""
+    (folder / "other.c").write_text(OTHER)
+    flags = ["-shared", "-fPIC", "-isystem", tf.sysconfig.get_include(), "-o", folder / "other.so"]
+    linked = tf.sysconfig.get_link_flags()
+    subprocess.run(["cc", folder / "other.c", *flags, *linked], check=True)
+    return str(folder / "other.so")
+
+
+@pytest.mark.parametrize("how", [*ENVIRONMENTS, "other"])
+def test_process(how, exported, tmp_path):
+    """Of a model loaded before the ops; switched off; with the ops that TensorFlow itself loads.
+
+    Where another plug-in is loaded, ours steps aside. A newer tag is reported once.
+    """
+    why_not = {"off": "HASTE_GRAPH_PLUGIN is 0"}
+    environment = dict(ENVIRONMENTS.get(how, {}))
+    if how == "other":
+        environment["TF_PLUGGABLE_DEVICE_LIBRARY_PATH"] = other_plugin(tmp_path)
+        why_not["other"] = f"another library has a graph optimizer: {tmp_path / 'other.so'}"
+    folder, x, expected = exported
+    newer = edited(folder, tmp_path / "newer", EDITS["version"])
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", expected)
+    arguments = [how, folder, tmp_path / "x.npy", tmp_path / "y.npy", newer]
+    package = {"PYTHONPATH": str(pathlib.Path(hk.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS, *map(str, arguments)],
+        env={**os.environ, **package, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    reason = why_not.get(how)
+    if reason:
+        assert lines == [f"True 0 {(False, reason)}", "0"]
+    else:
+        assert lines == ["True 1 (True, '')", "1"]
+    told = "tags of version 2, which this version does not know"
+    assert done.stderr.count(told) == (reason is None)
