@@ -143,7 +143,9 @@ def test_right_padding_that_the_graph_shows(rng, tmp_path):
     mask = mask([lengths, x])
     h, c = keras.Input((UNITS,), name="h"), keras.Input((UNITS,), name="c")
     layers = list(padded_layers())
-    y = [layer(x, mask=mask) for layer in layers[1:]]
+    swapped = keras.layers.Lambda(lambda each: each[0][:, None] > tf.range(tf.shape(each[1])[1]))
+    masks = [mask, swapped([lengths, x]), mask, mask]
+    y = [layer(x, mask=each) for layer, each in zip(layers[1:], masks, strict=True)]
     y += layers[0](x, mask=mask, initial_state=[h, c])
     model = randomized(keras.Model([lengths, x, h, c], keras.tree.flatten(y)), rng)
     data = normal(rng, 5, 4, FEATURES)
