@@ -143,7 +143,10 @@ def test_right_padding_that_the_graph_shows(rng, tmp_path):
     mask = mask([lengths, x])
     h, c = keras.Input((UNITS,), name="h"), keras.Input((UNITS,), name="c")
     layers = list(padded_layers())
-    swapped = keras.layers.Lambda(lambda each: each[0][:, None] > tf.range(tf.shape(each[1])[1]))
+    swapped = keras.layers.Lambda(
+        lambda each: tf.greater(each[0][:, tf.newaxis], tf.range(tf.shape(each[1])[1])),
+        output_shape=(None,),
+    )
     masks = [mask, swapped([lengths, x]), mask, mask]
     y = [layer(x, mask=each) for layer, each in zip(layers[1:], masks, strict=True)]
     y += layers[0](x, mask=mask, initial_state=[h, c])
