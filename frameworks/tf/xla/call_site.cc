@@ -115,14 +115,10 @@ int CallSite::TypeOf(const Argument& argument) const {
   if (argument.type == "bool") return xla::kPred;
   if (argument.type == "int64") return xla::kS64;
   switch (dtype_) {
-    case HASTE_FLOAT64:
-      return xla::kF64;
-    case HASTE_FLOAT16:
-      return xla::kF16;
-    case HASTE_BFLOAT16:
-      return xla::kBF16;
-    default:
-      return xla::kF32;
+    case HASTE_FLOAT64: return xla::kF64;
+    case HASTE_FLOAT16: return xla::kF16;
+    case HASTE_BFLOAT16: return xla::kBF16;
+    default: return xla::kF32;
   }
 }
 
