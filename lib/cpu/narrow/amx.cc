@@ -44,6 +44,8 @@ void Enter(int64_t rows) {
     shapes.bytes[i] = kLine;
     shapes.rows[i] = static_cast<uint8_t>(i < 6 ? std::min(rows, kTile) : kTile);
   }
+  // GCC's intrinsic says that it reads the first bytes alone, and the others would not be stored.
+  asm volatile("" : : "r"(&shapes) : "memory");
   _tile_loadconfig(&shapes);
 }
 void EnterInt8(int64_t rows) {
