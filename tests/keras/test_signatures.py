@@ -1,4 +1,4 @@
-"""Every argument of a layer and of a cell is in its signature, and in docs/reference/arguments.md."""
+"""Every argument of a layer and of a cell is in its signature and in docs/reference/arguments.md."""
 
 import inspect
 import pathlib
