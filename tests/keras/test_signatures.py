@@ -1,4 +1,4 @@
-"""Every argument of a layer and of a cell is in its signature and in docs/reference/arguments.md."""
+"""All arguments of a layer and of a cell are in its signature and docs/reference/arguments.md."""
 
 import inspect
 import pathlib
