@@ -105,6 +105,36 @@ def on_files(files, config):
     return files
 
 
+def _four_spaces(markdown):
+    """`markdown` with what belongs to items of lists set in by four spaces a level.
+
+    Pages set it in by the width of the marker, as GitHub has it; Python-Markdown wants four. It
+    also wants an empty line before an item that follows one of several paragraphs.
+    """
+    columns, result, fence, loose = [], [], None, False
+    for line in markdown.splitlines():
+        text = line.lstrip(" ")
+        indent = len(line) - len(text)
+        if not text:
+            result.append("")
+            loose = loose or bool(columns)
+            continue
+        if fence is None:
+            while columns and indent < columns[-1]:
+                columns.pop()
+        inside = indent - (columns[-1] if columns else 0)
+        marker = re.match(r"(?:[-*]|\d+\.) +(?=\S)", text) if fence is None and inside < 4 else None
+        loose = loose and bool(marker or columns)
+        if marker and loose and result[-1]:
+            result.append("")
+        result.append(" " * (4 * len(columns) + max(inside, 0)) + text)
+        if text.startswith("```"):
+            fence = None if fence else text
+        elif marker:
+            columns.append(indent + marker.end())
+    return "\n".join(result) + "\n"
+
+
 def _page_of(path):
     """The page of a path in the repository, or None; of a folder, its README."""
     return _pages.get(path) or _pages.get(f"{path}/README.md")
@@ -148,4 +178,4 @@ def on_page_markdown(markdown, page, config, files):
         relative = posixpath.relpath(uri, here or ".")
         return f"]({relative}#{anchor})" if anchor else f"]({relative})"
 
-    return _LINK.sub(link, markdown)
+    return _LINK.sub(link, _four_spaces(markdown))
