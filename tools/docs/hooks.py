@@ -98,7 +98,9 @@ def on_files(files, config):
             add(path, f"tree/{path}", text)
     for notebook in sorted((ROOT / "docs/tutorials").glob("*.ipynb")):
         source = str(notebook.relative_to(ROOT))
-        add(source, f"tutorials/{notebook.stem}.md", _notebook(notebook.read_text()))
+        heading, _, rest = _notebook(notebook.read_text()).partition("\n")
+        download = f'<a href="{notebook.name}" download>Download the notebook</a>'
+        add(source, f"tutorials/{notebook.stem}.md", f"{heading}\n\n{download}\n{rest}")
     for uri, (title, names) in _REFERENCES.items():
         texts = {f"haste/{name}.h": (ROOT / _INCLUDE / f"{name}.h").read_text() for name in names}
         add(f"docs/{uri}", uri, headers.page(title, texts))
