@@ -1,6 +1,7 @@
 """haste_keras on a CPU against keras.layers, PyTorch and ONNX Runtime: inference, training step.
 
     python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
+                             [--plot FILE]
 
 float32, return_sequences, the same weights, ours and Keras's inside tf.function. If Keras does not
 have the layer, the peer is Keras's loop over our step-wise cell; some layers are also compared with
@@ -29,6 +30,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from benchmarks import cases, measure, peers, shapes
@@ -113,6 +115,32 @@ def memory_of(name, shape):
     return int(done.stdout.split()[-1])
 
 
+def plot(rows, path):
+    """Bars of the speed-up of one layer over Keras's, a pair for each shape."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    labels = ["×".join(str(s) for s in row["shape"]) for row in rows]
+    at = np.arange(len(rows))
+    plt.figure(figsize=(9, 4))
+    plt.bar(at - 0.2, [r["infer_ratio"] for r in rows], 0.4, label="inference")
+    plt.bar(at + 0.2, [r["train_ratio"] for r in rows], 0.4, label="training step")
+    plt.axhline(1, color="black", linewidth=0.8)
+    plt.yscale("log")
+    plt.yticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
+    plt.minorticks_off()
+    plt.ylabel("times faster than keras.layers")
+    plt.xticks(at, labels, rotation=15)
+    plt.xlabel("N×T×C×H")
+    plt.title(f"haste_keras.{rows[0]['layer']}, float32, {os.cpu_count()} CPU cores")
+    plt.legend()
+    plt.grid(axis="y", alpha=0.3)
+    plt.tight_layout()
+    plt.savefig(path, dpi=120)
+
+
 def run_row(name, shape, options):
     """Times a layer at a shape and prints the line; returns the numbers by column."""
     row = {"layer": name, "shape": shape}
@@ -160,6 +188,7 @@ def main():
     )
     parser.add_argument("--seconds", type=float, default=4.0, help="to time a pair of peers")
     parser.add_argument("--csv", help="write the table there")
+    parser.add_argument("--plot", help="draw it there")
     parser.add_argument("--no-memory", action="store_true", help="skip the memory columns")
     options = parser.parse_args()
 
@@ -185,6 +214,8 @@ def main():
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(rows)
+    if options.plot:
+        plot([row for row in rows if row["layer"] == options.layers[0]], options.plot)
 
 
 if __name__ == "__main__":
