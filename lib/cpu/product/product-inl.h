@@ -88,11 +88,11 @@ HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* 
   for (; i < depth; ++i) TileStep<kRows>(a, a_stride, panel, i, acc);
 }
 
-// Rows of the next tile. Eight rows are two tiles of four, not six and two: a tile of two rows
-// spends most of its time loading the panel.
+// Rows of the next tile. Tiles are as even as possible, eight rows are four and four, not six and
+// two: a tile of two rows spends most of its time loading the panel.
 HWY_INLINE int64_t NextTile(int64_t rows) {
-  if (kTileRows == 6 && rows == 8) return 4;
-  return std::min<int64_t>(rows, kTileRows);
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  return (rows + tiles - 1) / tiles;
 }
 
 // Calls run with `rows`, of 1 to kMost, as a constant.
