@@ -104,8 +104,6 @@ class ForwardWalk : public Walk<Cell, T> {
   // a step.
   static constexpr int64_t kStepsInPlace = 16;
   static constexpr int64_t kBytesInPlace = 1 << 20;
-  // Sums that one sweep over R keeps in registers.
-  static constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>

@@ -26,6 +26,8 @@ inline constexpr int kTileRows = 6;
 #else
 inline constexpr int kTileRows = 3;
 #endif
+// Sums that one sweep over a matrix that is not packed keeps in registers.
+inline constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
 
 // Cache lines of E that the code after a tile's product reads or writes, in runs of kRun vectors,
 // at most kRowRuns a row. The product prefetches them one by one while the memory is idle; all
