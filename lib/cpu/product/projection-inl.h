@@ -85,8 +85,8 @@ class Projection {
     }
   }
 
-  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the batch and step
-  // first + s of the walk over lane k. follows: row n + 1 comes next.
+  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
+  // batch and step first + s of the walk over lane k. follows: row n + 1 comes next.
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
@@ -107,8 +107,8 @@ class Projection {
     }
   }
 
-  // The same of the panels [begin, end) of a single row that is not packed, for one step. to(panel):
-  // where its sums go.
+  // The same of the panels [begin, end) of a single row that is not packed, for one step.
+  // to(panel): where its sums go.
   template <class To>
   HWY_INLINE void MultiplyInPlace(int64_t k, int64_t begin, int64_t end, int64_t step,
                                   const To& to) const {

@@ -55,11 +55,15 @@ struct ForState {
   std::atomic<int64_t> done{0};
 
   // `task` belongs to the caller and dies once `done` equals `count`: used only after a claim.
-  void Work(const std::function<void(int64_t)>* task) {
+  void Work(const std::function<void(int64_t)>& task) {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      (*task)(i);
+      task(i);
       done.fetch_add(1, std::memory_order_release);
     }
+  }
+  void Wait() const {
+    Spinner spinner;
+    while (done.load(std::memory_order_acquire) < count) spinner.Wait();
   }
 };
 
@@ -81,7 +85,9 @@ struct Seat {
 
 // Shared with helpers by reference count, as ForState.
 struct StepState {
-  StepState(int64_t count, int slices) : steps(count), seats(slices) {}
+  StepState(int64_t preparations, int64_t count, int slices)
+      : prepared(preparations), steps(count), seats(slices) {}
+  ForState prepared;
   const int64_t steps;
   std::vector<Seat> seats;
   std::atomic<bool> over{false};
@@ -169,25 +175,24 @@ void ParallelFor(const HasteExecutor& executor, int64_t count,
   }
   auto state = std::make_shared<ForState>(count);
   for (int64_t h = 0; h < helpers; ++h) {
-    Schedule(executor, [state, &task] { state->Work(&task); });
+    Schedule(executor, [state, &task] { state->Work(task); });
   }
-  state->Work(&task);
-  Spinner spinner;
-  while (state->done.load(std::memory_order_acquire) < count) spinner.Wait();
+  state->Work(task);
+  state->Wait();
 }
 
-void Lockstep(const HasteExecutor& executor, int64_t steps, int slices,
+void Lockstep(const HasteExecutor& executor, int64_t preparations,
+              const std::function<void(int64_t)>& prepare, int64_t steps, int slices,
               const std::function<void(int64_t, int)>& task) {
-  if (slices == 1 || steps == 0) {
-    for (int64_t s = 0; s < steps; ++s) {
-      for (int i = 0; i < slices; ++i) task(s, i);
-    }
-    return;
-  }
-  auto state = std::make_shared<StepState>(steps, slices);
+  const auto state = std::make_shared<StepState>(preparations, steps, slices);
   for (int slice = 1; slice < slices; ++slice) {
-    Schedule(executor, [state, slice, &task] { state->Help(slice, task); });
+    Schedule(executor, [state, slice, &prepare, &task] {
+      state->prepared.Work(prepare);
+      state->Help(slice, task);
+    });
   }
+  state->prepared.Work(prepare);
+  state->prepared.Wait();
   state->Lead(task);
 }
 
