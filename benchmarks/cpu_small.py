@@ -31,7 +31,7 @@ class Engine:
         kernel, recurrent_kernel, bias = (np.ascontiguousarray(weight) for weight in weights)
         n, t, c = x.shape
         hidden = recurrent_kernel.shape[0]
-        self._library = binding.Library(ctypes.CDLL(library.path("libhaste.so")))
+        self._library = library.c_api()
         self._reverse = (ctypes.c_uint8 * 1)(0)
         self._config = binding.RnnConfig(
             cell=CELLS[name],
