@@ -11,6 +11,11 @@ from benchmarks.scaling import __main__ as scaling
 from benchmarks.scaling import cases, run, step
 
 
+def ms(value):
+    """In seconds."""
+    return value / 1e3
+
+
 def rows(printed, names):
     """{first words of a line: its numbers}, of lines that begin with one of `names`."""
     found = {}
@@ -73,12 +78,18 @@ def test_character_models(result, tmp_path, capsys):
 def test_qrnn_speed(tmp_path, capsys):
     plot = tmp_path / "plot.png"
     qrnn_speed.main(["--batches", "8", "--lengths", "32", "--seconds", "0", "--plot", str(plot)])
-    (row,) = rows(capsys.readouterr().out, ["    8"]).values()
+    printed = capsys.readouterr().out
+    (row,) = rows(printed, ["    8"]).values()
     length, qrnn, theirs, ours, over_theirs, over_ours, paper = row
     assert (length, paper) == (32, 5.5)
     assert over_theirs == pytest.approx(theirs / qrnn, abs=0.02)
     assert over_ours == pytest.approx(ours / qrnn, abs=0.02)
     assert plot.stat().st_size > 1000
+    table = tmp_path / "table.txt"
+    table.write_text(printed)
+    results, where = qrnn_speed.read(table)
+    assert results == {(8, 32): dict(zip(qrnn_speed.LAYERS, map(ms, row[1:4]), strict=True))}
+    assert where.endswith("float32")
 
 
 def test_parity(tmp_path, capsys):
