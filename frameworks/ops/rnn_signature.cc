@@ -170,7 +170,7 @@ bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.
 
 Sizes CellSizes(const HasteCellInfo& cell) {
   Sizes sizes;
-  sizes.Set('G', cell.gates, std::string("the gates of ") + cell.name);
+  sizes.Set('G', cell.gates, "the gates of ", cell.name);
   return sizes;
 }
 
