@@ -28,7 +28,15 @@ VARIANTS = {
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="zoneout", description=__doc__.splitlines()[0])
     curves.add_arguments(
-        parser, units=192, batch=16, length=50, epochs=40, characters=60_000, rate=3e-3
+        parser,
+        {
+            "--units": 192,
+            "--batch": 16,
+            "--length": 50,
+            "--epochs": 40,
+            "--characters": 60_000,
+            "--rate": 3e-3,
+        },
     )
     parser.add_argument("--plot", default="zoneout.png")
     options = parser.parse_args(arguments)

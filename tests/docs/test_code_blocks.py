@@ -64,14 +64,17 @@ def test_blocks_are_known(page):
 
 
 def _options_of(path):
-    return set(re.findall(r"\"(--[\w-]+)\"", path.read_text()))
+    """Of a program; of a package those of all its files."""
+    files = path.parent.glob("*.py") if path.name == "__main__.py" else [path]
+    return {name for file in files for name in re.findall(r"\"(--[\w-]+)\"", file.read_text())}
 
 
 def _python(words, where):
     """What `python …` runs is there, and has the options."""
     if words[:1] == ["-m"]:
         module, rest = words[1], words[2:]
-        path = ROOT / (module.replace(".", "/") + ".py")
+        path = ROOT / module.replace(".", "/")
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
         if module.partition(".")[0] not in ("haste_keras", "benchmarks", "tests"):
             return
     elif words and words[0].endswith(".py"):
