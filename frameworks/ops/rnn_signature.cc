@@ -194,7 +194,7 @@ bool HasInt8(const HasteCellInfo& cell) { return cell.recurrence == HASTE_DENSE;
 
 Sizes CellSizes(const HasteCellInfo& cell) {
   Sizes sizes;
-  sizes.Set('G', cell.gates, std::string("the gates of ") + cell.name);
+  sizes.Set('G', cell.gates, "the gates of ", cell.name);
   return sizes;
 }
 

@@ -78,7 +78,12 @@ class ForwardWalk : public Walk<Cell, T> {
       const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
       to = PackGates(bias, H, gates, first, end, to);
     }
-    for (int64_t i = 0; i < H; ++i, r += kGates * H) to = PackGates(r, H, gates, first, end, to);
+    for (int64_t i = 0; i < H; ++i, r += kGates * H) {
+      // The rows lie too far apart for the hardware's prefetcher.
+      const T* ahead = r + std::min<int64_t>(16, H - 1 - i) * kGates * H + first;
+      for (int g = 0; g < gates; ++g) __builtin_prefetch(ahead + g * H);
+      to = PackGates(r, H, gates, first, end, to);
+    }
   }
 
   void Begin(int64_t k, Range rows) {
@@ -110,8 +115,6 @@ class ForwardWalk : public Walk<Cell, T> {
   // a step.
   static constexpr int64_t kStepsInPlace = 16;
   static constexpr int64_t kBytesInPlace = 1 << 20;
-  // Sums that one sweep over R keeps in registers.
-  static constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>
@@ -211,26 +214,35 @@ class ForwardWalk : public Walk<Cell, T> {
     }
     if (!packs_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
-      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(a, k, {first, end}, cell);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
     }
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
       const int64_t first = panel * kUnits * W;
       const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias>(
+      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
           units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
           [&](int u, int64_t row, const V* q)
-              HWY_ATTR { cell(rows.begin + row, first + u * W, q); });
-    }
+              HWY_ATTR { cell(rows.begin + row, first + u * W, q); },
+          {}, Panel(kPhase, k, 1) - Panel(kPhase, k, 0));
+    };
+    Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
   }
 
-  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time.
+  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time. Every other
+  // step goes backwards, as EachPanels does.
   template <int kPhase, int kUnits, class Use>
-  HWY_INLINE void InPlace(const C* a, int64_t k, Range units, const Use& cell) const {
+  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Use& cell) const {
     constexpr int kPanelGates = GatesOf(kPhase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
     const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
-    int64_t j = units.begin;
-    for (; j + kUnits * W <= units.end; j += kUnits * W) {
+    const int64_t count = (units.end - units.begin) / (kUnits * W);
+    const Range rest{units.begin + count * kUnits * W, units.end};
+    const bool backwards = step % 2 != 0;
+    if constexpr (kUnits > 1) {
+      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t j = units.begin + (backwards ? count - 1 - i : i) * kUnits * W;
       V sums[kUnits][kPanelGates];
       if constexpr (Cell::kRecurrentBias) {
 #pragma GCC unroll 8
@@ -243,7 +255,9 @@ class ForwardWalk : public Walk<Cell, T> {
 #pragma GCC unroll 8
       for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
     }
-    if constexpr (kUnits > 1) InPlace<kPhase, kUnits / 2>(a, k, {j, units.end}, cell);
+    if constexpr (kUnits > 1) {
+      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+    }
   }
 
   // First phase of two: gates 0 … kResetGates - 1, and the operand of the second product.
