@@ -239,7 +239,7 @@ class RecurrentLayer(QuantizableLayer):
         last = self._last_outputs(y, states, sequences, mask)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
         results = directions.merge(last, self.merge_mode), self._all_outputs(y), flat
-        return tf.nest.map_structure(lambda each: tf.cast(each, self.compute_dtype), results)
+        return self._in_compute_dtype(results) if in_int8 else results
 
     # The steps of `inner_loop`, in its order.
 

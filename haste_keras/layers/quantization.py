@@ -242,6 +242,12 @@ class QuantizableLayer(keras.layers.RNN):
         exports = not has_reserve()
         return exports or not (library.may_use_gpu() or xla_compiles_here())
 
+    def _in_compute_dtype(self, results):
+        """Tensors of a call in int8, None among them, as the layer returns them."""
+        return tf.nest.map_structure(
+            lambda each: None if each is None else tf.cast(each, self.compute_dtype), results
+        )
+
     def multiply(self, rows, weights):
         """x·W of rows [M, C] by the weights of a projection: "kernel" [C, U] → [M, U]."""
         if "kernel_scale" in weights:
