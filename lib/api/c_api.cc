@@ -134,7 +134,7 @@ int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArg
     HASTE_TRY(haste::CheckForward(cell->info, args, workspace, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
-    return planned.engine->forward(config, planned, args, workspace, executor, status);
+    return planned.engine->forward({config, planned, workspace, executor}, args, status);
   };
   return haste::WithKnown(status, body, config, args, executor);
 }
@@ -151,7 +151,7 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
     HASTE_TRY(haste::CheckBackward(cell->info, args, workspace, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
-    return planned.engine->backward(config, planned, args, workspace, executor, status);
+    return planned.engine->backward({config, planned, workspace, executor}, args, status);
   };
   return haste::WithKnown(status, body, config, args, executor);
 }
@@ -199,11 +199,12 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
     const haste::Engine& engine = *planned.engine;
+    const haste::RnnCall call = {config, planned, workspace, executor};
     if (layer.wx == nullptr) {
       rnn.wx = workspace;  // all of wx, or a few steps at a time
       HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
       if (haste::FormsInput(engine, layer)) {
-        return engine.layer_forward(config, planned, layer, rnn, workspace, executor, status);
+        return engine.layer_forward(call, layer, rnn, status);
       }
       size_t bytes = 0;
       HASTE_TRY(haste::BytesBeforeInput(config, *cell, planned, layer, &bytes, status));
@@ -213,13 +214,12 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     }
     if (config.device == HASTE_CUDA) {
       bool done = false;
-      HASTE_TRY(haste::Cuda().overlapped_layer_forward(config, haste::CellIndex(*cell), planned,
-                                                       layer, rnn, workspace, executor, &done,
-                                                       status));
+      HASTE_TRY(haste::Cuda().overlapped_layer_forward(call, haste::CellIndex(*cell), layer, rnn,
+                                                       &done, status));
       if (done) return HASTE_OK;
     }
     HASTE_TRY(haste::ProjectInput(config, cell->info, layer, workspace, executor, status));
-    return engine.forward(config, planned, rnn, workspace, executor, status);
+    return engine.forward(call, rnn, status);
   };
   return haste::WithKnown(status, body, config, layer, rnn, executor);
 }
@@ -267,14 +267,14 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
       HASTE_TRY(haste::CheckOperands(layer, status));
       PlannedRnn planned;
       HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
+      const haste::RnnCall call = {config, planned, workspace, executor};
       if (config.device == HASTE_CUDA) {
         bool done = false;
-        HASTE_TRY(haste::Cuda().overlapped_layer_backward(config, haste::CellIndex(*cell), planned,
-                                                          layer, rnn, workspace, executor, &done,
-                                                          status));
+        HASTE_TRY(haste::Cuda().overlapped_layer_backward(call, haste::CellIndex(*cell), layer, rnn,
+                                                          &done, status));
         if (done) return HASTE_OK;
       }
-      HASTE_TRY(planned.engine->backward(config, planned, rnn, workspace, executor, status));
+      HASTE_TRY(planned.engine->backward(call, rnn, status));
     } else {
       HASTE_TRY(haste_rnn_backward(&config, &rnn, workspace, &executor, status));
     }
