@@ -203,9 +203,8 @@ class RecurrentLayer(QuantizableLayer):
         in_int8 = self._runs_int8(training)
         projections, weights = self._prepare_weights(in_int8)
         reason = self._why_steps([sequences, initial_state, projections, weights])
-        if reason or "recurrent_scale" in weights:  # TEMPORARY
-            if reason:
-                step_loop.warn(self, reason)
+        if reason:
+            step_loop.warn(self, reason)
             return self._inner_loop_of_steps(sequences, initial_state, mask, training)
         if in_int8:  # between the products all is in float32
             sequences, *initial_state = (

@@ -13,8 +13,7 @@ from haste_keras._compat import xla_compiles_here
 from haste_keras.layers.cell_weights import CellWeights
 from haste_keras.native import library
 from haste_keras.native.emit import has_reserve
-from haste_keras.ops import int8
-from haste_keras.ops.matmul import matmul
+from haste_keras.ops.matmul import matmul, matmul_int8
 
 MODE = "int8"
 
@@ -251,5 +250,5 @@ class QuantizableLayer(keras.layers.RNN):
     def multiply(self, rows, weights):
         """x·W of rows [M, C] by the weights of a projection: "kernel" [C, U] → [M, U]."""
         if "kernel_scale" in weights:
-            return int8.product(rows, weights["kernel"], weights["kernel_scale"])
+            return matmul_int8(rows, weights["kernel"], weights["kernel_scale"])
         return matmul(rows, weights["kernel"])
