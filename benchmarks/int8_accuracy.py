@@ -20,9 +20,18 @@ import tensorflow as tf
 import haste_keras
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
-import char_model  # noqa: E402
+import char_model
 
-PACKAGES = ("asyncio", "ctypes", "email", "http", "importlib", "json", "multiprocessing", "unittest")
+PACKAGES = (
+    "asyncio",
+    "ctypes",
+    "email",
+    "http",
+    "importlib",
+    "json",
+    "multiprocessing",
+    "unittest",
+)
 SNIPPET = 100  # characters of a snippet
 SERIES = 100  # steps of a window of the series
 
@@ -110,7 +119,9 @@ def forecast(steps):
     train = tf.data.Dataset.from_tensor_slices((x[:split], y[:split]))
     train = train.shuffle(10_000, seed=1).repeat().batch(64)
     model.fit(train, steps_per_epoch=steps, verbose=2)
-    test = tf.data.Dataset.from_tensor_slices((x[split + SERIES // 10 :], y[split + SERIES // 10 :]))
+    test = tf.data.Dataset.from_tensor_slices(
+        (x[split + SERIES // 10 :], y[split + SERIES // 10 :])
+    )
     return model, test.batch(64), "LayerNormLSTM 64: a chaotic series, 5 steps on", "mean square"
 
 

@@ -14,7 +14,7 @@ from haste_keras._compat import has_tangents, to_snake_case
 from haste_keras.layers import directions, step_loop
 from haste_keras.layers.cell import ROLES
 from haste_keras.layers.projection import op_projects
-from haste_keras.layers.quantization import QuantizableLayer
+from haste_keras.layers.quantization import QuantizableLayer, wide
 from haste_keras.layers.validation import (
     cast_real,
     check_choice,
@@ -207,9 +207,7 @@ class RecurrentLayer(QuantizableLayer):
             step_loop.warn(self, reason)
             return self._inner_loop_of_steps(sequences, initial_state, mask, training)
         if in_int8:  # between the products all is in float32
-            sequences, *initial_state = (
-                tf.cast(each, tf.float32) for each in (sequences, *initial_state)
-            )
+            sequences, *initial_state = tf.nest.map_structure(wide, [sequences, *initial_state])
         keep = self._draw_dropout(sequences) if training and self.dropout else None
         if training and self.dropconnect:
             weights["recurrent_kernel"] = keras.random.dropout(

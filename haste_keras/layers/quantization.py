@@ -18,6 +18,11 @@ from haste_keras.ops.matmul import matmul, matmul_int8
 MODE = "int8"
 
 
+def wide(tensor):
+    """As a call in int8 computes what is not an integer."""
+    return tf.cast(tensor, tf.float32)
+
+
 def _check_mode(layer, mode):
     """Raises NotImplementedError, which `model.quantize` makes a warning of, unless it is int8."""
     if mode != MODE:

@@ -15,7 +15,9 @@ FEATURES, UNITS = 48, 64
 NAMES = ("GRU reset before", "QRNN fo 2")
 
 
-@pytest.fixture(scope="module", params=[row for row in ROWS if row.name in NAMES], ids=lambda row: row.name)
+@pytest.fixture(
+    scope="module", params=[row for row in ROWS if row.name in NAMES], ids=lambda row: row.name
+)
 def case(request):
     """A quantised model of one layer, an input, what the model gives, and a quarter's bytes."""
     rng = np.random.default_rng(5)
@@ -31,7 +33,8 @@ def case(request):
 
 def assert_same(got, want):
     """Equal but for rounding, which may turn one of the integers of a row."""
-    assert np.mean(np.abs(got - want)) < 1e-5 and np.abs(got - want).max() < 2e-3
+    assert np.mean(np.abs(got - want)) < 1e-5
+    assert np.abs(got - want).max() < 2e-3
 
 
 def test_saved_model(case, tmp_path):
@@ -44,7 +47,8 @@ def test_saved_model(case, tmp_path):
     reader = tf.train.load_checkpoint(path + "/variables/variables")
     dtypes, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
     matrices = [name for name, shape in shapes.items() if np.prod(shape) > FEATURES * UNITS]
-    assert matrices and {dtypes[name] for name in matrices} == {tf.int8}
+    assert matrices
+    assert {dtypes[name] for name in matrices} == {tf.int8}
 
 
 def test_litert(case, tmp_path):
