@@ -41,7 +41,7 @@ OPTIONS = {
 @pytest.mark.parametrize("mask_kind", [None, "holes", "all"])
 @pytest.mark.parametrize("direction", ["forward", "backward", "bidirectional"])
 @pytest.mark.parametrize("feature", OPTIONS)
-@pytest.mark.spread(11)
+@pytest.mark.spread(17)
 def test_is_the_oracle(row, feature, direction, mask_kind, rng, monkeypatch):
     options = {"direction": direction, "return_sequences": True, "return_state": True}
     layer = quantized(row, rng, **options, **OPTIONS[feature](row))
@@ -101,7 +101,7 @@ def test_a_row_does_not_depend_on_its_batch(row, size, rng):
     layer = quantized(row, rng, return_sequences=True, direction="bidirectional")
     x = rng.normal(size=(7, TIME, FEATURES)).astype("float32")
     x[3:] *= 100
-    np.testing.assert_allclose(layer(x[:size]), layer(x)[:size], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(layer(x[:size]), layer(x)[:size])
 
 
 def test_weights(row, rng):
@@ -318,6 +318,32 @@ def test_gradient_of_the_cell(row, rng):
         gradients.append(tape.gradient(output, x))
     assert np.abs(gradients[0]).max() > 0
     np.testing.assert_allclose(*gradients, atol=0.1 * np.abs(gradients[1]).max())
+
+
+def test_explain_and_the_gradient_of_an_op(rng):
+    layer = haste_keras.LSTM(8)
+    layer.build((None, None, 3))
+    layer.quantize("int8")
+    (line,) = haste_keras.explain(layer, (2, 5, 3), device="CPU")
+    assert line.endswith(", int8 weights")
+    (line,) = haste_keras.explain(layer, (2, 5, 3), device="H200")
+    assert "int8" not in line
+    x = tf.ones([2, 5, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x, training=False)
+    with pytest.raises(NotImplementedError, match="int8 weights are for inference"):
+        tape.gradient(y, x)
+
+
+def test_xla_multiplies_floats(rng):
+    layer = haste_keras.GRU(8, return_sequences=True)
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    layer.build(x.shape)
+    layer.quantize("int8")
+    compiled = tf.function(layer, jit_compile=True)(x)
+    np.testing.assert_allclose(compiled, layer(x, training=True), atol=1e-5)
+    np.testing.assert_allclose(compiled, layer(x), atol=0.03)
 
 
 def test_large_sums_are_exact(rng):
