@@ -21,9 +21,14 @@ ATTRIBUTES = (
 )
 
 
-def attributes(spec, op):
-    """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them."""
+def attributes(spec, op, present=None):
+    """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them.
+
+    present: names of the attributes that the op has; None: all of them.
+    """
     names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES
+    if present is not None:
+        names = set(names).intersection(present)
     values = {name: op.get_attr(name) for name in names}
     return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
