@@ -48,7 +48,7 @@ def check_portable(path):
     return [tag for tag in found if tag is not None]
 
 
-def _put(source, target):
+def put(source, target):
     """Moves what was written at `source` to `target`; of a folder there, other files stay."""
     gfile = tf.io.gfile
     if not gfile.exists(target):
@@ -123,7 +123,7 @@ def export(
             model.export(staged, format=format, **kwargs)
         if portable and saved_model:
             check_portable(staged)
-        _put(staged, target)
+        put(staged, target)
     except BaseException:
         tf.io.gfile.rmtree(work)
         for each in made:
