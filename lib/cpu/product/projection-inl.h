@@ -85,8 +85,8 @@ class Projection {
     }
   }
 
-  // to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the batch and step
-  // first + s of the walk over lane k. follows: row n + 1 comes next.
+  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
+  // batch and step first + s of the walk over lane k. follows: row n + 1 comes next.
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
@@ -95,19 +95,29 @@ class Projection {
       const int64_t t = reverse ? config_.time - 1 - first : first;
       const T* x = static_cast<const T*>(layer_->x) + (n * config_.time + t) * features;
       const int64_t next = reverse ? -features : features;
-      if (packs_) {
-        const T* there = x + config_.time * features + (reverse ? (steps - 1) * next : 0);
-        const int64_t bytes = steps * features * static_cast<int64_t>(sizeof(T));
-        PanelProduct<kVectors, true>(
-            x, next, steps, Panel(k, panel), features,
-            [&](int64_t s, V(&sums)[kVectors]) HWY_ATTR {
-              C* row = to + s * stride;
-              for (int v = 0; v < kVectors; ++v, row += Width<C>()) Store(sums[v], row);
-            },
-            NextRow{reinterpret_cast<const char*>(there), follows ? (bytes + 63) / 64 : 0});
-      } else {
-        for (int64_t s = 0; s < steps; ++s) InPlace(k, panel, x + s * next, to + s * stride);
-      }
+      const T* there = x + config_.time * features + (reverse ? (steps - 1) * next : 0);
+      const int64_t bytes = steps * features * static_cast<int64_t>(sizeof(T));
+      PanelProduct<kVectors, true>(
+          x, next, steps, Panel(k, panel), features,
+          [&](int64_t s, V(&sums)[kVectors]) HWY_ATTR {
+            C* row = to + s * stride;
+            for (int v = 0; v < kVectors; ++v, row += Width<C>()) Store(sums[v], row);
+          },
+          NextRow{reinterpret_cast<const char*>(there), follows ? (bytes + 63) / 64 : 0});
+    }
+  }
+
+  // The same of the panels [begin, end) of a single row that is not packed, for one step.
+  // to(panel): where its sums go.
+  template <class To>
+  HWY_INLINE void MultiplyInPlace(int64_t k, int64_t begin, int64_t end, int64_t step,
+                                  const To& to) const {
+    if constexpr (kPossible) {
+      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
+      const int64_t t = reverse ? config_.time - 1 - step : step;
+      const T* x = static_cast<const T*>(layer_->x) + t * layer_->features;
+      const int64_t last = std::min(config_.hidden / Width<C>(), end * kUnits);
+      InPlace<kMostSums / kCount>(k, begin * kUnits, last, x, to);
     }
   }
 
@@ -128,18 +138,25 @@ class Projection {
   int64_t PanelSize() const { return (layer_->features + 1) * kVectors * Width<C>(); }
   C* Panel(int64_t k, int64_t panel) const { return packed_ + (k * panels_ + panel) * PanelSize(); }
 
-  HWY_INLINE void InPlace(int64_t k, int64_t panel, const T* x, C* to) const {
-    for (int u = 0; u < kUnits; ++u) {
-      const int64_t j = (panel * kUnits + u) * Width<C>();
-      if (j >= config_.hidden) return;
-      V sums[1][kCount];
+  // The vectors of hidden units [unit, end), kTogether at a time.
+  template <int kTogether, class To>
+  HWY_INLINE void InPlace(int64_t k, int64_t unit, int64_t end, const T* x, const To& to) const {
+    for (; unit + kTogether <= end; unit += kTogether) {
+      const int64_t j = unit * Width<C>();
+      V sums[kTogether][kCount];
       if (layer_->b != nullptr) {
         const T* b = static_cast<const T*>(layer_->b) + j;
-        for (int g = 0; g < kCount; ++g) sums[0][g] = Storage<T>::Load(b + Column(k, g));
+        for (int u = 0; u < kTogether; ++u) {
+          for (int g = 0; g < kCount; ++g) sums[u][g] = Load(b + Column(k, g) + u * Width<C>());
+        }
       }
       RowProduct(x, layer_->features, Weights() + Column(k, 0) + j, RowOfW(), config_.hidden, sums);
-      for (int g = 0; g < kCount; ++g, to += Width<C>()) Store(sums[0][g], to);
+      for (int u = 0; u < kTogether; ++u) {
+        C* of_unit = to((unit + u) / kUnits) + (unit + u) % kUnits * kCount * Width<C>();
+        for (int g = 0; g < kCount; ++g) Store(sums[u][g], of_unit + g * Width<C>());
+      }
     }
+    if constexpr (kTogether > 1) InPlace<kTogether / 2>(k, unit, end, x, to);
   }
 
   const HasteRnnConfig& config_;
