@@ -148,14 +148,10 @@ HWY_INLINE void Rows(const NarrowTile& tile) {
 template <bool kInt8>
 void Multiply(const NarrowTile& tile) {
   switch (tile.vectors) {
-    case 1:
-      return Rows<kInt8, 1>(tile);
-    case 2:
-      return Rows<kInt8, 2>(tile);
-    case 3:
-      return Rows<kInt8, 3>(tile);
-    default:
-      return Rows<kInt8, 4>(tile);
+    case 1: return Rows<kInt8, 1>(tile);
+    case 2: return Rows<kInt8, 2>(tile);
+    case 3: return Rows<kInt8, 3>(tile);
+    default: return Rows<kInt8, 4>(tile);
   }
 }
 
