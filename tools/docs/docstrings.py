@@ -1,7 +1,7 @@
 """An extension of Griffe: docstrings as `help` shows them, with every argument.
 
-- `{options}`, `{int8}` and `{raises}` of the functions of haste_keras.ops become the text that the decorator
-  `public` puts there.
+- `{options}`, `{int8}` and `{raises}` of the functions of haste_keras.ops become the text that the
+  decorator `public` puts there.
 - A line "zoneout, zoneout_cell: ..." is one for each argument.
 - Arguments of a class that its docstring leaves out have the text of docs/reference/arguments.md.
 """
