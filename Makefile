@@ -40,7 +40,7 @@ export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-xla test-jax test-wheel test-gpu sanitize \
-        test-tf-matrix demo docs lint format bench bench-cpp fit-plan clean
+        test-tf-matrix demo tutorials docs lint format bench bench-cpp fit-plan clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -127,6 +127,9 @@ test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 demo: build  ## train, sample from, export and reload a character model: some six minutes in all
 	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)
 
+tutorials: build  ## run every tutorial of docs/tutorials in full: some ten minutes
+	for each in docs/tutorials/*.ipynb; do PYTHONPATH=. $(PY) tools/notebooks.py run $$each || exit 1; done
+
 bench: build $(BENCH_VENV_STAMP)  ## benchmarks against Keras, PyTorch and ONNX Runtime on the CPU
 	$(BENCH_VENV)/bin/python -m benchmarks.cpu $(ARGS)
 
@@ -146,6 +149,7 @@ CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.c' '*.cc' '*.
 lint: $(VENV_STAMP)  ## check style and formatting
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	git ls-files --cached --others --exclude-standard '*.ipynb' | xargs -r $(PY) tools/notebooks.py check
 	$(CXX_SOURCES) | xargs -r $(VENV)/bin/clang-format --dry-run -Werror
 
 format: $(VENV_STAMP)  ## fix style and formatting

@@ -172,7 +172,10 @@ class Gemm(Sized):
 class LayerForwardArgs(Sized):
     """HasteLayerForwardArgs."""
 
-    _fields_ = [("features", _i64), *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw", "W_scale"))]
+    _fields_ = [
+        ("features", _i64),
+        *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw", "W_scale")),
+    ]
 
 
 class LayerBackwardArgs(Sized):

@@ -133,12 +133,9 @@ class Int8Gemm {
 template <class Do>
 void WithStorage(int32_t dtype, const Do& run) {
   switch (dtype) {
-    case HASTE_FLOAT32:
-      return run(float());
-    case HASTE_FLOAT16:
-      return run(Half());
-    default:
-      return run(Bfloat16());
+    case HASTE_FLOAT32: return run(float());
+    case HASTE_FLOAT16: return run(Half());
+    default: return run(Bfloat16());
   }
 }
 

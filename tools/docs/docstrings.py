@@ -1,7 +1,7 @@
 """An extension of Griffe: docstrings as `help` shows them, with every argument.
 
-- `{options}` and `{raises}` of the functions of haste_keras.ops become the text that the decorator
-  `public` puts there.
+- `{options}`, `{int8}` and `{raises}` of the functions of haste_keras.ops become the text that the
+  decorator `public` puts there.
 - A line "zoneout, zoneout_cell: ..." is one for each argument.
 - Arguments of a class that its docstring leaves out have the text of docs/reference/arguments.md.
 """
@@ -17,7 +17,7 @@ _CALL = ast.parse((ROOT / "haste_keras/ops/call.py").read_text())
 _SHARED = {
     node.targets[0].id.lower(): node.value.value
     for node in _CALL.body
-    if isinstance(node, ast.Assign) and node.targets[0].id in ("OPTIONS", "RAISES")
+    if isinstance(node, ast.Assign) and node.targets[0].id in ("OPTIONS", "INT8", "RAISES")
 }
 _ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
 _COMMON = {"kwargs": "of `keras.layers.Layer`: name, dtype, trainable."}

@@ -38,7 +38,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
                    Workspace* workspace)
       : Base(config, args.extra, args.mask, args.seed,
              (config.hidden + Width<C>() - 1) / Width<C>(), kGates * config.hidden,
-             /*kernel=*/nullptr, workspace),
+             NarrowOf<T>(config), workspace),
         args_(args) {
     for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
     dq_ = workspace->Take<C>(K * N * kGates * H);
@@ -48,6 +48,12 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
 
   void Pack(int, int64_t k, int64_t panel) {
     const int64_t depth = kGates * H;
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (this->kernel_ != nullptr) {
+        return PackNarrowTransposed(static_cast<const uint16_t*>(args_.R) + k * H * depth, H, depth,
+                                    panel * Base::kPanel * W, depth, this->NarrowPanelOf(k, panel));
+      }
+    }
     PackTransposed(static_cast<const T*>(args_.R) + k * H * depth, H, depth,
                    panel * Base::kPanel * W, depth, this->PanelVectors(panel) * W,
                    this->Panel(k, panel, depth));

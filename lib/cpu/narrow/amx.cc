@@ -44,6 +44,8 @@ void Enter(int64_t rows) {
     shapes.bytes[i] = kLine;
     shapes.rows[i] = static_cast<uint8_t>(i < 6 ? std::min(rows, kTile) : kTile);
   }
+  // GCC's intrinsic says that it reads the first bytes alone, and the others would not be stored.
+  asm volatile("" : : "r"(&shapes) : "memory");
   _tile_loadconfig(&shapes);
 }
 void EnterInt8(int64_t rows) {
@@ -146,14 +148,10 @@ HWY_INLINE void Rows(const NarrowTile& tile) {
 template <bool kInt8>
 void Multiply(const NarrowTile& tile) {
   switch (tile.vectors) {
-    case 1:
-      return Rows<kInt8, 1>(tile);
-    case 2:
-      return Rows<kInt8, 2>(tile);
-    case 3:
-      return Rows<kInt8, 3>(tile);
-    default:
-      return Rows<kInt8, 4>(tile);
+    case 1: return Rows<kInt8, 1>(tile);
+    case 2: return Rows<kInt8, 2>(tile);
+    case 3: return Rows<kInt8, 3>(tile);
+    default: return Rows<kInt8, 4>(tile);
   }
 }
 

@@ -93,14 +93,10 @@ void AllRows(const NarrowTile& tile) {
 template <class Type>
 void Multiply(const NarrowTile& tile) {
   switch (tile.vectors) {
-    case 1:
-      return AllRows<Type, 1>(tile);
-    case 2:
-      return AllRows<Type, 2>(tile);
-    case 3:
-      return AllRows<Type, 3>(tile);
-    default:
-      return AllRows<Type, 4>(tile);
+    case 1: return AllRows<Type, 1>(tile);
+    case 2: return AllRows<Type, 2>(tile);
+    case 3: return AllRows<Type, 3>(tile);
+    default: return AllRows<Type, 4>(tile);
   }
 }
 

@@ -164,7 +164,7 @@ class NarrowRows {
     scales_ = reinterpret_cast<float*>(operand_ + operand);
     sums_ = operand_ + operand + scales;
     spare_ = sums_ + sums;
-    if (kernel.enter != nullptr) kernel.enter(rows);
+    if (kernel.enter != nullptr && rows > 0) kernel.enter(rows);
   }
   // Of rows of floats, `stride` elements apart, which it converts.
   NarrowRows(const NarrowKernel& kernel, int64_t rows, int64_t depth, int64_t spare,
