@@ -1,7 +1,7 @@
 """haste_keras on a CPU against keras.layers, PyTorch and ONNX Runtime: inference, training step.
 
     python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
-                             [--plot FILE]
+                             [--plot FILE] [--small]
 
 float32, return_sequences, the same weights, ours and Keras's inside tf.function. If Keras does not
 have the layer, the peer is Keras's loop over our step-wise cell; some layers are also compared with
@@ -17,6 +17,8 @@ training step whose recurrence runs at that speed and whose other parts are Tens
 x·W + b, dx, dW, dR and the bias's gradient, timed in turn too. The last columns are the peak memory
 of our training step and its budget: the reserve (gates and states), inputs, outputs and gradients,
 and one recurrent kernel.
+
+--small: small batches in inference instead, see benchmarks/cpu_small.py.
 """
 
 import argparse
@@ -33,7 +35,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import cases, measure, peers, shapes
+from benchmarks import cases, cpu_small, measure, peers, shapes
 
 MATMUL_SIZE = 1024
 # Columns of a table in addition to the comparison with Keras.
@@ -178,6 +180,16 @@ def print_means(name, rows):
     print(f"{name}: geometric means: {', '.join(texts)}{versus}", flush=True)
 
 
+def write_csv(path, rows):
+    """Writes rows, each {column: value}, unless path is None."""
+    if path is None:
+        return
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, dict.fromkeys(key for row in rows for key in row))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -190,12 +202,16 @@ def main():
     parser.add_argument("--csv", help="write the table there")
     parser.add_argument("--plot", help="draw it there")
     parser.add_argument("--no-memory", action="store_true", help="skip the memory columns")
+    parser.add_argument("--small", action="store_true", help="small batches, inference")
     options = parser.parse_args()
 
     print(
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, float32, {os.cpu_count()} cores"
     )
     print(f"peers beside Keras: {', '.join(peers.versions()) or 'none is installed'}")
+    if options.small:
+        chosen = [tuple(shape) for shape in options.shape or shapes.CPU_SMALL]
+        return write_csv(options.csv, cpu_small.run(options.layers, chosen, options.seconds))
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
     part = "      ms  keras  ratio  bound"
     heads = {kind: part + "".join(f" {c:>6}" for c in columns) for kind, columns in COLUMNS.items()}
@@ -208,12 +224,7 @@ def main():
         ]
         print_means(name, of_layer)
         rows += of_layer
-    if options.csv:
-        with open(options.csv, "w", newline="") as file:
-            columns = dict.fromkeys(key for row in rows for key in row)
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(options.csv, rows)
     if options.plot:
         plot([row for row in rows if row["layer"] == options.layers[0]], options.plot)
 

@@ -11,6 +11,12 @@ CPU = [
     (128, 64, 64, 128),
 ]
 
+# A stream or a server: one row, a step or a few; then two rows and four.
+CPU_SMALL = [
+    *((1, t, h, h) for t in (1, 10, 100) for h in (64, 128, 256, 512)),
+    *((n, 100, h, h) for n in (2, 4) for h in (64, 128, 256, 512)),
+]
+
 # The long sequence on which Haste and FlashRNN report.
 GPU_LONG = (16, 1024, 768, 768)
 

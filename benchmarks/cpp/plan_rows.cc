@@ -34,16 +34,14 @@ std::string NameOf(const Plan& plan, int phases) {
     case EngineKind::kGrid:
       return Format("u%d r%d p%d s%d w%d", t.unit_tiles, t.row_tiles, t.passes, t.sharers,
                     t.element_warps);
-    case EngineKind::kBlock:
-      return Format("r%d", plan.block.tiling.rows);
+    case EngineKind::kBlock: return Format("r%d", plan.block.tiling.rows);
     case EngineKind::kTiled:
       for (int i = 0; i < phases; ++i) {
         const haste::TiledTiling& tile = plan.tiled[i].tiling;
         name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
       }
       return name;
-    default:
-      return "-";
+    default: return "-";
   }
 }
 

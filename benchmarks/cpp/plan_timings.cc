@@ -161,10 +161,10 @@ class Timer {
       haste::SetStatus(status, HASTE_UNIMPLEMENTED, "too large to time");
       return 0;
     }
+    const haste::RnnCall call = {config, planned, memory_.scratch(), executor_};
     const auto walk = [&] {
-      return problem.backward
-                 ? engine.backward(config, planned, backward, memory_.scratch(), executor_, status)
-                 : engine.forward(config, planned, forward, memory_.scratch(), executor_, status);
+      return problem.backward ? engine.backward(call, backward, status)
+                              : engine.forward(call, forward, status);
     };
     std::vector<double> times;
     for (int i = 0; i < kUntimed + kTimed; ++i) {

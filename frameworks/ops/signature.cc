@@ -16,38 +16,41 @@ std::string Join(const std::string& dims) {
 
 }  // namespace
 
-Sizes::Sizes() {
-  for (char digit = '0'; digit <= '9'; ++digit) Set(digit, digit - '0', "");
+void Sizes::Set(char letter, int64_t value, const char* what, const char* of) {
+  size_[letter - 'A'] = {value, {what, of}};
 }
 
-void Sizes::Set(char letter, int64_t value, const std::string& source) {
-  size_[static_cast<unsigned char>(letter)] = {value, source};
+Sizes::Size Sizes::Of(char letter) const {
+  if (letter >= 'A') return size_[letter - 'A'];
+  Size digit;
+  digit.value = letter - '0';
+  return digit;
 }
 
 bool Sizes::Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error) {
   if (IsAbsent(argument, shape)) return true;
-  std::vector<char> learnt;
+  std::string learnt;
   bool fits = shape.size() == argument.dims.size();
   std::string why;
   for (size_t i = 0; fits && i < shape.size(); ++i) {
     if (shape[i] == kUnknown) continue;
     const char letter = argument.dims[i];
-    Size& size = size_[static_cast<unsigned char>(letter)];
+    const Size size = Of(letter);
     if (size.value == kUnknown) {
-      size = {shape[i], argument.name};
+      Set(letter, shape[i], "", argument.name.c_str());
       learnt.push_back(letter);
       fits = shape[i] > 0 || strchr(kNonEmpty, letter) == nullptr;
       if (!fits) why = std::string(1, letter) + " must be at least 1";
     } else if (size.value != shape[i]) {
       fits = false;
-      if (!size.source.empty()) {
+      if (*size.source[1] != 0) {
         why = std::string(1, letter) + " = " + std::to_string(size.value) + " comes from " +
-              size.source;
+              size.source[0] + size.source[1];
       }
     }
   }
   if (fits) return true;
-  for (char letter : learnt) size_[static_cast<unsigned char>(letter)] = Size();
+  for (char letter : learnt) size_[letter - 'A'] = Size();
   *error = argument.name + " must be " + Expectation(argument) + ", but has shape " +
            ShapeString(shape) + (why.empty() ? "" : "; " + why);
   return false;
@@ -70,7 +73,7 @@ std::vector<int64_t> Sizes::Shape(const std::string& dims) const {
 bool BindAll(const Signature& signature, const std::vector<std::vector<int64_t>>& shapes,
              Sizes* sizes, std::string* error) {
   for (bool optional : {false, true}) {
-    for (size_t i = 0; i < shapes.size(); ++i) {
+    for (size_t i = 0; i < signature.inputs.size(); ++i) {
       const Argument& argument = signature.inputs[i];
       if (argument.optional == optional && !sizes->Bind(argument, shapes[i], error)) return false;
     }

@@ -27,32 +27,34 @@ struct Signature {
 };
 
 // The sizes that the letters stand for, as the arguments give them.
+//
+// An object of no more than a few hundred bytes, which allocates nothing: a kernel makes one in
+// each call. Names of arguments must outlive it.
 class Sizes {
  public:
-  Sizes();
-
-  // Sets a size before any argument. Errors name `source` as its origin.
-  void Set(char letter, int64_t value, const std::string& source);
+  // Sets a size before any argument. Errors name `what` `of` as its origin.
+  void Set(char letter, int64_t value, const char* what, const char* of);
 
   // Takes the sizes from `shape`; kUnknown is a dimension that is not known. Returns false and sets
   // *error if `argument` must have another shape.
   bool Bind(const Argument& argument, const std::vector<int64_t>& shape, std::string* error);
 
-  int64_t operator[](char letter) const { return size_[static_cast<unsigned char>(letter)].value; }
+  int64_t operator[](char letter) const { return Of(letter).value; }
   std::vector<int64_t> Shape(const std::string& dims) const;
 
  private:
   struct Size {
     int64_t value = kUnknown;
-    std::string source;  // what gave the value
+    const char* source[2] = {"", ""};  // what gave the value
   };
+  Size Of(char letter) const;
   std::string Expectation(const Argument& argument) const;
 
-  std::array<Size, 128> size_;
+  std::array<Size, 'Z' - 'A' + 1> size_;
 };
 
-// Takes the sizes from the shapes of all inputs. Optional ones are checked last, so that a
-// disagreement is reported as their error.
+// Takes the sizes from `shapes`, one for each input at least. Optional ones are checked last, so
+// that a disagreement is reported as their error.
 bool BindAll(const Signature& signature, const std::vector<std::vector<int64_t>>& shapes,
              Sizes* sizes, std::string* error);
 

@@ -8,27 +8,19 @@ namespace tf {
 
 HasteDtype ToHasteDtype(TF_DataType type) {
   switch (type) {
-    case TF_DOUBLE:
-      return HASTE_FLOAT64;
-    case TF_HALF:
-      return HASTE_FLOAT16;
-    case TF_BFLOAT16:
-      return HASTE_BFLOAT16;
-    default:
-      return HASTE_FLOAT32;
+    case TF_DOUBLE: return HASTE_FLOAT64;
+    case TF_HALF: return HASTE_FLOAT16;
+    case TF_BFLOAT16: return HASTE_BFLOAT16;
+    default: return HASTE_FLOAT32;
   }
 }
 
 TF_DataType ToTensorFlowType(HasteDtype dtype) {
   switch (dtype) {
-    case HASTE_FLOAT64:
-      return TF_DOUBLE;
-    case HASTE_FLOAT16:
-      return TF_HALF;
-    case HASTE_BFLOAT16:
-      return TF_BFLOAT16;
-    default:
-      return TF_FLOAT;
+    case HASTE_FLOAT64: return TF_DOUBLE;
+    case HASTE_FLOAT16: return TF_HALF;
+    case HASTE_BFLOAT16: return TF_BFLOAT16;
+    default: return TF_FLOAT;
   }
 }
 

@@ -8,10 +8,13 @@ namespace haste {
 namespace tf {
 namespace {
 
-std::vector<int64_t> ShapeOf(const TF_Tensor* tensor) {
-  std::vector<int64_t> shape(TF_NumDims(tensor));
-  for (size_t i = 0; i < shape.size(); ++i) shape[i] = TF_Dim(tensor, static_cast<int>(i));
-  return shape;
+// Scratch memory up to this size is the thread's own: small calls are most frequent, and need it in
+// the cache.
+constexpr size_t kThreadBytes = 64 << 10;
+
+void ReadShape(const TF_Tensor* tensor, std::vector<int64_t>* shape) {
+  shape->resize(TF_NumDims(tensor));
+  for (size_t i = 0; i < shape->size(); ++i) (*shape)[i] = TF_Dim(tensor, static_cast<int>(i));
 }
 
 }  // namespace
@@ -25,14 +28,16 @@ OpCall::~OpCall() {
 
 bool OpCall::ReadInputs() {
   const size_t count = signature_.inputs.size();
-  std::vector<std::vector<int64_t>> shapes(count);
+  static thread_local std::vector<std::vector<int64_t>> shapes;  // not allocated in each call
+  if (shapes.size() < count) shapes.resize(count);
   inputs_.resize(count);
+  kept_.reserve(signature_.outputs.size() + 1);
   for (size_t i = 0; i < count; ++i) {
     TF_Tensor* tensor = nullptr;
     TF_GetInput(context_, static_cast<int>(i), &tensor, status_.get());
     if (!status_.ok()) return false;
     inputs_[i].reset(tensor);
-    shapes[i] = ShapeOf(tensor);
+    ReadShape(tensor, &shapes[i]);
   }
   std::string error;
   if (!BindAll(signature_, shapes, &sizes_, &error)) return status_.Invalid(error);
@@ -90,6 +95,10 @@ void* OpCall::OutputInPlace(int i, int input_index, const void** input) {
 }
 
 void* OpCall::Scratch(size_t bytes) {
+  if (device_ == HASTE_CPU && bytes <= kThreadBytes) {
+    alignas(64) static thread_local char memory[kThreadBytes];
+    return memory;
+  }
   const int64_t size = std::max<int64_t>(static_cast<int64_t>(bytes), 1);
   TF_AllocatorAttributes where = {};
   where.struct_size = TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE;

@@ -5,9 +5,10 @@
 #include <stdint.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "frameworks/ops/signature.h"
+#include "frameworks/ops/call.h"
 #include "frameworks/tf/attribute_reader.h"
 #include "frameworks/tf/tf_status.h"
 #include "haste/c_api.h"
@@ -17,19 +18,14 @@ namespace haste {
 namespace tf {
 
 // Functions return false after recording an error. The destructor passes the error to TensorFlow.
-class OpCall {
+class OpCall : public Call<OpCall> {
  public:
-  // `signature` must outlive the call.
   OpCall(const Signature& signature, HasteDevice device, HasteDtype dtype, Sizes sizes,
          TF_OpKernelContext* context)
-      : signature_(signature),
-        device_(device),
+      : Call(signature, device, std::move(sizes)),
         type_(ToTensorFlowType(dtype)),
-        context_(context),
-        sizes_(sizes) {}
+        context_(context) {}
   ~OpCall();
-  OpCall(const OpCall&) = delete;
-  OpCall& operator=(const OpCall&) = delete;
 
   // Reads and checks all inputs, and finds the executor.
   bool Begin() { return ReadInputs() && FindExecutor(); }
@@ -44,19 +40,7 @@ class OpCall {
   // An output with the shape of an input, in that input's memory if nothing else uses it. Sets
   // *input to the input's data; Input(input_index) is nullptr after this.
   void* OutputInPlace(int i, int input_index, const void** input);
-  // Scratch memory. ask(&bytes, &error), a function of the C ABI, gives its size.
-  template <class Ask>
-  void* Workspace(const Ask& ask) {
-    if (!ok()) return nullptr;
-    size_t bytes = 0;
-    HasteStatus error = {};
-    if (ask(&bytes, &error) == HASTE_OK) return Scratch(bytes);
-    Report(error);
-    return nullptr;
-  }
 
-  int64_t Size(char letter) const { return sizes_[letter]; }
-  const HasteExecutor& executor() const { return executor_; }
   bool ok() const { return status_.ok(); }
   bool Invalid(const std::string& message) { return status_.Invalid(message); }
   void Report(const HasteStatus& status) {
@@ -64,18 +48,16 @@ class OpCall {
   }
 
  private:
+  friend Call<OpCall>;
+
   bool ReadInputs();
   bool FindExecutor();
   void* Scratch(size_t bytes);
   void* Keep(TF_Tensor* tensor);
 
-  const Signature& signature_;
-  const HasteDevice device_;
   const TF_DataType type_;
   TF_OpKernelContext* const context_;
   Status status_;
-  Sizes sizes_;
-  HasteExecutor executor_ = HASTE_INIT(HasteExecutor);
   std::vector<Tensor> inputs_;  // nullptr: left out
   std::vector<Tensor> kept_;
 };

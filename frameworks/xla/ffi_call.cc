@@ -15,20 +15,11 @@ std::vector<int64_t> ShapeOf(const Buffer& buffer) {
 
 bool ToDtype(int32_t type, HasteDtype* dtype) {
   switch (type) {
-    case kF32:
-      *dtype = HASTE_FLOAT32;
-      return true;
-    case kF64:
-      *dtype = HASTE_FLOAT64;
-      return true;
-    case kF16:
-      *dtype = HASTE_FLOAT16;
-      return true;
-    case kBF16:
-      *dtype = HASTE_BFLOAT16;
-      return true;
-    default:
-      return false;
+    case kF32: *dtype = HASTE_FLOAT32; return true;
+    case kF64: *dtype = HASTE_FLOAT64; return true;
+    case kF16: *dtype = HASTE_FLOAT16; return true;
+    case kBF16: *dtype = HASTE_BFLOAT16; return true;
+    default: return false;
   }
 }
 

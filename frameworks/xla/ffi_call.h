@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "frameworks/ops/signature.h"
+#include "frameworks/ops/call.h"
 #include "frameworks/xla/ffi_abi.h"
 #include "haste/c_api.h"
 
@@ -16,20 +17,16 @@ namespace haste {
 namespace xla {
 
 // Functions return false after recording an error, which `error` then holds.
-class FfiCall {
+class FfiCall : public Call<FfiCall> {
  public:
   // All must outlive the call.
   FfiCall(const Signature& signature, HasteDevice device, Sizes sizes, const CallFrame& frame,
           const Dialect& dialect)
-      : signature_(signature),
-        device_(device),
+      : Call(signature, device, std::move(sizes)),
         frame_(frame),
         dialect_(dialect),
-        api_(frame.api, dialect),
-        sizes_(std::move(sizes)) {}
+        api_(frame.api, dialect) {}
   ~FfiCall() { FreeScratch(); }
-  FfiCall(const FfiCall&) = delete;
-  FfiCall& operator=(const FfiCall&) = delete;
 
   // The dtype of the op; false unless the results have one of ours.
   bool Dtype(HasteDtype* dtype);
@@ -47,25 +44,15 @@ class FfiCall {
     *input = Input(input_index);
     return Output(i);
   }
-  // Scratch memory. ask(&bytes, &error), a function of the C ABI, gives its size.
-  template <class Ask>
-  void* Workspace(const Ask& ask) {
-    if (!ok()) return nullptr;
-    size_t bytes = 0;
-    HasteStatus error = {};
-    if (ask(&bytes, &error) == HASTE_OK) return Scratch(bytes);
-    Report(error);
-    return nullptr;
-  }
 
-  int64_t Size(char letter) const { return sizes_[letter]; }
-  const HasteExecutor& executor() const { return executor_; }
   bool ok() const { return error_ == nullptr; }
   bool Invalid(const std::string& message) { return Fail(HASTE_INVALID_ARGUMENT, message); }
   void Report(const HasteStatus& status) { Fail(status.code, status.message); }
   FfiError* error() const { return error_; }
 
  private:
+  friend Call<FfiCall>;
+
   bool Fail(int32_t code, const std::string& message);
   bool ReadOperands();
   bool FindExecutor();
@@ -73,13 +60,9 @@ class FfiCall {
   void FreeScratch();
   static void Schedule(void* self, void (*task)(void*), void* data);
 
-  const Signature& signature_;
-  const HasteDevice device_;
   const CallFrame& frame_;
   const Dialect& dialect_;
   const Api api_;
-  Sizes sizes_;
-  HasteExecutor executor_ = HASTE_INIT(HasteExecutor);
   std::vector<const void*> inputs_;  // nullptr: left out
   void* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;

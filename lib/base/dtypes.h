@@ -39,12 +39,9 @@ using Compute = typename ComputeOf<T>::type;
 
 inline size_t DtypeSize(int32_t dtype) {
   switch (dtype) {
-    case HASTE_FLOAT64:
-      return 8;
-    case HASTE_FLOAT32:
-      return 4;
-    default:
-      return 2;
+    case HASTE_FLOAT64: return 8;
+    case HASTE_FLOAT32: return 4;
+    default: return 2;
   }
 }
 
@@ -52,14 +49,10 @@ inline size_t DtypeSize(int32_t dtype) {
 template <class Run>
 auto WithDtype(int32_t dtype, const Run& run) {
   switch (dtype) {
-    case HASTE_FLOAT64:
-      return run(double());
-    case HASTE_FLOAT32:
-      return run(float());
-    case HASTE_FLOAT16:
-      return run(Half());
-    default:
-      return run(Bfloat16());
+    case HASTE_FLOAT64: return run(double());
+    case HASTE_FLOAT32: return run(float());
+    case HASTE_FLOAT16: return run(Half());
+    default: return run(Bfloat16());
   }
 }
 

@@ -25,18 +25,14 @@ struct Activations {
 template <class V>
 HASTE_FN V Activate(int32_t kind, V x) {
   switch (kind) {
-    case HASTE_TANH:
-      return Tanh(x);
-    case HASTE_SIGMOID:
-      return Sigmoid(x);
-    case HASTE_RELU:
-      return IfPositive(-x, V(0.0), x);  // NaN stays NaN
+    case HASTE_TANH: return Tanh(x);
+    case HASTE_SIGMOID: return Sigmoid(x);
+    case HASTE_RELU: return IfPositive(-x, V(0.0), x);  // NaN stays NaN
     case HASTE_HARD_SIGMOID: {
       const V y = MulAdd(x, V(1.0 / 6.0), V(0.5));
       return IfPositive(-y, V(0.0), IfPositive(y - V(1.0), V(1.0), y));
     }
-    default:
-      return x;
+    default: return x;
   }
 }
 
@@ -44,16 +40,12 @@ HASTE_FN V Activate(int32_t kind, V x) {
 template <class V>
 HASTE_FN V Slope(int32_t kind, V y) {
   switch (kind) {
-    case HASTE_TANH:
-      return V(1.0) - y * y;
-    case HASTE_SIGMOID:
-      return y * (V(1.0) - y);
-    case HASTE_RELU:
-      return IfPositive(y, V(1.0), V(0.0));
+    case HASTE_TANH: return V(1.0) - y * y;
+    case HASTE_SIGMOID: return y * (V(1.0) - y);
+    case HASTE_RELU: return IfPositive(y, V(1.0), V(0.0));
     case HASTE_HARD_SIGMOID:
       return IfPositive(y, IfPositive(V(1.0) - y, V(1.0 / 6.0), V(0.0)), V(0.0));
-    default:
-      return V(1.0);
+    default: return V(1.0);
   }
 }
 

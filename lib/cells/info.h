@@ -51,15 +51,12 @@ inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& 
   if (!bounded(config.activation)) return false;
   switch (cell.state_bound) {
     case HASTE_BOUND_ACTIVATION:
-    case HASTE_BOUND_WEIGHTED_MEAN:
-      return true;
-    case HASTE_BOUND_PRODUCT:
-      return bounded(config.recurrent_activation);
+    case HASTE_BOUND_WEIGHTED_MEAN: return true;
+    case HASTE_BOUND_PRODUCT: return bounded(config.recurrent_activation);
     case HASTE_BOUND_MEAN:
       return is_share(config.recurrent_activation) &&
              !(config.training != 0 && config.recurrent_dropout > 0);
-    default:
-      return false;
+    default: return false;
   }
 }
 

@@ -12,10 +12,10 @@ namespace {
 // Functions of a CudaCell, which the table names by its index.
 template <auto kFunction>
 struct OfCell;
-template <class... Args, int32_t (*kFunction)(const HasteRnnConfig&, const CudaCell&, Args...)>
+template <class First, class... Args, int32_t (*kFunction)(First, const CudaCell&, Args...)>
 struct OfCell<kFunction> {
-  static int32_t Call(const HasteRnnConfig& config, int cell, Args... args) {
-    return kFunction(config, CudaCellAt(cell), args...);
+  static int32_t Call(First first, int cell, Args... args) {
+    return kFunction(first, CudaCellAt(cell), args...);
   }
 };
 

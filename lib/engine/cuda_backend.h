@@ -37,14 +37,10 @@ struct CudaBackend {
                                     const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);
   int32_t (*overlapped_gradients_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
                                         const HasteLayerBackwardArgs&, size_t* bytes, HasteStatus*);
-  int32_t (*overlapped_layer_forward)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                      const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
-                                      void* workspace, const HasteExecutor&, bool* done,
-                                      HasteStatus*);
-  int32_t (*overlapped_layer_backward)(const HasteRnnConfig&, int cell, const PlannedRnn&,
-                                       const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
-                                       void* workspace, const HasteExecutor&, bool* done,
-                                       HasteStatus*);
+  int32_t (*overlapped_layer_forward)(const RnnCall&, int cell, const HasteLayerForwardArgs&,
+                                      const HasteRnnForwardArgs&, bool* done, HasteStatus*);
+  int32_t (*overlapped_layer_backward)(const RnnCall&, int cell, const HasteLayerBackwardArgs&,
+                                       const HasteRnnBackwardArgs&, bool* done, HasteStatus*);
 };
 
 // The CUDA half, or nullptr if there is none. Then *why, if given, is a sentence that says why.

@@ -24,27 +24,30 @@ struct PlannedRnn {
   const Engine* engine = nullptr;
 };
 
+// A call with its plan, but for the tensors.
+struct RnnCall {
+  const HasteRnnConfig& config;
+  const PlannedRnn& planned;
+  void* workspace;
+  const HasteExecutor& executor;
+};
+
 // Arguments were checked before (lib/api/c_api.cc): N, T, K, H > 0, all required pointers set,
 // rates in range.
 struct Engine {
   size_t (*workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&);
-  int32_t (*forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnForwardArgs&,
-                     void* workspace, const HasteExecutor&, HasteStatus*);
-  int32_t (*backward)(const HasteRnnConfig&, const PlannedRnn&, const HasteRnnBackwardArgs&,
-                      void* workspace, const HasteExecutor&, HasteStatus*);
+  int32_t (*forward)(const RnnCall&, const HasteRnnForwardArgs&, HasteStatus*);
+  int32_t (*backward)(const RnnCall&, const HasteRnnBackwardArgs&, HasteStatus*);
   // If not nullptr, layer_forward computes x·W + b itself and does not read args.wx.
   size_t (*layer_workspace_bytes)(const HasteRnnConfig&, const PlannedRnn&,
                                   const HasteLayerForwardArgs&) = nullptr;
-  int32_t (*layer_forward)(const HasteRnnConfig&, const PlannedRnn&, const HasteLayerForwardArgs&,
-                           const HasteRnnForwardArgs&, void* workspace, const HasteExecutor&,
+  int32_t (*layer_forward)(const RnnCall&, const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
                            HasteStatus*) = nullptr;
   // If not nullptr, forward and backward that run while products do.
-  int32_t (*overlapped_forward)(const HasteRnnConfig&, const PlannedRnn&,
-                                const HasteRnnForwardArgs&, void* workspace, const OverlapFlags&,
-                                const HasteExecutor&, HasteStatus*) = nullptr;
-  int32_t (*overlapped_backward)(const HasteRnnConfig&, const PlannedRnn&,
-                                 const HasteRnnBackwardArgs&, void* workspace, const OverlapFlags&,
-                                 const HasteExecutor&, HasteStatus*) = nullptr;
+  int32_t (*overlapped_forward)(const RnnCall&, const HasteRnnForwardArgs&, const OverlapFlags&,
+                                HasteStatus*) = nullptr;
+  int32_t (*overlapped_backward)(const RnnCall&, const HasteRnnBackwardArgs&, const OverlapFlags&,
+                                 HasteStatus*) = nullptr;
 };
 
 }  // namespace haste

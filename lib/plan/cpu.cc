@@ -12,6 +12,10 @@ constexpr double kWakeMacs = 200e3;
 constexpr double kStepMacs = 30e3;
 // Elements of a scan that a thread should have, at some 10 ns of memory and arithmetic each.
 constexpr double kScanElements = 10e3;
+// With fewer rows than this a thread reads R faster from its cache than it multiplies with it. Then
+// threads share R out if a slice of a step has so many multiply-adds that a barrier is cheap.
+constexpr int64_t kFewRows = 4;
+constexpr double kSharedMacs = 100e3;
 // Hidden units of a slice: at least one panel of the widest vectors.
 constexpr int64_t kSliceUnits = 16;
 
@@ -39,15 +43,17 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
   const bool rows_for_all = n * k >= useful;
   const auto worth = static_cast<int64_t>(std::min<double>(useful, step_macs / kStepMacs));
   const int64_t slices = std::min(worth, k * (h / kSliceUnits));
-  if (slices >= 2 && (!fits_l2 || !rows_for_all)) {
+  const int64_t groups = std::min(n, CeilDiv(useful, k)), rows = CeilDiv(n, groups);
+  const bool shares = groups > 1 && rows < kFewRows && step_macs >= kSharedMacs * useful;
+  if (slices >= 2 && (!fits_l2 || !rows_for_all || shares)) {
     plan.split = CpuSplit::kUnits;
     plan.threads = static_cast<int>(slices);
-    plan.reason =
-        fits_l2 ? "fewer rows than threads" : "R exceeds a core's cache: each keeps a slice";
+    plan.reason = !fits_l2        ? "R exceeds a core's cache: each keeps a slice"
+                  : !rows_for_all ? "fewer rows than threads"
+                                  : "few rows a thread: each reads a slice of R";
     return plan;
   }
-  const int64_t groups = std::min(n, CeilDiv(useful, k));
-  plan.rows_per_task = CeilDiv(n, groups);
+  plan.rows_per_task = rows;
   plan.threads = static_cast<int>(std::min(useful, k * groups));
   plan.reason =
       plan.threads == 1 ? "too small to split a step" : "rows for every thread: no barrier";

@@ -8,16 +8,12 @@ namespace {
 
 const char* ReasonOf(EngineKind kind, const HasteCellInfo& cell) {
   switch (kind) {
-    case EngineKind::kCluster:
-      return "R stays in a cluster's registers and shared memory";
-    case EngineKind::kGrid:
-      return "R stays in registers and shared memory of the GPU";
-    case EngineKind::kBlock:
-      return "R stays in the registers of each block, and a step there";
+    case EngineKind::kCluster: return "R stays in a cluster's registers and shared memory";
+    case EngineKind::kGrid: return "R stays in registers and shared memory of the GPU";
+    case EngineKind::kBlock: return "R stays in the registers of each block, and a step there";
     case EngineKind::kTiled:
       return "products in tiles on tensor cores; R from shared memory and the L2 cache";
-    case EngineKind::kBlas:
-      return "products by cuBLAS, and a launch of the cell a step";
+    case EngineKind::kBlas: return "products by cuBLAS, and a launch of the cell a step";
     default:
       return cell.normalizes || cell.reset_gates > 0
                  ? "a product and a pointwise kernel for each phase of a step"

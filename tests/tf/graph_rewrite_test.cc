@@ -294,17 +294,10 @@ void TestDamage() {
     for (uint32_t i = 0, count = 1 + random() % 4; i < count; ++i) {
       const size_t at = random() % graph.size();
       switch (random() % 4) {
-        case 0:
-          graph[at] = static_cast<char>(random());
-          break;
-        case 1:
-          graph[at] = static_cast<char>(graph[at] ^ (1 << random() % 8));
-          break;
-        case 2:
-          graph.erase(graph.begin() + at);
-          break;
-        default:
-          graph.insert(graph.begin() + at, static_cast<char>(random()));
+        case 0: graph[at] = static_cast<char>(random()); break;
+        case 1: graph[at] = static_cast<char>(graph[at] ^ (1 << random() % 8)); break;
+        case 2: graph.erase(graph.begin() + at); break;
+        default: graph.insert(graph.begin() + at, static_cast<char>(random()));
       }
     }
     const Rewritten rewritten =

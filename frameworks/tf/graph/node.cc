@@ -13,24 +13,12 @@ bool Node::Read(std::string_view message) {
     if (field.number > proto::kNodeDebugInfo) continue;
     if (field.type != WireField::kBytes) return false;
     switch (field.number) {
-      case proto::kNodeName:
-        name = field.bytes;
-        break;
-      case proto::kNodeOp:
-        op = field.bytes;
-        break;
-      case proto::kNodeInput:
-        inputs.push_back(field.bytes);
-        break;
-      case proto::kNodeDevice:
-        device = field.bytes;
-        break;
-      case proto::kNodeAttr:
-        attributes.push_back(field.bytes);
-        break;
-      case proto::kNodeDebugInfo:
-        debug_info = field.bytes;
-        break;
+      case proto::kNodeName: name = field.bytes; break;
+      case proto::kNodeOp: op = field.bytes; break;
+      case proto::kNodeInput: inputs.push_back(field.bytes); break;
+      case proto::kNodeDevice: device = field.bytes; break;
+      case proto::kNodeAttr: attributes.push_back(field.bytes); break;
+      case proto::kNodeDebugInfo: debug_info = field.bytes; break;
     }
   }
   return reader.ok() && !name.empty();

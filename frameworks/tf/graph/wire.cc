@@ -48,14 +48,9 @@ bool WireReader::Next(WireField* field) {
     case WireField::kBytes:
       if (!TakeVarint(&rest_, &size)) return Fail();
       break;
-    case WireField::kFixed64:
-      size = 8;
-      break;
-    case WireField::kFixed32:
-      size = 4;
-      break;
-    default:
-      return Fail();  // a group, which TensorFlow does not use
+    case WireField::kFixed64: size = 8; break;
+    case WireField::kFixed32: size = 4; break;
+    default: return Fail();  // a group, which TensorFlow does not use
   }
   if (size > rest_.size()) return Fail();
   field->bytes = rest_.substr(0, static_cast<size_t>(size));

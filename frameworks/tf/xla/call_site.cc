@@ -94,10 +94,9 @@ CallSite::CallSite(const RnnOp& op)
     const size_t own = i - op.signature.out.sequence;
     left_out_[i] = op.backward() ? own >= wanted.size() || !wanted[own] : !op.options.save;
   }
-  if (!op.backward()) {
-    if (!op.layer()) alias(out.gates, in.wx);
-    return;
-  }
+  // Not the gates and wx of forward: wx is often a parameter, which XLA would copy first. Where it
+  // is not, XLA uses its memory again after the call.
+  if (!op.backward()) return;
   alias(out.wx, in.gates);
   for (int g = 0; op.cell->separate_gates && g < op.cell->gates; ++g) alias(out.x + g, in.x + g);
   if (op.cell->splits_gradient && op.cell->normalizes) alias(out.q, in.products);
@@ -115,14 +114,10 @@ int CallSite::TypeOf(const Argument& argument) const {
   if (argument.type == "bool") return xla::kPred;
   if (argument.type == "int64") return xla::kS64;
   switch (dtype_) {
-    case HASTE_FLOAT64:
-      return xla::kF64;
-    case HASTE_FLOAT16:
-      return xla::kF16;
-    case HASTE_BFLOAT16:
-      return xla::kBF16;
-    default:
-      return xla::kF32;
+    case HASTE_FLOAT64: return xla::kF64;
+    case HASTE_FLOAT16: return xla::kF16;
+    case HASTE_BFLOAT16: return xla::kBF16;
+    default: return xla::kF32;
   }
 }
 

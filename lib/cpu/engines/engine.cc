@@ -21,6 +21,11 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of this file
 
+// Up to this many steps a walk is over before a helper could take a slice of all of them. Then each
+// step is divided anew, in parts small enough that one is left when a helper arrives.
+constexpr int64_t kStepsApart = 2;
+constexpr int kPartsOfThread = 4;
+
 template <class Plain, class Norm>
 using WalkOf = std::conditional_t<HASTE_CELL::kNormalizes, Norm, Plain>;
 using Forward = WalkOf<ForwardWalk<HASTE_CELL, HASTE_T>, NormForwardWalk<HASTE_CELL, HASTE_T>>;
@@ -50,15 +55,33 @@ void Run(W& walk, const HasteRnnConfig& config, const Plan& plan, const HasteExe
   team.threads = plan.threads;
   const int64_t lanes = config.lanes, steps = walk.steps();
   walk.Prepare();
-  for (int phase = 0; phase < W::kPhases && walk.packs(); ++phase) {
-    EachOfLanes(team, lanes, walk.panels(phase),
-                [&](int64_t k, int64_t panel) { walk.Pack(phase, k, panel); });
+  // All that is to be packed, in the order of phases, lanes and panels.
+  int64_t begin[W::kPhases + 1] = {};
+  for (int phase = 0; phase < W::kPhases; ++phase) {
+    begin[phase + 1] = begin[phase] + (walk.packs() ? lanes * walk.panels(phase) : 0);
+  }
+  const auto pack = [&](int64_t i) {
+    int phase = 0;
+    while (i >= begin[phase + 1]) ++phase;
+    const int64_t at = i - begin[phase], panels = walk.panels(phase);
+    walk.Pack(phase, at / panels, at % panels);
+  };
+  if (plan.split == CpuSplit::kRows || steps <= kStepsApart) {
+    ParallelFor(team, begin[W::kPhases], pack);
   }
   if (plan.split == CpuSplit::kUnits) {
     const Range all{0, config.batch};
     for (int64_t k = 0; k < lanes; ++k) walk.Begin(k, all);
-    Lockstep(team, steps, plan.threads,
-             [&](int64_t step, int slice) { RunSlice(walk, step, slice, plan.threads, config); });
+    if (steps <= kStepsApart) {
+      const int parts = plan.threads * kPartsOfThread;
+      for (int64_t step = 0; step < steps; ++step) {
+        ParallelFor(team, parts,
+                    [&](int64_t i) { RunSlice(walk, step, static_cast<int>(i), parts, config); });
+      }
+    } else {
+      Lockstep(team, begin[W::kPhases], pack, steps, plan.threads,
+               [&](int64_t step, int slice) { RunSlice(walk, step, slice, plan.threads, config); });
+    }
     for (int64_t k = 0; k < lanes; ++k) walk.End(k, all);
   } else {
     const int64_t groups = (config.batch + plan.rows_per_task - 1) / plan.rows_per_task;

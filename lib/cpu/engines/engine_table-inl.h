@@ -39,19 +39,17 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
   return count.used();
 }
 
-void RunForward(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
-                const HasteRnnForwardArgs& args, void* memory, const Plan& plan,
-                const HasteExecutor& executor) {
-  Workspace workspace(memory);
-  Forward walk(config, args, &workspace, layer);
-  Run(walk, config, plan, executor);
+void RunForward(const RnnCall& call, const HasteLayerForwardArgs* layer,
+                const HasteRnnForwardArgs& args) {
+  Workspace workspace(call.workspace);
+  Forward walk(call.config, args, &workspace, layer);
+  Run(walk, call.config, call.planned.plan, call.executor);
 }
 
-void RunBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, void* memory,
-                 const Plan& plan, const HasteExecutor& executor) {
-  Workspace workspace(memory);
-  Backward walk(config, args, &workspace);
-  Run(walk, config, plan, executor);
+void RunBackward(const RnnCall& call, const HasteRnnBackwardArgs& args) {
+  Workspace workspace(call.workspace);
+  Backward walk(call.config, args, &workspace);
+  Run(walk, call.config, call.planned.plan, call.executor);
 }
 
 }  // namespace
@@ -71,24 +69,19 @@ size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const PlannedRnn&,
   return HASTE_DISPATCH(WorkspaceBytes)(config, false, &layer);
 }
 
-int32_t DispatchForward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                        const HasteRnnForwardArgs& args, void* workspace,
-                        const HasteExecutor& executor, HasteStatus*) {
-  HASTE_DISPATCH(RunForward)(config, nullptr, args, workspace, planned.plan, executor);
+int32_t DispatchForward(const RnnCall& call, const HasteRnnForwardArgs& args, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(call, nullptr, args);
   return HASTE_OK;
 }
 
-int32_t DispatchLayerForward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                             const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& args,
-                             void* workspace, const HasteExecutor& executor, HasteStatus*) {
-  HASTE_DISPATCH(RunForward)(config, &layer, args, workspace, planned.plan, executor);
+int32_t DispatchLayerForward(const RnnCall& call, const HasteLayerForwardArgs& layer,
+                             const HasteRnnForwardArgs& args, HasteStatus*) {
+  HASTE_DISPATCH(RunForward)(call, &layer, args);
   return HASTE_OK;
 }
 
-int32_t DispatchBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                         const HasteRnnBackwardArgs& args, void* workspace,
-                         const HasteExecutor& executor, HasteStatus*) {
-  HASTE_DISPATCH(RunBackward)(config, args, workspace, planned.plan, executor);
+int32_t DispatchBackward(const RnnCall& call, const HasteRnnBackwardArgs& args, HasteStatus*) {
+  HASTE_DISPATCH(RunBackward)(call, args);
   return HASTE_OK;
 }
 

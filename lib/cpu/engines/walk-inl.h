@@ -17,6 +17,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "haste/c_api.h"
 #include "lib/base/workspace.h"
@@ -198,24 +199,48 @@ class Walk {
     for (int i = 0; i < count; ++i) __builtin_prefetch(from + i * stride, 1);
   }
 
-  // Calls use(unit_vector, row, acc) for each vector of hidden units of a panel and each row.
-  // kPerUnit vectors belong to one vector of units; the last panel may have fewer units.
-  template <int kPerUnit, int kUnits, bool kHasStart = false, class Use,
+  // Calls use(unit_vector, row, acc) for each vector of hidden units of kPanels panels, which are
+  // `apart` elements apart, and each row. kPerUnit vectors belong to one vector of units; a single
+  // panel may be the last one, which may have fewer units.
+  template <int kPerUnit, int kUnits, bool kHasStart = false, int kPanels = 1, class Use,
             class Prefetch = NoPrefetch>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
-               int64_t depth, const Use& use, const Prefetch& meet = {}) const {
-    if constexpr (kUnits > 1) {
+               int64_t depth, const Use& use, const Prefetch& meet = {}, int64_t apart = 0) const {
+    if constexpr (kUnits > 1 && kPanels == 1) {
       if (units < kUnits) {
         return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth, use,
                                                         meet);
       }
     }
-    PanelProduct<kPerUnit * kUnits, kHasStart>(
+    constexpr int kAll = kUnits * kPanels;
+    PanelProduct<kPerUnit * kAll, kHasStart, kPanels>(
         a, a_stride, rows, panel, depth,
-        [&](int64_t row, V(&acc)[kPerUnit* kUnits]) HWY_ATTR {
-          for (int u = 0; u < kUnits; ++u) use(u, row, acc + u * kPerUnit);
+        [&](int64_t row, V(&acc)[kPerUnit* kAll]) HWY_ATTR {
+          for (int u = 0; u < kAll; ++u) use(u, row, acc + u * kPerUnit);
         },
-        meet);
+        meet, apart);
+  }
+
+  // Calls run(first, together) for all of `panels`, where `together`, a constant, are to be
+  // multiplied at once. whole: those that have all of their units. Every other step goes backwards:
+  // it begins with what the one before has left in the caches.
+  template <class Run>
+  static HWY_INLINE void EachPanels(int64_t step, Range panels, int64_t whole, int64_t rows,
+                                    const Run& run) {
+    const bool backwards = step % 2 != 0;
+    for (int64_t left = panels.end - panels.begin; left > 0;) {
+      int64_t count = NextPanels(rows, left);
+      if ((backwards ? panels.begin + left : panels.end - left + count) > whole) count = 1;
+      const int64_t first = backwards ? panels.begin + left - count : panels.end - left;
+      left -= count;
+      if (kTileRows == 6 && count == 4) {
+        run(first, std::integral_constant<int, 4>());
+      } else if (count == 2) {
+        run(first, std::integral_constant<int, 2>());
+      } else {
+        run(first, std::integral_constant<int, 1>());
+      }
+    }
   }
 
   const HasteRnnConfig& config_;

@@ -26,6 +26,10 @@ inline constexpr int kTileRows = 6;
 #else
 inline constexpr int kTileRows = 3;
 #endif
+// Sums that one sweep over a matrix that is not packed keeps in registers for a single row, and the
+// runs of so many sums.
+inline constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
+constexpr int VectorsInPlace(int runs) { return kMostSums / runs < 8 ? kMostSums / runs : 8; }
 
 // Cache lines of E that the code after a tile's product reads or writes, in runs of kRun vectors,
 // at most kRowRuns a row. The product prefetches them one by one while the memory is idle; all
@@ -58,41 +62,83 @@ class Lines {
 };
 struct NoLines {};
 
-template <int kRows, int kVecs, class C>
-HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
-                         int64_t i, Vec<C> (&acc)[kTileRows][kVecs]) {
-  Vec<C> b[kVecs];
+// One or several panels, `apart` elements apart, of kVecs vectors a row together.
+template <class C, int kVecs, int kPanels>
+struct Panels {
+  static constexpr int kEach = kVecs / kPanels;
+  // Row i of all of them.
+  HWY_INLINE void LoadRow(int64_t i, Vec<C> (&row)[kVecs]) const {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVecs; ++v) {
+      row[v] = Load(first + v / kEach * apart + (i * kEach + v % kEach) * Width<C>());
+    }
+  }
+  const C* HWY_RESTRICT first;
+  int64_t apart;
+};
+
+// The same of a matrix that is not packed: kRuns runs of kVectors vectors, `run` elements apart, in
+// rows that are `stride` elements apart. Vector v of run r is number v · kRuns + r of a row. Reads
+// whole vectors.
+template <class T, int kVectors, int kRuns>
+struct InPlace {
+  using C = Compute<T>;
+  HWY_INLINE void LoadRow(int64_t i, Vec<C> (&row)[kVectors * kRuns]) const {
+    const T* from = first + i * stride;
+    // Run by run, as the vectors of one lie side by side.
 #pragma GCC unroll 8
-  for (int v = 0; v < kVecs; ++v) b[v] = Load(panel + (i * kVecs + v) * Width<C>());
+    for (int r = 0; r < kRuns; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        row[v * kRuns + r] = Storage<T>::Load(from + r * run + v * Width<C>());
+      }
+    }
+  }
+  const T* HWY_RESTRICT first;
+  int64_t stride, run;
+};
+
+template <int kRows, int kVecs, class C, class Matrix>
+HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const Matrix& panels, int64_t i,
+                         Vec<C> (&acc)[kRows][kVecs]) {
+  Vec<C> b[kVecs];
+  panels.LoadRow(i, b);
+#if HWY_ARCH_X86
+  // Else the compiler loads them again for each row.
+  if constexpr (kRows > 1 && kTileRows == 6) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVecs; ++v) __asm__("" : "+v"(b[v].v.raw));
+  }
+#endif
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i]));
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
   }
 }
 
 // acc[r][v] += Σ_i a[r][i] · panel[i][v], in the order of i for every kRows. So the grouping of
-// rows, and with it the number of threads, does not change a bit of the result.
-template <int kRows, int kVecs, class C, class AnyLines>
-HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const C* HWY_RESTRICT panel,
-                            int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kTileRows][kVecs]) {
+// rows and panels, and with it the number of threads, does not change a bit of the result.
+template <int kRows, int kVecs, class C, class Matrix, class AnyLines>
+HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const Matrix& panels,
+                            int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kRows][kVecs]) {
   int64_t i = 0;
   if constexpr (!std::is_same_v<AnyLines, NoLines>) {
     for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
       lines.Ask(i);
-      TileStep<kRows>(a, a_stride, panel, i, acc);
+      TileStep(a, a_stride, panels, i, acc);
     }
     for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
   }
-  for (; i < depth; ++i) TileStep<kRows>(a, a_stride, panel, i, acc);
+  for (; i < depth; ++i) TileStep(a, a_stride, panels, i, acc);
 }
 
-// Rows of the next tile. Eight rows are two tiles of four, not six and two: a tile of two rows
-// spends most of its time loading the panel.
+// Rows of the next tile. Tiles are as even as possible, eight rows are four and four, not six and
+// two: a tile of two rows spends most of its time loading the panel.
 HWY_INLINE int64_t NextTile(int64_t rows) {
-  if (kTileRows == 6 && rows == 8) return 4;
-  return std::min<int64_t>(rows, kTileRows);
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  return (rows + tiles - 1) / tiles;
 }
 
 // Calls run with `rows`, of 1 to kMost, as a constant.
@@ -110,30 +156,55 @@ struct NoPrefetch {
   HWY_INLINE void operator()(int64_t, NoLines*) const {}
 };
 
-// Calls use(row, acc[row]) for `rows` rows, after the products with the panel. depth = 0 gives 0.
-// Before a tile's product, meet(row, lines) adds the lines that use(row, …) reads and writes.
-template <int kVecs, bool kHasStart = false, class C, class Use, class Prefetch = NoPrefetch>
-HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
-                             int64_t depth, const Use& use, const Prefetch& meet = {}) {
-  const C* start = panel;
-  if constexpr (kHasStart) panel += kVecs * Width<C>();
+// Panels to multiply together, of `left`. A tile of few rows needs more than one, or it waits for
+// its own sums: a multiply-add takes four cycles, and two of them begin in each.
+HWY_INLINE int64_t NextPanels(int64_t rows, int64_t left) {
+  constexpr bool kMany = kTileRows == 6;
+  if (kMany && rows == 1 && left >= 4) return 4;
+  return rows <= (kMany ? 3 : 1) && left >= 2 ? 2 : 1;
+}
+
+// Calls use(row, acc[row]) for `rows` rows, after their products with a matrix of `depth` rows of
+// kVecs vectors, in tiles of at most kMostRows rows. The sums begin with `start`. Before a tile's
+// product, meet(row, lines) adds the lines that use(row, …) reads and writes.
+template <int kMostRows, int kVecs, class C, class Matrix, class Use, class Prefetch = NoPrefetch>
+HWY_INLINE void TiledProduct(const C* a, int64_t a_stride, int64_t rows, const Matrix& matrix,
+                             int64_t depth, const Vec<C> (&start)[kVecs], const Use& use,
+                             const Prefetch& meet = {}) {
   int64_t row = 0;
   const auto tile = [&](auto count) HWY_ATTR {
     constexpr int kRows = decltype(count)::value;
-    Vec<C> acc[kTileRows][kVecs];
-    if constexpr (kHasStart) {
-      for (int v = 0; v < kVecs; ++v) {
-        const Vec<C> first = Load(start + v * Width<C>());
-        for (int r = 0; r < kRows; ++r) acc[r][v] = first;
-      }
+    Vec<C> acc[kRows][kVecs];
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = start[v];
     }
     typename Prefetch::template TileLines<kRows> lines;
     for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
-    TileProduct<kRows, kVecs>(a + row * a_stride, a_stride, panel, depth, lines, acc);
+    TileProduct(a + row * a_stride, a_stride, matrix, depth, lines, acc);
     for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
     row += kRows;
   };
-  while (row < rows) WithRows<kTileRows>(NextTile(rows - row), tile);
+  while (row < rows) WithRows<kMostRows>(std::min<int64_t>(NextTile(rows - row), kMostRows), tile);
+}
+
+// Rows of a tile of so many vectors a row.
+constexpr int RowsOfTile(int vectors) { return std::min(kTileRows, 4 * kTileRows / vectors); }
+
+// The same with kPanels panels, which are `apart` elements apart and have kVecs vectors a row
+// together. depth = 0 gives 0.
+template <int kVecs, bool kHasStart = false, int kPanels = 1, class C, class Use,
+          class Prefetch = NoPrefetch>
+HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
+                             int64_t depth, const Use& use, const Prefetch& meet = {},
+                             int64_t apart = 0) {
+  constexpr int kMostRows = kPanels == 1 ? kTileRows : kPanels == 2 ? kTileRows / 2 : 1;
+  Panels<C, kVecs, kPanels> panels{panel, apart};
+  Vec<C> start[kVecs];
+  if constexpr (kHasStart) {
+    panels.LoadRow(0, start);
+    panels.first += panels.kEach * Width<C>();
+  }
+  TiledProduct<kMostRows>(a, a_stride, rows, panels, depth, start, use, meet);
 }
 
 // One row times a matrix that is not packed.

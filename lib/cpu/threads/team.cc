@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -15,8 +14,10 @@ namespace {
 // Waits are short while all threads run, so spin first, and yield if a thread seems not to run.
 class Spinner {
  public:
-  void Wait() {
-    if (++spins_ < kSpins) {
+  // Returns false from the time on when it yields.
+  bool Wait() {
+    const bool spins = ++spins_ < kSpins;
+    if (spins) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -25,6 +26,7 @@ class Spinner {
     } else {
       std::this_thread::yield();
     }
+    return spins;
   }
 
  private:
@@ -53,28 +55,106 @@ struct ForState {
   std::atomic<int64_t> done{0};
 
   // `task` belongs to the caller and dies once `done` equals `count`: used only after a claim.
-  void Work(const std::function<void(int64_t)>* task) {
+  void Work(const std::function<void(int64_t)>& task) {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      (*task)(i);
+      task(i);
       done.fetch_add(1, std::memory_order_release);
     }
   }
+  void Wait() const {
+    Spinner spinner;
+    while (done.load(std::memory_order_acquire) < count) spinner.Wait();
+  }
 };
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// Values of Seat::next besides a step.
+constexpr int64_t kCallers = -1;  // the slice is the caller's
+constexpr int64_t kBusy = -2;     // the helper is in a step
 
-// A helper's place in a lockstep walk.
-struct alignas(64) Seat {
-  std::atomic<bool> taken{false};      // the helper has arrived
-  std::atomic<int64_t> first{kNever};  // first step that the leader leaves to it
-  std::atomic<int64_t> done{-1};       // last step that it finished
+// A slice of a lockstep walk. Each value has cache lines of its own; two, because the processor may
+// fetch lines in pairs.
+struct Seat {
+  // Last step that is finished. All other threads poll it.
+  alignas(128) std::atomic<int64_t> done{-1};
+  // The step that the helper may begin. The helper takes a step, and the caller takes the slice
+  // back, by exchanging this value: exactly one of them succeeds.
+  alignas(128) std::atomic<int64_t> next{kCallers};
+  // Counts while the helper waits for the slice: it runs, and not on the caller's processor.
+  std::atomic<int64_t> beats{0};
 };
 
+// Shared with helpers by reference count, as ForState.
 struct StepState {
-  explicit StepState(int slices) : seats(slices) {}
+  StepState(int64_t preparations, int64_t count, int slices)
+      : prepared(preparations), steps(count), seats(slices) {}
+  ForState prepared;
+  const int64_t steps;
   std::vector<Seat> seats;
-  alignas(64) std::atomic<int64_t> step{-1};
   std::atomic<bool> over{false};
+
+  // Each thread waits for all others itself, so that their last steps reach it in one hop: a thread
+  // that collects and announces them would take two.
+  void WaitForOthers(int64_t step, int own) {
+    for (int i = 0; i < static_cast<int>(seats.size()); ++i) {
+      Spinner spinner;
+      while (i != own && seats[i].done.load(std::memory_order_acquire) < step) spinner.Wait();
+    }
+  }
+
+  // What a helper does. `task` belongs to the caller: it is used only within a step that was taken.
+  void Help(int slice, const std::function<void(int64_t, int)>& task) {
+    Seat& seat = seats[slice];
+    Spinner spinner;
+    while (!over.load(std::memory_order_acquire)) {
+      int64_t step = seat.next.load(std::memory_order_acquire);
+      if (step == kCallers) {
+        seat.beats.fetch_add(1, std::memory_order_relaxed);
+        spinner.Wait();
+        continue;
+      }
+      WaitForOthers(step - 1, slice);
+      if (!seat.next.compare_exchange_strong(step, kBusy, std::memory_order_acquire)) continue;
+      task(step, slice);
+      if (step + 1 < steps) seat.next.store(step + 1, std::memory_order_relaxed);
+      seat.done.store(step, std::memory_order_release);
+      if (step + 1 == steps) return;
+    }
+  }
+
+  // What the caller does: slice 0, and those whose helpers do not run. It gives a slice to a helper
+  // that shows that it runs, and takes it back if the helper does not begin a step in time.
+  void Lead(const std::function<void(int64_t, int)>& task) {
+    const int slices = static_cast<int>(seats.size());
+    std::vector<int64_t> beats(slices, 0);  // as the last step began; kTheirs: the helper's slice
+    for (int64_t step = 0; step < steps; ++step) {
+      for (int i = 1; i < slices; ++i) {
+        if (beats[i] == kTheirs) continue;
+        const int64_t now = seats[i].beats.load(std::memory_order_relaxed);
+        const bool runs = step > 0 && now != beats[i];
+        beats[i] = runs ? kTheirs : now;
+        if (runs) seats[i].next.store(step, std::memory_order_release);
+      }
+      for (int i = 0; i < slices; ++i) {
+        if (beats[i] == kTheirs) continue;
+        task(step, i);
+        seats[i].done.store(step, std::memory_order_release);
+      }
+      for (int i = 1; i < slices; ++i) {
+        Spinner spinner;
+        while (beats[i] == kTheirs && seats[i].done.load(std::memory_order_acquire) < step) {
+          int64_t next = step;
+          if (spinner.Wait() || !seats[i].next.compare_exchange_strong(next, kCallers)) continue;
+          beats[i] = seats[i].beats.load(std::memory_order_relaxed);
+          task(step, i);
+          seats[i].done.store(step, std::memory_order_release);
+        }
+      }
+    }
+    over.store(true, std::memory_order_release);
+  }
+
+ private:
+  static constexpr int64_t kTheirs = -1;
 };
 
 }  // namespace
@@ -95,57 +175,25 @@ void ParallelFor(const HasteExecutor& executor, int64_t count,
   }
   auto state = std::make_shared<ForState>(count);
   for (int64_t h = 0; h < helpers; ++h) {
-    Schedule(executor, [state, &task] { state->Work(&task); });
+    Schedule(executor, [state, &task] { state->Work(task); });
   }
-  state->Work(&task);
-  Spinner spinner;
-  while (state->done.load(std::memory_order_acquire) < count) spinner.Wait();
+  state->Work(task);
+  state->Wait();
 }
 
-void Lockstep(const HasteExecutor& executor, int64_t steps, int slices,
+void Lockstep(const HasteExecutor& executor, int64_t preparations,
+              const std::function<void(int64_t)>& prepare, int64_t steps, int slices,
               const std::function<void(int64_t, int)>& task) {
-  if (slices == 1 || steps == 0) {
-    for (int64_t s = 0; s < steps; ++s) {
-      for (int i = 0; i < slices; ++i) task(s, i);
-    }
-    return;
-  }
-  auto state = std::make_shared<StepState>(slices);
+  const auto state = std::make_shared<StepState>(preparations, steps, slices);
   for (int slice = 1; slice < slices; ++slice) {
-    Schedule(executor, [state, slice, &task] {
-      Seat& seat = state->seats[slice];
-      seat.taken.store(true, std::memory_order_release);
-      int64_t last = -1;
-      while (true) {
-        Spinner spinner;
-        int64_t step;
-        while ((step = state->step.load(std::memory_order_acquire)) == last) {
-          if (state->over.load(std::memory_order_acquire)) return;
-          spinner.Wait();
-        }
-        last = step;
-        // Too late for this step: the leader does it. `first` is set before its step is published.
-        if (step < seat.first.load(std::memory_order_acquire)) continue;
-        task(step, slice);
-        seat.done.store(step, std::memory_order_release);
-      }
+    Schedule(executor, [state, slice, &prepare, &task] {
+      state->prepared.Work(prepare);
+      state->Help(slice, task);
     });
   }
-  for (int64_t step = 0; step < steps; ++step) {
-    for (Seat& seat : state->seats) {
-      if (seat.first == kNever && seat.taken.load(std::memory_order_acquire)) seat.first = step;
-    }
-    state->step.store(step, std::memory_order_release);
-    for (int slice = 0; slice < slices; ++slice) {
-      if (state->seats[slice].first == kNever) task(step, slice);
-    }
-    for (Seat& seat : state->seats) {
-      if (seat.first == kNever) continue;
-      Spinner spinner;
-      while (seat.done.load(std::memory_order_acquire) != step) spinner.Wait();
-    }
-  }
-  state->over.store(true, std::memory_order_release);
+  state->prepared.Work(prepare);
+  state->prepared.Wait();
+  state->Lead(task);
 }
 
 }  // namespace haste

@@ -13,40 +13,32 @@ namespace {
 template <class Cell, class T>
 struct ForwardKernels {
   using CellType = Cell;
-  using Storage = T;
   using Params = BlockForwardParams<T>;
   static uintptr_t Bits(const HasteRnnForwardArgs& a) {
     return AddressBits<Cell>(a, a.wx, a.y, a.gates);
   }
-  template <bool kCluster, bool kOdd>
-  static auto OfRows(const BlockTiling& t) {
-    return t.rows == 4 ? BlockForward<Cell, T, 4, kCluster, kOdd>
-                       : BlockForward<Cell, T, 8, kCluster, kOdd>;
-  }
+  template <int kRows, bool kCluster, bool kOdd>
+  static constexpr auto kKernel = BlockForward<Cell, T, kRows, kCluster, kOdd>;
 };
 template <class Cell, class T>
 struct BackwardKernels {
   using CellType = Cell;
-  using Storage = T;
   using Params = BlockBackwardParams<T>;
   static uintptr_t Bits(const HasteRnnBackwardArgs& a) {
     return AddressBits<Cell>(a, a.gates, a.dy, a.dwx, a.dq);
   }
-  template <bool kCluster, bool kOdd>
-  static auto OfRows(const BlockTiling& t) {
-    return t.rows == 4 ? BlockBackward<Cell, T, 4, kCluster, kOdd>
-                       : BlockBackward<Cell, T, 8, kCluster, kOdd>;
-  }
+  template <int kRows, bool kCluster, bool kOdd>
+  static constexpr auto kKernel = BlockBackward<Cell, T, kRows, kCluster, kOdd>;
 };
 
-template <class Kernels>
-auto KernelOf(const BlockTiling& t, bool odd) {
-  if (odd) {
-    return t.blocks > 1 ? Kernels::template OfRows<true, true>(t)
-                        : Kernels::template OfRows<false, true>(t);
+template <class Kernels, bool kOdd>
+auto KernelOf(const BlockTiling& t) {
+  if (t.blocks > 1) {
+    return t.rows == 4 ? Kernels::template kKernel<4, true, kOdd>
+                       : Kernels::template kKernel<8, true, kOdd>;
   }
-  return t.blocks > 1 ? Kernels::template OfRows<true, false>(t)
-                      : Kernels::template OfRows<false, false>(t);
+  return t.rows == 4 ? Kernels::template kKernel<4, false, kOdd>
+                     : Kernels::template kKernel<8, false, kOdd>;
 }
 
 // The largest piece, up to kPieceBytes, whose size divides what has these bits.
@@ -56,8 +48,8 @@ int PieceOf(uintptr_t bits) {
 }
 
 template <class Kernels, class Args>
-int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
-             void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+int32_t Run(const RnnCall& call, const Args& args, HasteStatus* status) {
+  const auto& [config, planned, workspace, executor] = call;
   const BlockPlan& plan = planned.plan.block;
   typename Kernels::Params p = {};
   Workspace pieces(workspace);
@@ -65,15 +57,15 @@ int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args
   p.tiling = plan.tiling;
   p.row_groups = static_cast<int>(plan.blocks / p.tiling.blocks / config.lanes);
   const uintptr_t bits = Kernels::Bits(args),
-                  row = config.hidden * sizeof(typename Kernels::Storage);
+                  row = config.hidden * sizeof(typename Kernels::Params::Storage);
   p.piece = PieceOf(bits | row);
   p.wide_piece = p.tiling.blocks > 1 ? p.piece : PieceOf(bits | Kernels::CellType::kGates * row);
   // Without code for odd rows, tensors that begin oddly are copied number by number.
   const bool odd =
       p.piece < kPieceBytes && planned.cuda.sm_major == 9 && planned.cuda.clusters[2] > 0;
-  if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Storage);
+  if (p.piece < kPieceBytes && !odd) p.piece = sizeof(typename Kernels::Params::Storage);
   HASTE_TRY(PrepareFirstLive(p, executor, status));
-  const auto kernel = KernelOf<Kernels>(p.tiling, odd);
+  const auto kernel = odd ? KernelOf<Kernels, true>(p.tiling) : KernelOf<Kernels, false>(p.tiling);
   LaunchShape shape;
   shape.blocks = plan.blocks;
   shape.threads = (p.tiling.warps + kCopyWarps) * 32;
@@ -90,21 +82,17 @@ struct Block {
     count.Take<int64_t>(2 * config.batch);  // first_live, if there is a mask
     return count.used();
   }
-  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                         const HasteRnnForwardArgs& args, void* workspace,
-                         const HasteExecutor& executor, HasteStatus* status) {
-    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
-      using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(config, planned, args, workspace, executor, status);
+  static int32_t Forward(const RnnCall& call, const HasteRnnForwardArgs& args,
+                         HasteStatus* status) {
+    return WithForwardStorage<T>(call.config, CellInfo<Cell>(), [&](auto* storage) {
+      return Run<ForwardKernels<Cell, std::decay_t<decltype(*storage)>>>(call, args, status);
     });
   }
-  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                          const HasteRnnBackwardArgs& args, void* workspace,
-                          const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Backward(const RnnCall& call, const HasteRnnBackwardArgs& args,
+                          HasteStatus* status) {
     using Storage = std::conditional_t<(Cell::kGates > 1), ScaledStorage<T>, T>;
-    HASTE_TRY(
-        (Call<BackwardKernels<Cell, Storage>>(config, planned, args, workspace, executor, status)));
-    return SumRecurrentBias<Cell>(config, args, executor, status);
+    HASTE_TRY((Run<BackwardKernels<Cell, Storage>>(call, args, status)));
+    return SumRecurrentBias<Cell>(call.config, args, call.executor, status);
   }
 };
 

@@ -229,90 +229,68 @@ HASTE_DEVICE void SplitZoneout(const C (&share)[kStates], C (&ds)[kStates], C (&
   }
 }
 
-// The cell on one element, forward and backward, computed in CellScalar.
-template <class Cell, class T>
-HASTE_DEVICE void CellForward(const Activations& act, const Compute<T> (&x)[Cell::kGates],
-                              const Compute<T> (&q)[Cell::kGates],
-                              const Compute<T> (&before)[Cell::kStates],
-                              Compute<T> (&kept)[Cell::kKept], Compute<T> (&next)[Cell::kStates]) {
-  using V = CellScalar<T>;
-  V in[Cell::kGates], product[Cell::kGates], entering[Cell::kStates], keeps[Cell::kKept];
-  V leaving[Cell::kStates];
-  Recast(x, in);
-  Recast(q, product);
-  Recast(before, entering);
-  Recast(kept, keeps);
-  Cell::Forward(act, in, product, entering, keeps, leaving);
-  Recast(keeps, kept);
-  Recast(leaving, next);
-}
-template <class Cell, class T>
-HASTE_DEVICE void CellGradients(const Activations& act, const Compute<T> (&kept)[Cell::kKept],
-                                const Compute<T> (&prev)[Cell::kStates],
-                                const Compute<T> (&ds)[Cell::kStates],
-                                Compute<T> (&dx)[Cell::kGates], Compute<T> (&dq)[Cell::kGates],
-                                Compute<T> (&before)[Cell::kStates]) {
-  using V = CellScalar<T>;
-  V keeps[Cell::kKept], entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
-  V din[Cell::kGates], dproduct[Cell::kGates];
-  Recast(kept, keeps);
-  Recast(prev, entered);
-  Recast(ds, dleft);
-  CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
-  Recast(din, dx);
-  Recast(dproduct, dq);
-  Recast(dentered, before);
-}
-
-// A live step of several elements of a thread, side by side: the cell, then Zoneout.
-// before: prev, but with h as it entered the product. share: from ZoneoutShares, read only if
-// p.zoneout. kept: the cell's; kOperand and the gates of kResetGates are already set.
+// Several elements of a thread, side by side: a live step of the cell, computed in CellScalar, then
+// Zoneout.
 template <class Cell, class T, int kCount>
-HASTE_DEVICE void ElementsForward(const RecurrenceParams<T>& p,
-                                  const Compute<T> (&x)[kCount][Cell::kGates],
-                                  const Compute<T> (&q)[kCount][Cell::kGates],
-                                  const Compute<T> (&before)[kCount][Cell::kStates],
-                                  const Compute<T> (&prev)[kCount][Cell::kStates],
-                                  const Compute<T> (&share)[kCount][Cell::kStates],
-                                  Compute<T> (&kept)[kCount][Cell::kKept],
-                                  Compute<T> (&next)[kCount][Cell::kStates]) {
-  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
-    HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
-      CellForward<Cell, T>(act, x[e], q[e], before[e], kept[e], next[e]);
-    }
-  });
-  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
-    if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
-  }
-}
-
-// Their gradients. ds: on entry, gradients of the states that leave the step; on return, of those
-// that enter it, without what the product with Rᵀ adds. scale: the factor of h from dropout.
-template <class Cell, class T, int kCount>
-HASTE_DEVICE void ElementsBackward(const RecurrenceParams<T>& p,
-                                   const Compute<T> (&kept)[kCount][Cell::kKept],
-                                   const Compute<T> (&prev)[kCount][Cell::kStates],
-                                   const Compute<T> (&share)[kCount][Cell::kStates],
-                                   const Compute<T> (&scale)[kCount],
-                                   Compute<T> (&ds)[kCount][Cell::kStates],
-                                   Compute<T> (&dx)[kCount][Cell::kGates],
-                                   Compute<T> (&dq)[kCount][Cell::kGates]) {
+struct Elements {
   using C = Compute<T>;
-  C past[kCount][Cell::kStates] = {}, before[kCount][Cell::kStates];
-  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
-    if (p.zoneout) SplitZoneout(share[e], ds[e], past[e]);
-  }
-  WithActivations<Cell, Compute<T>>(p.act, [&](const Activations& act) {
+  using V = CellScalar<T>;
+  using Gates = C[kCount][Cell::kGates];
+  using States = C[kCount][Cell::kStates];
+  using Kept = C[kCount][Cell::kKept];
+
+  // before: prev, but with h as it entered the product. share: from ZoneoutShares, read only if
+  // p.zoneout. kept: the cell's; kOperand and the gates of kResetGates are already set.
+  static HASTE_DEVICE void Forward(const RecurrenceParams<T>& p, const Gates& x, const Gates& q,
+                                   const States& before, const States& prev, const States& share,
+                                   Kept& kept, States& next) {
+    WithActivations<Cell, C>(p.act, [&](const Activations& act) {
+      HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+        V in[Cell::kGates], product[Cell::kGates], keeps[Cell::kKept];
+        V entering[Cell::kStates], leaving[Cell::kStates];
+        Recast(x[e], in);
+        Recast(q[e], product);
+        Recast(before[e], entering);
+        Recast(kept[e], keeps);
+        Cell::Forward(act, in, product, entering, keeps, leaving);
+        Recast(keeps, kept[e]);
+        Recast(leaving, next[e]);
+      }
+    });
     HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
-      CellGradients<Cell, T>(act, kept[e], prev[e], ds[e], dx[e], dq[e], before[e]);
-    }
-  });
-  HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
-    HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
-      ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
+      if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
     }
   }
-}
+
+  // Their gradients. ds: on entry, gradients of the states that leave the step; on return, of those
+  // that enter it, without what the product with Rᵀ adds. scale: the factor of h from dropout.
+  static HASTE_DEVICE void Backward(const RecurrenceParams<T>& p, const Kept& kept,
+                                    const States& prev, const States& share,
+                                    const C (&scale)[kCount], States& ds, Gates& dx, Gates& dq) {
+    States past = {}, before;
+    HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+      if (p.zoneout) SplitZoneout(share[e], ds[e], past[e]);
+    }
+    WithActivations<Cell, C>(p.act, [&](const Activations& act) {
+      HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+        V keeps[Cell::kKept], din[Cell::kGates], dproduct[Cell::kGates];
+        V entered[Cell::kStates], dleft[Cell::kStates], dentered[Cell::kStates];
+        Recast(kept[e], keeps);
+        Recast(prev[e], entered);
+        Recast(ds[e], dleft);
+        CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
+        Recast(din, dx[e]);
+        Recast(dproduct, dq[e]);
+        Recast(dentered, before[e]);
+      }
+    });
+    HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
+      HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
+        ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
+      }
+    }
+  }
+};
 
 // Views an array as an array of one such array.
 template <class V, int kSize>

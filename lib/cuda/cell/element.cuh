@@ -50,15 +50,15 @@ HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
 // A forward step of several elements of a thread, side by side. stored: their wx. get(q): returns
 // h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
 // result `before` holds the states as they enter the cell.
-template <class Cell, class T, int kCount, class Get, class Params>
+template <class Cell, class T, int kCount, class Get, class Params,
+          class E = Elements<Cell, T, kCount>>
 HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], int64_t k,
                               const int (&unit)[kCount], const T (&stored)[kCount][Cell::kGates],
-                              const float (&scale)[kCount],
-                              const float (&prev)[kCount][Cell::kStates], const Get& get,
-                              float (&before)[kCount][Cell::kStates],
-                              float (&kept)[kCount][Cell::kKept],
-                              float (&next)[kCount][Cell::kStates], float (&y)[kCount]) {
-  float x[kCount][Cell::kGates], q[kCount][Cell::kGates], share[kCount][Cell::kStates] = {};
+                              const float (&scale)[kCount], const typename E::States& prev,
+                              const Get& get, typename E::States& before, typename E::Kept& kept,
+                              typename E::States& next, float (&y)[kCount]) {
+  typename E::Gates x, q;
+  typename E::States share = {};
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       next[e][s] = prev[e][s];
@@ -81,7 +81,7 @@ HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], 
     }
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
-  ElementsForward<Cell, T, kCount>(p, x, q, before, prev, share, kept, next);
+  E::Forward(p, x, q, before, prev, share, kept, next);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if (kCount == 1 || seen[e].live) {
       y[e] = next[e][0];
@@ -108,14 +108,13 @@ HASTE_DEVICE void StoreForward(const Params& p, const StepPlace& place, float y,
 
 // A backward step of the same. ds: on entry, gradients of the states that leave the step, without
 // those of the output; on return, of those that enter it, without what the product adds.
-template <class Cell, class T, int kCount, class Kept>
+template <class Cell, class T, int kCount, class Kept, class E = Elements<Cell, T, kCount>>
 HASTE_DEVICE void WalkBackward(const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount],
                                const Kept (&reserve)[kCount], const T (&dy)[kCount],
-                               const float (&scale)[kCount], float (&ds)[kCount][Cell::kStates],
-                               float (&dx)[kCount][Cell::kGates],
-                               float (&dq)[kCount][Cell::kGates]) {
-  float kept[kCount][Cell::kKept], prev[kCount][Cell::kStates];
-  float share[kCount][Cell::kStates] = {}, left[kCount][Cell::kStates];
+                               const float (&scale)[kCount], typename E::States& ds,
+                               typename E::Gates& dx, typename E::Gates& dq) {
+  typename E::Kept kept;
+  typename E::States prev, share = {}, left;
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     // y of a masked step repeats the previous y, so its gradient belongs to that state.
     if (seen[e].live || seen[e].repeats) ds[e][0] += ToCompute(dy[e]);
@@ -126,7 +125,7 @@ HASTE_DEVICE void WalkBackward(const RecurrenceParams<T>& p, const StepFlags (&s
     reserve[e].Get(kept[e], prev[e]);
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
-  ElementsBackward<Cell, T, kCount>(p, kept, prev, share, scale, ds, dx, dq);
+  E::Backward(p, kept, prev, share, scale, ds, dx, dq);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if constexpr (kCount > 1) {
       if (seen[e].live) continue;

@@ -44,21 +44,20 @@ class WalkEngine {
   }
 
   template <class EnginePolicy, class Args>
-  static int32_t Call(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
-                      const void* const* states, int64_t first, int64_t steps, void* workspace,
-                      const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Run(const RnnCall& call, const Args& args, const void* const* states,
+                     int64_t first, int64_t steps, HasteStatus* status) {
     using Direction = typename EnginePolicy::Direction;
-    EnginePolicy policy(config, planned);
+    EnginePolicy policy(call.config, call.planned);
     Phased<Direction> phased = {};
     phased.of[0].args = args;
-    Workspace pieces(workspace);
-    Fill(config, &policy, &pieces, &phased);
+    Workspace pieces(call.workspace);
+    Fill(call.config, &policy, &pieces, &phased);
     HASTE_TRY(ForEachPhase<Direction>([&](auto* phase, int i) {
-      return policy.PreparePhase(phase, phased.of[i], args.R, executor, status);
+      return policy.PreparePhase(phase, phased.of[i], args.R, call.executor, status);
     }));
-    HASTE_TRY((PrepareStates<Cell, Direction::First::kBackward>(config, states, phased.of[0],
-                                                                executor, status)));
-    return policy.Walk(phased, first, steps, executor, status);
+    HASTE_TRY((PrepareStates<Cell, Direction::First::kBackward>(call.config, states, phased.of[0],
+                                                                call.executor, status)));
+    return policy.Walk(phased, first, steps, call.executor, status);
   }
 
  public:
@@ -68,20 +67,18 @@ class WalkEngine {
                                : BytesOf<ForwardPolicy>(config, planned);
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                         const HasteRnnForwardArgs& args, void* workspace,
-                         const HasteExecutor& executor, HasteStatus* status) {
-    const auto call = IsBounded(config) ? Call<BoundedPolicy, HasteRnnForwardArgs>
-                                        : Call<ForwardPolicy, HasteRnnForwardArgs>;
-    return call(config, planned, args, args.s0, 0, config.time, workspace, executor, status);
+  static int32_t Forward(const RnnCall& call, const HasteRnnForwardArgs& args,
+                         HasteStatus* status) {
+    const auto run = IsBounded(call.config) ? Run<BoundedPolicy, HasteRnnForwardArgs>
+                                            : Run<ForwardPolicy, HasteRnnForwardArgs>;
+    return run(call, args, args.s0, 0, call.config.time, status);
   }
 
-  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                          const HasteRnnBackwardArgs& args, void* workspace,
-                          const HasteExecutor& executor, HasteStatus* status) {
-    HASTE_TRY(Call<BackwardPolicy>(config, planned, args, args.dsT, config.time - 1,
-                                   BackwardSteps<Cell>(config, args), workspace, executor, status));
-    return SumRecurrentBias<Cell>(config, args, executor, status);
+  static int32_t Backward(const RnnCall& call, const HasteRnnBackwardArgs& args,
+                          HasteStatus* status) {
+    HASTE_TRY(Run<BackwardPolicy>(call, args, args.dsT, call.config.time - 1,
+                                  BackwardSteps<Cell>(call.config, args), status));
+    return SumRecurrentBias<Cell>(call.config, args, call.executor, status);
   }
 };
 

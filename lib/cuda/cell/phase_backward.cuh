@@ -82,8 +82,8 @@ struct BackwardPhase
       C kept[Cell::kKept], prev[kStates], share[kStates] = {};
       reserve.Get(kept, prev);
       if (__builtin_expect(p.zoneout, false)) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementsBackward<Cell, T, 1>(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
-                                   OfOne(of_x), OfOne(dq));
+      Elements<Cell, T, 1>::Backward(p, OfOne(kept), OfOne(prev), OfOne(share), {scale}, OfOne(ds),
+                                     OfOne(of_x), OfOne(dq));
     } else {
       HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) of_x[g] = dq[g] = 0;
     }

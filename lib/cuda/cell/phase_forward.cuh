@@ -124,8 +124,8 @@ struct ForwardPhase : ForwardInputs<Cell, P, Cell::kResetGates, Cell::kGates - C
       }
       C share[kStates] = {};
       if (__builtin_expect(p.zoneout, false)) ZoneoutShares<Cell>(p, e, at.t, share);
-      ElementsForward<Cell, T, 1>(p, OfOne(x), OfOne(q), OfOne(entering), OfOne(prev), OfOne(share),
-                                  OfOne(kept), OfOne(next));
+      Elements<Cell, T, 1>::Forward(p, OfOne(x), OfOne(q), OfOne(entering), OfOne(prev),
+                                    OfOne(share), OfOne(kept), OfOne(next));
       y = next[0];
     } else {
       HASTE_UNROLL for (int s = 0; s < kStates; ++s) next[s] = prev[s];

@@ -185,14 +185,10 @@ int TakeHandle(const Functions& cublas, const ContextKey& context, void** handle
 
 int TypeOf(int32_t dtype) {
   switch (dtype) {
-    case HASTE_FLOAT64:
-      return kDouble;
-    case HASTE_FLOAT16:
-      return kHalf;
-    case HASTE_BFLOAT16:
-      return kBfloat16;
-    default:
-      return kFloat;
+    case HASTE_FLOAT64: return kDouble;
+    case HASTE_FLOAT16: return kHalf;
+    case HASTE_BFLOAT16: return kBfloat16;
+    default: return kFloat;
   }
 }
 

@@ -133,12 +133,10 @@ int32_t CudaFailure(cudaError_t error, const char* call, HasteStatus* status) {
   cudaGetLastError();  // clears the error, so that the next caller does not report it again
   switch (error) {
     case cudaErrorInsufficientDriver:
-    case cudaErrorUnsupportedPtxVersion:
-      return DriverTooOld(status);
+    case cudaErrorUnsupportedPtxVersion: return DriverTooOld(status);
     case cudaErrorNoDevice:
       return SetStatus(status, HASTE_UNIMPLEMENTED, "CUDA: no GPU is visible to this process");
-    case cudaErrorNoKernelImageForDevice:
-      return NoCodeForDevice(status);
+    case cudaErrorNoKernelImageForDevice: return NoCodeForDevice(status);
     // Plans use the number of multiprocessors that the driver reports for the stream.
     case cudaErrorCooperativeLaunchTooLarge:
       return SetStatus(status, HASTE_UNIMPLEMENTED,

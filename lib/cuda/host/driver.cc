@@ -13,14 +13,10 @@ std::string Text(int version) {
 // The series of NVIDIA's Linux drivers that first ran a major version of CUDA.
 std::string OldestDriver(int toolkit) {
   switch (Major(toolkit)) {
-    case 11:
-      return "450";
-    case 12:
-      return "525";
-    case 13:
-      return "580";
-    default:
-      return "that runs CUDA " + std::to_string(Major(toolkit)) + ".0";
+    case 11: return "450";
+    case 12: return "525";
+    case 13: return "580";
+    default: return "that runs CUDA " + std::to_string(Major(toolkit)) + ".0";
   }
 }
 

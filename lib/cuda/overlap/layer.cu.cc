@@ -120,10 +120,10 @@ int32_t OverlappedInputBytes(const HasteRnnConfig& config, const CudaCell& cell,
   return HASTE_OK;
 }
 
-int32_t OverlappedLayerForward(const HasteRnnConfig& config, const CudaCell& cell,
-                               const PlannedRnn& planned, const HasteLayerForwardArgs& layer,
-                               const HasteRnnForwardArgs& rnn, void* workspace,
-                               const HasteExecutor& executor, bool* done, HasteStatus* status) {
+int32_t OverlappedLayerForward(const RnnCall& call, const CudaCell& cell,
+                               const HasteLayerForwardArgs& layer, const HasteRnnForwardArgs& rnn,
+                               bool* done, HasteStatus* status) {
+  const auto& [config, planned, workspace, executor] = call;
   *done = false;
   if (layer.gamma != nullptr || !Aligned(cell.info, rnn) || !SideStream::Possible(executor)) {
     return HASTE_OK;
@@ -161,7 +161,7 @@ int32_t OverlappedLayerForward(const HasteRnnConfig& config, const CudaCell& cel
   const int turned = order.turned();
   flags.wanted = ReadyCount(product, order.columns - turned);
   flags.wanted_backwards = ReadyCount(product, turned);
-  HASTE_TRY(engine.overlapped_forward(config, planned, rnn, memory.rnn, flags, executor, status));
+  HASTE_TRY(engine.overlapped_forward({config, planned, memory.rnn, executor}, rnn, flags, status));
   return side.Join(status);
 }
 
@@ -179,10 +179,10 @@ int32_t OverlappedGradientsBytes(const HasteRnnConfig& config, const CudaCell& c
   return HASTE_OK;
 }
 
-int32_t OverlappedLayerBackward(const HasteRnnConfig& config, const CudaCell& cell,
-                                const PlannedRnn& planned, const HasteLayerBackwardArgs& layer,
-                                const HasteRnnBackwardArgs& rnn, void* workspace,
-                                const HasteExecutor& executor, bool* done, HasteStatus* status) {
+int32_t OverlappedLayerBackward(const RnnCall& call, const CudaCell& cell,
+                                const HasteLayerBackwardArgs& layer,
+                                const HasteRnnBackwardArgs& rnn, bool* done, HasteStatus* status) {
+  const auto& [config, planned, workspace, executor] = call;
   *done = false;
   if (layer.gamma != nullptr || !SideStream::Possible(executor)) return HASTE_OK;
   OverlappedGradients overlap;
@@ -203,7 +203,8 @@ int32_t OverlappedLayerBackward(const HasteRnnConfig& config, const CudaCell& ce
   OverlapFlags flags;
   flags.counts = memory.counts;
   flags.mask = static_cast<int32_t>(overlap.steps - 1);
-  HASTE_TRY(engine.overlapped_backward(config, planned, rnn, memory.rnn, flags, executor, status));
+  HASTE_TRY(
+      engine.overlapped_backward({config, planned, memory.rnn, executor}, rnn, flags, status));
   HASTE_TRY(products.Begin(side.executor(), status));
   for (int64_t chunk = 0; chunk < overlap.chunks; ++chunk) {
     HASTE_TRY(overlap.IsLast(chunk)

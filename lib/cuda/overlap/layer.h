@@ -17,11 +17,9 @@ int32_t OverlappedGradientsBytes(const HasteRnnConfig&, const CudaCell&, const P
 
 // haste_layer_forward and haste_layer_backward with checked arguments, including wx. *done = false:
 // nothing was done, because nothing is to be overlapped with the walk.
-int32_t OverlappedLayerForward(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                               const HasteLayerForwardArgs&, const HasteRnnForwardArgs&,
-                               void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
-int32_t OverlappedLayerBackward(const HasteRnnConfig&, const CudaCell&, const PlannedRnn&,
-                                const HasteLayerBackwardArgs&, const HasteRnnBackwardArgs&,
-                                void* workspace, const HasteExecutor&, bool* done, HasteStatus*);
+int32_t OverlappedLayerForward(const RnnCall&, const CudaCell&, const HasteLayerForwardArgs&,
+                               const HasteRnnForwardArgs&, bool* done, HasteStatus*);
+int32_t OverlappedLayerBackward(const RnnCall&, const CudaCell&, const HasteLayerBackwardArgs&,
+                                const HasteRnnBackwardArgs&, bool* done, HasteStatus*);
 
 }  // namespace haste

@@ -105,8 +105,8 @@ size_t BytesOf(const Plan& plan, const HasteRnnConfig& config) {
 }
 
 template <class Kernels>
-int32_t Run(const Plan& plan, const typename Kernels::Params& p, const HasteExecutor& executor,
-            HasteStatus* status) {
+int32_t LaunchWalk(const Plan& plan, const typename Kernels::Params& p,
+                   const HasteExecutor& executor, HasteStatus* status) {
   const PersistentTiling& t = p.tiling;
   const bool cluster = plan.engine == EngineKind::kCluster;
   const auto kernel = Kernels::Of(p, cluster);
@@ -130,13 +130,13 @@ int PieceOf(const HasteRnnConfig& config, const HasteRnnForwardArgs& args) {
 }
 
 template <class Kernels, class Args>
-int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, void* workspace,
-             const OverlapFlags& flags, const HasteExecutor& executor, HasteStatus* status) {
+int32_t Run(const RnnCall& call, const Args& args, const OverlapFlags& flags, HasteStatus* status) {
+  const auto& [config, planned, workspace, executor] = call;
   typename Kernels::Params p = {};
   p.flags = flags;
   Workspace pieces(workspace);
   FillOnChip<typename Kernels::CellType>(config, args, &pieces, &p);
-  Place<Kernels>(plan, config, &pieces, &p);
+  Place<Kernels>(planned.plan, config, &pieces, &p);
   if (p.exchange != nullptr) {
     HASTE_CUDA_TRY(
         cudaMemsetAsync(p.exchange, 0xFF,
@@ -146,7 +146,7 @@ int32_t Call(const Plan& plan, const HasteRnnConfig& config, const Args& args, v
   }
   if constexpr (!Kernels::kBackward) p.piece = PieceOf<Kernels>(config, args);
   HASTE_TRY(PrepareFirstLive(p, executor, status));
-  return Run<Kernels>(plan, p, executor, status);
+  return LaunchWalk<Kernels>(planned.plan, p, executor, status);
 }
 
 template <class Cell, class T>
@@ -163,36 +163,29 @@ struct Persistent {
     });
   }
 
-  static int32_t Forward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                         const HasteRnnForwardArgs& args, void* workspace,
-                         const HasteExecutor& executor, HasteStatus* status) {
-    return OverlappedForward(config, planned, args, workspace, OverlapFlags(), executor, status);
+  static int32_t Forward(const RnnCall& call, const HasteRnnForwardArgs& args,
+                         HasteStatus* status) {
+    return OverlappedForward(call, args, OverlapFlags(), status);
   }
-  static int32_t Backward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                          const HasteRnnBackwardArgs& args, void* workspace,
-                          const HasteExecutor& executor, HasteStatus* status) {
-    return OverlappedBackward(config, planned, args, workspace, OverlapFlags(), executor, status);
+  static int32_t Backward(const RnnCall& call, const HasteRnnBackwardArgs& args,
+                          HasteStatus* status) {
+    return OverlappedBackward(call, args, OverlapFlags(), status);
   }
 
-  static int32_t OverlappedForward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                                   const HasteRnnForwardArgs& args, void* workspace,
-                                   const OverlapFlags& flags, const HasteExecutor& executor,
-                                   HasteStatus* status) {
-    return WithForwardStorage<T>(config, CellInfo<Cell>(), [&](auto* storage) {
+  static int32_t OverlappedForward(const RnnCall& call, const HasteRnnForwardArgs& args,
+                                   const OverlapFlags& flags, HasteStatus* status) {
+    return WithForwardStorage<T>(call.config, CellInfo<Cell>(), [&](auto* storage) {
       using Kernels = ForwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
+      return Run<Kernels>(call, args, flags, status);
     });
   }
-
-  static int32_t OverlappedBackward(const HasteRnnConfig& config, const PlannedRnn& planned,
-                                    const HasteRnnBackwardArgs& args, void* workspace,
-                                    const OverlapFlags& flags, const HasteExecutor& executor,
-                                    HasteStatus* status) {
-    HASTE_TRY((WithBackwardStorage<Cell, T>(planned.plan, [&](auto* storage) {
+  static int32_t OverlappedBackward(const RnnCall& call, const HasteRnnBackwardArgs& args,
+                                    const OverlapFlags& flags, HasteStatus* status) {
+    HASTE_TRY((WithBackwardStorage<Cell, T>(call.planned.plan, [&](auto* storage) {
       using Kernels = BackwardKernels<Cell, std::decay_t<decltype(*storage)>>;
-      return Call<Kernels>(planned.plan, config, args, workspace, flags, executor, status);
+      return Run<Kernels>(call, args, flags, status);
     })));
-    return SumRecurrentBias<Cell>(config, args, executor, status);
+    return SumRecurrentBias<Cell>(call.config, args, call.executor, status);
   }
 };
 

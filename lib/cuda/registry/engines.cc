@@ -64,16 +64,11 @@ const Engine* EngineOf(const HasteRnnConfig& config, const CudaCell& cell, const
   const int form = relaxed ? kTensorFloatForm : config.dtype;
   switch (plan.engine) {
     case EngineKind::kCluster:
-    case EngineKind::kGrid:
-      return cell.persistent[form];
-    case EngineKind::kBlock:
-      return cell.block[form];
-    case EngineKind::kTiled:
-      return cell.tiled[config.dtype];
-    case EngineKind::kBlas:
-      return cell.blas[config.dtype];
-    default:
-      return cell.any_size[config.dtype];
+    case EngineKind::kGrid: return cell.persistent[form];
+    case EngineKind::kBlock: return cell.block[form];
+    case EngineKind::kTiled: return cell.tiled[config.dtype];
+    case EngineKind::kBlas: return cell.blas[config.dtype];
+    default: return cell.any_size[config.dtype];
   }
 }
 

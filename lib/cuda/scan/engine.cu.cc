@@ -113,8 +113,8 @@ class Scan {
   }
 
   template <template <class> class Params, class Args>
-  static int32_t Run(const HasteRnnConfig& config, const PlannedRnn& planned, const Args& args,
-                     void* workspace, const HasteExecutor& executor, HasteStatus* status) {
+  static int32_t Run(const RnnCall& call, const Args& args, HasteStatus* status) {
+    const auto& [config, planned, workspace, executor] = call;
     ScanParams<Params<T>> p = {};
     FillRecurrence<Cell, T>(config, args, &p);
     p.args = args;

@@ -118,14 +118,8 @@ __global__ void __launch_bounds__(kScanThreads)
           }
           if (!kPlain) shares.Get(p, i, share);
           Cell::Forward(act, share, x, q, before, gate, next, &y);
-          HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-            if (!kPlain && !Cell::kZoneoutInGate) {
-              // Selected where a state is wholly kept or new: the other may be infinite.
-              const C mixed = MulAdd(share[s], state[s] - next[s], next[s]);
-              next[s] = share[s] == C(1) ? state[s] : share[s] == C(0) ? next[s] : mixed;
-            }
-            state[s] = next[s];
-          }
+          if constexpr (!kPlain && !Cell::kZoneoutInGate) MixZoneout(share, state, next);
+          HASTE_UNROLL for (int s = 0; s < kStates; ++s) state[s] = next[s];
           if constexpr (Cell::kOutputsState) y = state[0];
           out = y;
           begun = true;

@@ -2,7 +2,6 @@
 // has where in shared memory. Pure arithmetic: the kernels compute the same from the same sizes.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include <functional>

@@ -7,7 +7,6 @@
 // from the L2 cache at every step.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include <functional>

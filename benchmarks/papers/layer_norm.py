@@ -1,0 +1,48 @@
+"""What layer normalisation gains: small batches of long sequences.
+
+    python -m benchmarks.papers layer-norm [--units 128] [--length 400] [--plot FILE]
+
+Ba, Kiros & Hinton, "Layer Normalization" (arXiv 1607.06450). Their handwriting task has batches
+of 8 and sequences of 700; this is a character model with batches of 8. `--length 700 --units 400`
+has their sequences, and layers of the size of theirs.
+"""
+
+import argparse
+import functools
+
+import haste_keras
+from benchmarks.papers import curves
+
+VARIANTS = {
+    name: functools.partial(layer, return_sequences=True, stateful=True)
+    for name, layer in {
+        "LSTM": haste_keras.LSTM,
+        "LayerNormLSTM": haste_keras.LayerNormLSTM,
+        "GRU": haste_keras.GRU,
+        "LayerNormGRU": haste_keras.LayerNormGRU,
+    }.items()
+}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="layer-norm", description=__doc__.splitlines()[0])
+    curves.add_arguments(
+        parser,
+        {
+            "--units": 128,
+            "--batch": 8,
+            "--length": 400,
+            "--epochs": 16,
+            "--characters": 150_000,
+            "--rate": 3e-3,
+        },
+    )
+    parser.add_argument("--plot", default="layer_norm.png")
+    options = parser.parse_args(arguments)
+    results = curves.run_all(VARIANTS, options)
+    title = f"Character model, batch {options.batch}, {options.length} steps, {options.units} units"
+    curves.plot(results, title, options.plot)
+
+
+if __name__ == "__main__":
+    main()
