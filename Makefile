@@ -30,6 +30,8 @@ GPU_VENV := .venvs/gpu
 GPU_VENV_STAMP := $(GPU_VENV)/.requirements-stamp
 BENCH_VENV := .venvs/bench
 BENCH_VENV_STAMP := $(BENCH_VENV)/.requirements-stamp
+DOCS_VENV := .venvs/docs
+DOCS_VENV_STAMP := $(DOCS_VENV)/.requirements-stamp
 BAZEL_RUN := tools/run_bazel.sh
 GLIBC := 2_17
 MATRIX_VERSIONS := 2.16.2:oldest 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
@@ -38,7 +40,7 @@ export CUDA_ARCHS CPU_TARGETS PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help venv deps build wheel wheel-aarch64 release test test-lib test-aarch64 test-python test-xla test-jax test-wheel test-gpu sanitize \
-        test-tf-matrix demo lint format bench bench-cpp fit-plan clean
+        test-tf-matrix demo docs lint format bench bench-cpp fit-plan clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +58,10 @@ $(GPU_VENV_STAMP): requirements.txt requirements-gpu.txt
 
 $(BENCH_VENV_STAMP): requirements.txt requirements-bench.txt
 	tools/make_venv.sh $(PYTHON) $(BENCH_VENV) requirements-bench.txt
+	@touch $@
+
+$(DOCS_VENV_STAMP): requirements-docs.txt
+	tools/make_venv.sh $(PYTHON) $(DOCS_VENV) requirements-docs.txt
 	@touch $@
 
 deps:  ## install Bazel, Google Highway's headers and a C++ compiler where they are missing
@@ -130,6 +136,9 @@ bench-cpp: deps  ## benchmarks of the CPU engine through the C++ API
 fit-plan: deps $(VENV_STAMP)  ## fit the GPU planner's costs, to timings of this machine's GPU if it has one
 	$(BAZEL_RUN) build //benchmarks/cpp/... $(if $(MEASURES),//lib/cuda:libhaste_cuda.so)
 	$(PY) -m benchmarks.fit_plan $(if $(MEASURES),--measure) $(ARGS)
+
+docs: $(DOCS_VENV_STAMP)  ## the documentation site in build/site; a warning or a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build
 
 # Untracked files too: what is about to be committed is checked before it is.
 CXX_SOURCES = git ls-files --cached --others --exclude-standard '*.c' '*.cc' '*.h' '*.cuh' '*.cu'

@@ -1,6 +1,6 @@
 """haste_keras.LSTM against keras.layers.LSTM under TensorFlow on one GPU.
 
-    python -m benchmarks.gpu_layers [--seconds 3] [--plot FILE]
+    python -m benchmarks.gpu_layers [--seconds 3]
 
 The same weights, return_sequences, inside tf.function, no TF32; outputs and gradients are
 compared before anything is timed. The first table is the plain layer, where Keras runs cuDNN,
@@ -96,34 +96,9 @@ def columns(times):
     )
 
 
-def plot(ratios, path):
-    """Bars of keras / ours for the options with which Keras does not use cuDNN."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    plt.figure(figsize=(8, 4))
-    for i, kind in enumerate(("inference", "training step")):
-        at = [position + 0.4 * i - 0.2 for position in range(len(ratios))]
-        bars = plt.bar(at, [both[i] for both in ratios.values()], 0.4, label=kind)
-        plt.bar_label(bars, fmt="%.1f×", fontsize=8)
-    plt.axhline(1, color="black", linewidth=0.8)
-    plt.ylabel("times faster than keras.layers.LSTM")
-    plt.xticks(range(len(ratios)), ratios)
-    n, t, c, h = FEATURES_AT
-    plt.title(
-        f"NVIDIA H200, float32 unless it says otherwise, N={n} T={t} C={c} H={h}", fontsize=10
-    )
-    plt.legend()
-    plt.tight_layout()
-    plt.savefig(path, dpi=120)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0, help="to time a pair of peers")
-    parser.add_argument("--plot", help="draw the second table there")
     options = parser.parse_args()
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
@@ -138,13 +113,9 @@ def main():
         text = "".join(f"{s:5}" for s in shape) + columns(times)
         print(text + " |" + " ".join(f"{m / 2**20:5.0f}" for m in memory), flush=True)
     print(f"\n{FEATURES_AT!s:20}" + HEAD)
-    ratios = {}
     for feature, arguments in FEATURES.items():
         _, _, times = run_case(FEATURES_AT, options.seconds, **arguments)
-        ratios[feature] = [t["keras"] / t["ours"] for t in times]
         print(f"{feature:20}" + columns(times), flush=True)
-    if options.plot:
-        plot(ratios, options.plot)
     print("\nlarge layers      " + HEAD)
     tf.config.experimental.enable_tensor_float_32_execution(True)
     for shape in LARGE:

@@ -15,7 +15,10 @@ from tensorflow.core.framework import op_def_pb2  # seen in TensorFlow 2.16.2 an
 from tensorflow.core.protobuf import saved_model_pb2  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.client import pywrap_tf_session  # seen in TensorFlow 2.16.2 and 2.21.0
 from tensorflow.python.eager import forwardprop_util  # seen in TensorFlow 2.16.2 and 2.21.0
-from tensorflow.python.framework import _pywrap_python_op_gen  # seen in TensorFlow 2.16.2, 2.21.0
+from tensorflow.python.framework import (  # seen in TensorFlow 2.16.2, 2.21.0
+    _pywrap_python_op_gen,
+    op_def_registry,
+)
 
 # Seen in TensorFlow 2.16.2 and 2.21.0.
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
@@ -42,6 +45,7 @@ __all__ = [
     "inputs_struct",
     "keras_loop",
     "op_wrappers",
+    "registered_op",
     "saved_model_pb2",
     "skipped_inputs",
     "to_snake_case",
@@ -89,6 +93,11 @@ def op_wrappers(prefix):
     exec(source, module.__dict__)
     module._IS_TENSORFLOW_PLUGIN = True  # to AutoGraph, as tf.load_op_library says it
     return module
+
+
+def registered_op(name):
+    """The OpDef of a registered op; None if there is none of that name."""
+    return op_def_registry.get(name)
 
 
 def skipped_inputs(op):

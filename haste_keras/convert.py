@@ -252,6 +252,8 @@ def _to_stock(value):
             )
         return value
     config = dict(value["config"])
+    if keras.dtype_policies.get(config["dtype"]).quantization_mode is not None:
+        raise _UnsupportedError(f"layer {config['name']}: keras.layers.{name} is not quantized")
     new = {key: config.pop(key) for key in _NEW_ARGUMENTS if key in config}
     direction, merge_mode = new.pop("direction", "forward"), new.pop("merge_mode", None)
     new.pop("engine", None)

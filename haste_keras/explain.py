@@ -15,6 +15,7 @@ from haste_keras.native import binding, cell_spec, library, raw_ops
 
 _SPECS = {spec.op: spec for spec in cell_spec.CELLS}
 _SPECS |= {spec.op + "Layer": spec for spec in cell_spec.CELLS if spec.has_layer_op}
+_SPECS |= {spec.op + "Int8": spec for spec in cell_spec.CELLS if spec.has_int8_op}
 _ALIASES = {"CUDA": "GPU"}
 
 
@@ -85,7 +86,7 @@ def explain(layer, input_shape, dtype=None, device=None, training=False):
     if not isinstance(layer, keras.layers.Layer):
         raise ValueError(f"`layer` must be a layer or a model of Keras. Received: {layer!r}")
     if dtype is not None:
-        check_choice("dtype", dtype, tuple(binding.DTYPES))
+        check_choice("dtype", dtype, cell_spec.DTYPES)
     ask = _planner(device)
     lines = []
     for name, op in _trace(layer, input_shape, training):
@@ -94,7 +95,9 @@ def explain(layer, input_shape, dtype=None, device=None, training=False):
             continue
         config = _config(op, dtype)
         try:
-            lines.append(f"{name}: {ask(config)}")
+            said = ask(config)
+            weights = ", int8 weights" if config.weights_dtype else ""
+            lines.append(f"{name}: {said}{weights}")
         except binding.Error as error:
             raise ValueError(f"layer {name}: {error.message}") from None
     if not lines:
@@ -162,9 +165,12 @@ def _input_specs(layer, input_shape):
 def _config(op, dtype):
     """The HasteRnnConfig that the op of a graph would hand to the library."""
     spec = _SPECS[op.type]
-    given = raw_ops.attributes(spec, op)
+    int8 = op.type.endswith("Int8")
+    given = raw_ops.attributes(spec, op, (each.name for each in op.op_def.attr))
     config = binding.RnnConfig(cell=spec.name.encode(), engine=given["engine"].encode())
     config.dtype = binding.DTYPES[dtype or op.get_attr("T").name]
+    if int8:
+        config.weights_dtype = binding.DTYPES["int8"]
     shape = op.outputs[0].shape
     if not shape.is_fully_defined():
         raise ValueError(
@@ -175,10 +181,10 @@ def _config(op, dtype):
     config.reverse = (ctypes.c_uint8 * len(reverse))(*reverse)
     config.activation = binding.ACTIVATIONS[given["activation"]]
     config.recurrent_activation = binding.ACTIVATIONS[given["recurrent_activation"]]
-    config.training = given["training"]
+    config.training = given.get("training", False)
     config.zero_output_for_mask = given["zero_output_for_mask"]
     config.zoneout[: len(given["zoneout"])] = given["zoneout"]
-    config.recurrent_dropout = given["recurrent_dropout"]
+    config.recurrent_dropout = given.get("recurrent_dropout", 0.0)
     config.epsilon = given.get("epsilon", 0.0)
     config.allow_tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
     return config
@@ -198,6 +204,8 @@ def _planner(device):
 
         def ask(config):
             config.device = binding.DEVICES["cuda" if device == "GPU" else "cpu"]
+            if device == "GPU":
+                config.weights_dtype = 0  # the layer makes floats of them
             return api.plan(config, executor)
 
         return ask
@@ -205,7 +213,7 @@ def _planner(device):
     name = device if device in GPUS else _ABSENT_GPU
 
     def ask_for(config):
-        config.device = binding.DEVICES["cuda"]
+        config.device, config.weights_dtype = binding.DEVICES["cuda"], 0
         return f"{api.plan_for(config, GPUS[name])} ({name})"
 
     return ask_for

@@ -8,10 +8,10 @@ import tensorflow as tf
 from benchmarks.papers import draw, text, training
 
 
-def add_arguments(parser, **defaults):
-    """Sizes of the run; `defaults` are those of the small one."""
-    for name, value in defaults.items():
-        parser.add_argument(f"--{name}", type=type(value), default=value)
+def add_arguments(parser, defaults):
+    """Sizes of the run: {option: its value in the small one}."""
+    for option, value in defaults.items():
+        parser.add_argument(option, type=type(value), default=value)
     parser.add_argument("--seed", type=int, default=1)
 
 

@@ -27,7 +27,15 @@ VARIANTS = {
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="layer-norm", description=__doc__.splitlines()[0])
     curves.add_arguments(
-        parser, units=128, batch=8, length=400, epochs=10, characters=150_000, rate=2e-3
+        parser,
+        {
+            "--units": 128,
+            "--batch": 8,
+            "--length": 400,
+            "--epochs": 16,
+            "--characters": 150_000,
+            "--rate": 3e-3,
+        },
     )
     parser.add_argument("--plot", default="layer_norm.png")
     options = parser.parse_args(arguments)

@@ -42,10 +42,10 @@ def plot(table, lengths, title, path):
         panel.bar(at, [row[i] for row in table.values()], width, color=draw.COLORS[i], label=label)
     panel.axhline(0.5, color="gray", linewidth=0.8, linestyle="--")
     panel.set_xticks(range(len(table)), table)
-    panel.set_ylim(0.4, 1.02)
+    panel.set_ylim(0, 1.02)
     panel.set_ylabel("accuracy of the last answer")
     panel.set_title(title, fontsize=10)
-    panel.legend(loc="lower left", framealpha=1, fontsize=8)
+    panel.legend(loc="upper right", framealpha=1, fontsize=8)
     figure.tight_layout()
     draw.save(figure, path)
 

@@ -1,15 +1,18 @@
 """How much faster a QRNN is than an LSTM: Figure 4 of the QRNN's paper.
 
     python -m benchmarks.papers qrnn-speed [--small] [--dtype mixed_bfloat16] [--plot FILE]
+    python -m benchmarks.papers qrnn-speed --redraw TABLE --plot FILE
 
 Bradbury et al., "Quasi-Recurrent Neural Networks" (arXiv 1611.01576): inference of one layer of
 320 units against cuDNN's LSTM of the same size, by batch and length. Here the QRNN is ours, and the
 LSTM is Keras's: cuDNN on a GPU, TensorFlow's loop on a CPU. Our LSTM is timed too.
 
---small takes three batches and three lengths, which a CPU does in a minute.
+--small takes three batches and three lengths, which a CPU does in a minute. --redraw draws the
+table that an earlier run printed, also one that did not end.
 """
 
 import argparse
+import pathlib
 
 import keras
 import numpy as np
@@ -63,6 +66,18 @@ def times_of(batch, length, seconds):
     return {name: value / calls for name, value in medians.items()}
 
 
+def read(path):
+    """(results, where they were measured) of a table that main printed."""
+    first, *lines = pathlib.Path(path).read_text().splitlines()
+    results = {}
+    for words in (line.split() for line in lines):
+        if len(words) == len(LAYERS) + 5 and words[0].isdigit():
+            milliseconds = map(float, words[2 : 2 + len(LAYERS)])
+            times = {name: ms / 1e3 for name, ms in zip(LAYERS, milliseconds, strict=True)}
+            results[int(words[0]), int(words[1])] = times
+    return results, first.partition(", ")[2].partition(";")[0]
+
+
 def plot(results, title, path):
     """The paper's speed-ups and ours, a panel each, a line for each batch."""
     from matplotlib import pyplot as plt
@@ -108,8 +123,11 @@ def main(arguments=None):
     parser.add_argument("--lengths", nargs="+", type=int, choices=LENGTHS)
     parser.add_argument("--dtype", default="float32", help="or mixed_bfloat16, …")
     parser.add_argument("--seconds", type=float, default=1.0, help="to time a size")
+    parser.add_argument("--redraw", metavar="TABLE", help="draw what an earlier run printed")
     parser.add_argument("--plot", default="qrnn_speed.png")
     options = parser.parse_args(arguments)
+    if options.redraw:
+        return plot(*read(options.redraw), options.plot)
     keras.config.set_dtype_policy(options.dtype)
     keras.utils.set_random_seed(1)
     batches = options.batches or (BATCHES[::2] if options.small else BATCHES)

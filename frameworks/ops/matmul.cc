@@ -4,6 +4,11 @@ namespace haste {
 namespace {
 
 Signature Make(Form form) {
+  if (form == Form::kInt8) {
+    return {"HasteMatMulInt8",
+            {{"a", "RC", "T", false}, {"b", "CW", "int8", false}, {"b_scale", "W", "float", false}},
+            {{"product", "RW", "T", false}}};
+  }
   const bool of_a = form == Form::kTransposeA, of_b = form == Form::kTransposeB;
   const char* const op = of_a   ? "HasteMatMulTransposeA"
                          : of_b ? "HasteMatMulTransposeB"
@@ -18,8 +23,8 @@ Signature Make(Form form) {
 }
 
 const Signature& SignatureOf(Form form) {
-  static const auto* const all =
-      new Signature[3]{Make(Form::kPlain), Make(Form::kTransposeA), Make(Form::kTransposeB)};
+  static const auto* const all = new Signature[4]{Make(Form::kPlain), Make(Form::kTransposeA),
+                                                  Make(Form::kTransposeB), Make(Form::kInt8)};
   return all[static_cast<int>(form)];
 }
 

@@ -3,6 +3,9 @@
 //   HasteMatMul:           a [R, C],  b [C, W] -> a·b   [R, W]
 //   HasteMatMulTransposeA: a [R, C],  b [R, W] -> aᵀ·b  [C, W]
 //   HasteMatMulTransposeB: a [R, W],  b [C, W] -> a·bᵀ  [R, C]
+//
+// HasteMatMulInt8 has no gradients: a [R, C], b [C, W] int8, b_scale [W] -> a·(b·scale) [R, W], as
+// "int8" of c_api.h says.
 #ifndef HASTE_FRAMEWORKS_OPS_MATMUL_H_
 #define HASTE_FRAMEWORKS_OPS_MATMUL_H_
 
@@ -13,7 +16,7 @@
 
 namespace haste {
 
-enum class Form { kPlain, kTransposeA, kTransposeB };
+enum class Form { kPlain, kTransposeA, kTransposeB, kInt8 };
 
 struct MatMulOp {
   explicit MatMulOp(Form of_form);
@@ -42,6 +45,7 @@ void Run(const MatMulOp& op, Call* call) {
   gemm.b = call->Input(1);
   gemm.b_row = of_b ? 1 : gemm.n;
   gemm.b_col = of_b ? gemm.k : 1;
+  if (op.form == Form::kInt8) gemm.b_scale = static_cast<const float*>(call->Input(2));
   gemm.c = call->Output(0);
   gemm.c_row = gemm.n;
   void* workspace = call->Workspace([&](size_t* bytes, HasteStatus* error) {

@@ -99,6 +99,10 @@ class RnnRun {
   void Forward() {
     HasteRnnForwardArgs args = ForwardArgs();
     args.wx = call_.Input(in_.wx);
+    if (op_.kind == Op::kInt8) {
+      config_.weights_dtype = HASTE_INT8;
+      args.R_scale = static_cast<const float*>(call_.Input(in_.recurrent_scale));
+    }
     if (args.keep) args.gates = call_.OutputInPlace(out_.gates, in_.wx, &args.wx);
     void* workspace = call_.Workspace([&](size_t* bytes, HasteStatus* error) {
       return haste_rnn_workspace_bytes(&config_, /*backward=*/0, &call_.executor(), bytes, error);

@@ -73,6 +73,11 @@ class List {
     at->recurrent_kernel = One("recurrent_kernel", dims, presence);
   }
 
+  void Int8Kernel(Positions* at) {
+    at->recurrent_kernel = One("recurrent_kernel", "KHGH", kRequired, "int8");
+    at->recurrent_scale = One("recurrent_scale", "KGH", kRequired, "float");
+  }
+
   void Parameters(Positions* at) {
     RecurrentKernel(kRequired, at);
     Extras(at);
@@ -82,8 +87,9 @@ class List {
     at->states = Each(cell_.state_names, cell_.states, suffix, "NKH", presence);
   }
 
+  void Mask(Positions* at) { at->mask = One("mask", "NT", kOptional, "bool"); }
   void MaskAndSeed(Positions* at) {
-    at->mask = One("mask", "NT", kOptional, "bool");
+    Mask(at);
     at->seed = One("seed", "2", kOptional, "int64");
   }
 
@@ -119,6 +125,21 @@ RnnSignature ForwardSignature(const HasteCellInfo& cell, bool layer) {
   return signature;
 }
 
+RnnSignature Int8Signature(const HasteCellInfo& cell) {
+  RnnSignature signature;
+  signature.op = OpName(cell.name) + "Int8";
+  List in(cell, "", &signature.inputs);
+  in.Projected(&signature.in);
+  in.Int8Kernel(&signature.in);
+  in.Extras(&signature.in);
+  in.States("0", kRequired, &signature.in);
+  in.Mask(&signature.in);
+  List out(cell, "", &signature.outputs);
+  signature.out.y = out.One("y", "NTKH", kRequired);
+  out.States("", kRequired, &signature.out);
+  return signature;
+}
+
 RnnSignature BackwardSignature(const HasteCellInfo& cell, bool layer) {
   RnnSignature signature;
   signature.op = OpName(cell.name) + (layer ? "LayerGrad" : "Grad");
@@ -145,6 +166,7 @@ RnnSignature BackwardSignature(const HasteCellInfo& cell, bool layer) {
 }
 
 RnnSignature Make(Op op, const HasteCellInfo& cell) {
+  if (op == Op::kInt8) return Int8Signature(cell);
   const bool layer = op == Op::kLayer || op == Op::kLayerBackward;
   const bool backward = op == Op::kBackward || op == Op::kLayerBackward;
   return backward ? BackwardSignature(cell, layer) : ForwardSignature(cell, layer);
@@ -157,7 +179,7 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell) {
   static const auto* const all = [] {
     auto* made = new std::map<Key, RnnSignature>;
     for (int i = 0; i < haste_cell_count(); ++i) {
-      for (Op each : {Op::kForward, Op::kLayer, Op::kBackward, Op::kLayerBackward}) {
+      for (Op each : {Op::kForward, Op::kLayer, Op::kBackward, Op::kLayerBackward, Op::kInt8}) {
         made->emplace(Key(haste_cell(i), each), Make(each, *haste_cell(i)));
       }
     }
@@ -167,6 +189,8 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell) {
 }
 
 bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }
+
+bool HasInt8(const HasteCellInfo& cell) { return cell.recurrence == HASTE_DENSE; }
 
 Sizes CellSizes(const HasteCellInfo& cell) {
   Sizes sizes;

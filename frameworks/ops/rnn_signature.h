@@ -2,6 +2,7 @@
 //
 //   HasteLstm:          wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
 //   HasteLstmLayer:     x, kernel, bias in place of wx, the others as above
+//   HasteLstmInt8:      wx, recurrent_kernel (int8), recurrent_scale, h0, c0, mask -> y, h, c
 //   HasteLstmGrad:      recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc
 //                       -> dwx, dh0, dc0
 //   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
@@ -18,8 +19,9 @@ namespace haste {
 // cell is a template argument. This limit is more than the number of cells; registration checks it.
 constexpr int kMaxCells = 32;
 
-// The ops of a cell. Those of a layer exist only for cells with HasLayer.
-enum class Op { kForward, kLayer, kBackward, kLayerBackward };
+// The ops of a cell. Those of a layer exist only for cells with HasLayer, that with int8 weights
+// only for those with a matrix.
+enum class Op { kForward, kLayer, kBackward, kLayerBackward, kInt8 };
 
 constexpr int kAbsent = -1;
 
@@ -33,6 +35,7 @@ struct Positions {
   int x = kAbsent;  // separate gates
   int q = kAbsent;  // of the gradient: dq
   int recurrent_kernel = kAbsent;
+  int recurrent_scale = kAbsent;  // of an int8 kernel
   int extras = kAbsent;
   int states = kAbsent;  // initial ones, final ones or their gradients
   int mask = kAbsent;
@@ -52,6 +55,8 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell);
 
 // Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
+// Whether there is one with int8 weights.
+bool HasInt8(const HasteCellInfo& cell);
 
 // With the number of gates.
 Sizes CellSizes(const HasteCellInfo& cell);

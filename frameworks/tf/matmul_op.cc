@@ -41,7 +41,7 @@ void RegisterForm() {
   const Signature& signature = SignatureOf<kForm>();
   RegisterOp(signature, {}, InferShapesOf<kForm>);
   RegisterKernel(signature.op, HASTE_CPU, {Create<kForm, HASTE_CPU>, Compute, DeleteOp<MatMulOp>});
-  if (GpuKernelsCanRun(nullptr)) {
+  if (kForm != Form::kInt8 && GpuKernelsCanRun(nullptr)) {
     RegisterKernel(signature.op, HASTE_CUDA,
                    {Create<kForm, HASTE_CUDA>, Compute, DeleteOp<MatMulOp>});
   }
@@ -51,6 +51,7 @@ bool Register() {
   RegisterForm<Form::kPlain>();
   RegisterForm<Form::kTransposeA>();
   RegisterForm<Form::kTransposeB>();
+  RegisterForm<Form::kInt8>();
   return true;
 }
 

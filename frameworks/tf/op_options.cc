@@ -32,16 +32,18 @@ bool ReadOptions(TF_OpKernelConstruction* context, RnnOp* op, Status* status) {
   HasteRnnConfig& config = options.config;
   TF_DataType type = TF_FLOAT;
   std::vector<float> zoneout;
+  const bool int8 = op->kind == Op::kInt8;  // of inference alone
   if (!read.Type("T", &type) || !read.Bools("reverse", &options.reverse) ||
       !read.Choice("activation", ActivationNames(false), &config.activation) ||
       !read.Choice("recurrent_activation", ActivationNames(cell.exponential),
                    &config.recurrent_activation) ||
       !read.Floats("zoneout", &zoneout) ||
-      !read.Float("recurrent_dropout", &config.recurrent_dropout) ||
-      !read.Bool("training", &config.training) ||
+      (!int8 && !read.Float("recurrent_dropout", &config.recurrent_dropout)) ||
+      (!int8 && !read.Bool("training", &config.training)) ||
       !read.Bool("zero_output_for_mask", &config.zero_output_for_mask) ||
-      !read.String("engine", &options.engine) || !read.Bool("allow_tf32", &config.allow_tf32) ||
-      (!op->backward() && !read.Bool("save", &options.save)) ||
+      !read.String("engine", &options.engine) ||
+      (!int8 && !read.Bool("allow_tf32", &config.allow_tf32)) ||
+      (!int8 && !op->backward() && !read.Bool("save", &options.save)) ||
       (op->kind == Op::kLayerBackward && !read.Bools("wanted", &options.wanted)) ||
       (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;

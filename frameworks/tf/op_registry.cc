@@ -70,14 +70,17 @@ void InferShapes(const Signature& signature, Sizes sizes, TF_ShapeInferenceConte
 
 void RegisterOp(const Signature& signature, const std::vector<const char*>& attributes,
                 ShapeFunction shapes) {
-  constexpr char kTypes[] = "T: {half, bfloat16, float, double}";
+  bool int8 = false;
+  for (const Argument& a : signature.inputs) int8 |= a.type == "int8";
+  const char* const types =
+      int8 ? "T: {half, bfloat16, float}" : "T: {half, bfloat16, float, double}";
   OpShape& shape = RegisteredOps()[signature.op];
-  AddAttribute(kTypes, &shape);
+  AddAttribute(types, &shape);
   for (const char* attribute : attributes) AddAttribute(attribute, &shape);
   for (const Argument& a : signature.inputs) shape.inputs.push_back(a.type);
   for (const Argument& a : signature.outputs) shape.outputs.push_back(a.type);
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(signature.op.c_str());
-  TF_OpDefinitionBuilderAddAttr(builder, kTypes);
+  TF_OpDefinitionBuilderAddAttr(builder, types);
   for (const char* attribute : attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
   for (const Argument& a : signature.inputs) {
     TF_OpDefinitionBuilderAddInput(builder, (a.name + ": " + a.type).c_str());

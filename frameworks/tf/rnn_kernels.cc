@@ -47,6 +47,7 @@ void RegisterCell() {
   if (kCell >= haste_cell_count()) return;
   RegisterKernels<kCell, HASTE_CPU>();
   if (GpuKernelsCanRun(nullptr)) RegisterKernels<kCell, HASTE_CUDA>();
+  if (HasInt8(*haste_cell(kCell))) RegisterKernelOf<kCell, HASTE_CPU, Op::kInt8>();
 }
 
 template <int... kCell>

@@ -32,13 +32,15 @@ void RegisterCell() {
       "activation: string = 'tanh'",
       "recurrent_activation: string = 'sigmoid'",
       "zoneout: list(float)",
-      "recurrent_dropout: float = 0.0",
-      "training: bool = false",
       "zero_output_for_mask: bool = false",
       "engine: string = 'auto'",
-      "allow_tf32: bool = false",
   };
   if (cell.normalizes) attributes.push_back("epsilon: float = 1e-5");
+  if (HasInt8(cell)) RegisterOpOf<kCell, Op::kInt8>(attributes, nullptr);
+  for (const char* more :
+       {"recurrent_dropout: float = 0.0", "training: bool = false", "allow_tf32: bool = false"}) {
+    attributes.push_back(more);
+  }
   const char* const save = "save: bool = false";
   RegisterOpOf<kCell, Op::kForward>(attributes, save);
   RegisterOpOf<kCell, Op::kBackward>(attributes, nullptr);

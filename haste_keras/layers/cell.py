@@ -1,6 +1,5 @@
 """What every step-wise cell shares: weights, dropout, heads, Zoneout. A cell adds its equations."""
 
-import copy
 import inspect
 
 import keras
@@ -9,8 +8,10 @@ import tensorflow as tf
 
 from haste_keras._compat import DropoutRNNCell
 from haste_keras.layers.activation import get_activation, is_fused
-from haste_keras.layers.transform import check_transformed, get_transform, serialize_transform
+from haste_keras.layers.quantization import QuantizableWeights
+from haste_keras.layers.transform import get_transform, serialize_transform
 from haste_keras.layers.validation import check_dtype, check_rate, check_seed, check_sizes
+from haste_keras.ops import int8
 
 # What an argument of a weight is named after, and what is said about it.
 ROLES = ("kernel", "recurrent", "bias")
@@ -21,7 +22,7 @@ _KINDS = {
 }
 
 
-class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
+class RecurrentCell(QuantizableWeights, DropoutRNNCell):
     """One time step of a recurrent layer, with that layer's weights.
 
     A subclass sets `spec` (a CellSpec) and writes `step`. Weights, for C input features, G gates,
@@ -30,6 +31,9 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
       kernel            [C, G·units]; columns run over head, gate, unit
       recurrent_kernel  [units, G·units]; with heads > 1: [heads, H, G, H]
       bias              [G·units]; as the columns of `kernel`
+
+    `quantize("int8")` makes integers of the matrices (`quantization.py`). A quantised cell runs in
+    int8, with float32 between the products, unless it trains.
     """
 
     spec = None
@@ -148,113 +152,6 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         """[heads, G, H]: of all that is added to the gates of a step."""
         return [self.heads, len(self.spec.gates), self.units // self.heads]
 
-    # Weights. A cell with others adds them in `_build_more`, and hands them out in `prepared`.
-
-    def build(self, input_shape):
-        features = input_shape[-1]
-        self.kernel = self._add("kernel", "kernel", self._kernel_shape(features))
-        self.recurrent_kernel = None
-        if self.spec.recurrence != "none":
-            self.recurrent_kernel = self._add(
-                "recurrent_kernel", "recurrent", self._recurrent_shape(), self._initialize_recurrent
-            )
-        self.bias = None
-        if self.use_bias:
-            self.bias = self._add("bias", "bias", self._bias_shape(), self._initialize_bias)
-        self._build_more(features)
-        for transform, weight in (
-            (self.kernel_transform, self.kernel),
-            (self.recurrent_transform, self.recurrent_kernel),
-            (self.bias_transform, self.bias),
-        ):
-            if isinstance(transform, keras.layers.Layer) and weight is not None:
-                transform.build(weight.shape)
-        super().build(input_shape)
-
-    def _add(self, name, role, shape, initializer=None):
-        # autocast=False: a transform sees the variable in its own dtype.
-        return self.add_weight(
-            shape=shape,
-            name=name,
-            initializer=initializer or getattr(self, f"{role}_initializer"),
-            regularizer=getattr(self, f"{role}_regularizer"),
-            constraint=getattr(self, f"{role}_constraint"),
-            autocast=False,
-        )
-
-    def _build_more(self, features):
-        """Adds the weights that only this cell has."""
-
-    def _kernel_shape(self, features):
-        return (features, len(self.spec.gates) * self.units)
-
-    def _recurrent_shape(self):
-        hidden = self.units // self.heads
-        if self.heads == 1:
-            return (hidden, len(self.spec.gates) * hidden)
-        return (self.heads, hidden, len(self.spec.gates), hidden)
-
-    def _bias_shape(self):
-        return (len(self.spec.gates) * self.units,)
-
-    def _initialize_recurrent(self, shape, dtype=None):
-        """Each head as a layer of its own would be: an initializer sees [H, G·H]."""
-        if self.heads == 1:
-            return self.recurrent_initializer(shape, dtype=dtype)
-        _, hidden, gates, _ = shape
-        parts = []
-        for head in range(self.heads):
-            initializer = copy.copy(self.recurrent_initializer)
-            if isinstance(getattr(initializer, "seed", None), int):
-                initializer.seed += head  # else every head would begin the same
-            parts.append(initializer((hidden, gates * hidden), dtype=dtype))
-        return keras.ops.reshape(keras.ops.stack(parts), shape)
-
-    def _initialize_bias(self, shape, dtype=None):
-        return self.bias_initializer(shape, dtype=dtype)
-
-    def _bias_with(self, value, gate, dtype):
-        """A bias as `bias_initializer` makes it, but `value` for all units of one gate."""
-        hidden = self.units // self.heads
-        after = len(self.spec.gates) - gate - 1
-        head = [self.bias_initializer((gate * hidden,), dtype=dtype)] if gate else []
-        head.append(keras.ops.full((hidden,), value, dtype=dtype))
-        if after:
-            head.append(self.bias_initializer((after * hidden,), dtype=dtype))
-        return keras.ops.concatenate(head * self.heads)
-
-    def _transformed(self, name):
-        """The weight `name`, through its transform if it has one, in the compute dtype."""
-        variable = getattr(self, name)
-        argument = f"{name.removesuffix('_kernel')}_transform"
-        transform = getattr(self, argument, None)
-        value = tf.convert_to_tensor(variable.value)
-        if transform is not None:
-            value = tf.convert_to_tensor(transform(value))
-            check_transformed(argument, value, variable)
-        return tf.cast(value, self.compute_dtype)
-
-    def prepared(self):
-        """The weights as a call uses them: transformed, in the compute dtype.
-
-        Returns:
-          those of the projection: "kernel" [C, G·units] and, with a bias, "bias" [G·units];
-          those of the recurrence, by the names that the op has for them, each [heads, ...]:
-          "recurrent_kernel" [heads, H, G, H].
-        """
-        projection, recurrence = {"kernel": self._transformed("kernel")}, {}
-        if self.bias is not None:
-            projection["bias"] = self._transformed("bias")
-        if self.recurrent_kernel is not None:
-            recurrence["recurrent_kernel"] = tf.reshape(
-                self._transformed("recurrent_kernel"), self._lane_shape()
-            )
-        return projection, recurrence
-
-    def _lane_shape(self):
-        heads, gates, hidden = self.gate_shape
-        return [heads, hidden, gates, hidden]
-
     # One step.
 
     def step(self, x, states, weights, share):
@@ -273,16 +170,22 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
 
     def hoisted(self, weights):
         """The weights as `step` multiplies by them, which a loop forms once for all steps."""
-        lanes = weights.get("recurrent_kernel")
-        if self.spec.recurrence != "dense" or lanes.shape[0] > 1:
+        lanes, in_int8 = weights.get("recurrent_kernel"), "recurrent_scale" in weights
+        if self.spec.recurrence != "dense" or (lanes.shape[0] > 1 and not in_int8):
             return weights
-        hidden = lanes.shape[1]
-        matrix = tf.reshape(lanes, [hidden, lanes.shape[2] * hidden])
-        return {**weights, "recurrent_kernel": matrix}
+        heads, hidden, gates, _ = lanes.shape
+        matrix = tf.reshape(lanes, [heads, hidden, gates * hidden][1 if heads == 1 else 0 :])
+        return {**weights, "recurrent_kernel": int8.widened(matrix) if in_int8 else matrix}
 
     def product(self, h, weights):
         """h·R: [N, heads, H] → [N, heads, G, H]; R as `hoisted` gives it."""
         lanes = weights["recurrent_kernel"]
+        if "recurrent_scale" in weights:
+            heads, gates, hidden = weights["recurrent_scale"].shape
+            if heads == 1:
+                h = tf.reshape(h, [-1, hidden])
+            scale = tf.reshape(weights["recurrent_scale"], [*lanes.shape[:-2], gates * hidden])
+            return tf.reshape(int8.product(h, lanes, scale), [-1, heads, gates, hidden])
         if lanes.shape.rank == 4:
             return tf.einsum("nkh,khgj->nkgj", h, lanes)
         hidden, columns = lanes.shape
@@ -300,7 +203,10 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
         Returns:
           [N, G·units], list of the new states.
         """
-        return tf.matmul(inputs if keep is None else inputs * keep, weights["kernel"]), states
+        inputs = inputs if keep is None else inputs * keep
+        if "kernel_scale" in weights:
+            return int8.product(inputs, weights["kernel"], weights["kernel_scale"]), states
+        return tf.matmul(inputs, weights["kernel"]), states
 
     def shift(self, wx, weights):
         """x·W [N, G·units] → the projected input: with its bias."""
@@ -309,9 +215,11 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
     def call(self, inputs, states, training=False):
         """One step: inputs [N, C], states [N, units] each → output [N, units], states."""
         bare = not isinstance(states, (list, tuple))
-        inputs = tf.cast(inputs, self.compute_dtype)
-        states = [tf.cast(s, self.compute_dtype) for s in ([states] if bare else states)]
-        projection, recurrence = self.prepared()
+        in_int8 = self.is_quantized("kernel") and not training
+        dtype = tf.float32 if in_int8 else self.compute_dtype
+        inputs = tf.cast(inputs, dtype)
+        states = [tf.cast(s, dtype) for s in ([states] if bare else states)]
+        projection, recurrence = self.prepared(int8=in_int8)
         if training and self.dropconnect:
             mask = self._get_dropconnect_mask()
             recurrence["recurrent_kernel"] = recurrence["recurrent_kernel"] * mask
@@ -338,7 +246,8 @@ class RecurrentCell(keras.layers.Layer, DropoutRNNCell):
             if s is not None and state not in self.own_zoneout:
                 new[state] = s * old + (1 - s) * new[state]
         output = new[0] if output is None else tf.reshape(output, [-1, self.units])
-        states = [*new, *carried]
+        output = tf.cast(output, self.compute_dtype)
+        states = [tf.cast(state, self.compute_dtype) for state in (*new, *carried)]
         return output, states[0] if bare else states
 
     def _share(self, rate, state, training):

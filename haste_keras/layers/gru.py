@@ -90,8 +90,8 @@ class GRUCell(RecurrentCell):
         (columns,) = super()._bias_shape()
         return (2, columns) if self.reset_after else (columns,)
 
-    def prepared(self):
-        projection, recurrence = super().prepared()
+    def prepared(self, int8=False):
+        projection, recurrence = super().prepared(int8)
         if self.bias is not None and self.reset_after:
             projection["bias"], bias = tf.unstack(projection["bias"])
             recurrence["recurrent_bias"] = tf.reshape(bias, self.gate_shape)
@@ -100,12 +100,10 @@ class GRUCell(RecurrentCell):
     def hoisted(self, weights):
         if self.reset_after:
             return super().hoisted(weights)
-        lanes = weights["recurrent_kernel"]
-        before, after = (
-            super(GRUCell, self).hoisted({"recurrent_kernel": part})["recurrent_kernel"]
-            for part in (lanes[:, :, :2], lanes[:, :, 2:])
-        )
-        return {"recurrent_kernel": before, "candidate_kernel": after}
+        # Gates z and r, and the candidate, whose product comes after theirs.
+        before = {name: w[..., :2, :] for name, w in weights.items()}
+        after = {name: w[..., 2:, :] for name, w in weights.items()}
+        return {**super().hoisted(before), "candidate": super().hoisted(after)}
 
     def step(self, x, states, weights, share):
         (h,) = states
@@ -115,7 +113,7 @@ class GRUCell(RecurrentCell):
         if self.reset_after:
             q_g = r * q[:, :, 2]
         else:
-            q_g = self.product(r * h, {"recurrent_kernel": weights["candidate_kernel"]})[:, :, 0]
+            q_g = self.product(r * h, weights["candidate"])[:, :, 0]
         return None, [z * h + (1 - z) * self.activation(x_g + q_g)]
 
     def get_config(self):

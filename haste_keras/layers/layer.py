@@ -14,6 +14,7 @@ from haste_keras._compat import has_tangents, to_snake_case
 from haste_keras.layers import directions, step_loop
 from haste_keras.layers.cell import ROLES
 from haste_keras.layers.projection import op_projects
+from haste_keras.layers.quantization import QuantizableLayer, wide
 from haste_keras.layers.validation import (
     cast_real,
     check_choice,
@@ -26,7 +27,6 @@ from haste_keras.layers.validation import (
 from haste_keras.native import library, raw_ops
 from haste_keras.native.cell_spec import ENGINES
 from haste_keras.ops.bias import add_bias
-from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import size
 
 
@@ -34,7 +34,7 @@ def _from_cell(name):
     return property(lambda layer: getattr(layer.cell, name), doc=f"`{name}` of the cell.")
 
 
-class RecurrentLayer(keras.layers.RNN):
+class RecurrentLayer(QuantizableLayer):
     """Base of the fused layers; takes and gives what `keras.layers.RNN` does.
 
     A subclass names its cell in `cell_class`, and its op in `recurrence`.
@@ -200,11 +200,14 @@ class RecurrentLayer(keras.layers.RNN):
             # A masked NaN would reach dW as 0·NaN.
             live = tf.expand_dims(mask, 2)  # LiteRT slices no booleans
             sequences = tf.where(live, sequences, tf.zeros([], sequences.dtype))
-        projections, weights = self._prepare_weights()
+        in_int8 = self._runs_int8(training)
+        projections, weights = self._prepare_weights(in_int8)
         reason = self._why_steps([sequences, initial_state, projections, weights])
         if reason:
             step_loop.warn(self, reason)
             return self._inner_loop_of_steps(sequences, initial_state, mask, training)
+        if in_int8:  # between the products all is in float32
+            sequences, *initial_state = tf.nest.map_structure(wide, [sequences, *initial_state])
         keep = self._draw_dropout(sequences) if training and self.dropout else None
         if training and self.dropconnect:
             weights["recurrent_kernel"] = keras.random.dropout(
@@ -232,7 +235,8 @@ class RecurrentLayer(keras.layers.RNN):
         states = directions.from_lanes(states, len(self.cells))
         last = self._last_outputs(y, states, sequences, mask)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
-        return directions.merge(last, self.merge_mode), self._all_outputs(y), flat
+        results = directions.merge(last, self.merge_mode), self._all_outputs(y), flat
+        return self._in_compute_dtype(results) if in_int8 else results
 
     # The steps of `inner_loop`, in its order.
 
@@ -250,9 +254,9 @@ class RecurrentLayer(keras.layers.RNN):
         # Bidirectional's rule: directions are merged step by step, so masked steps must be 0.
         return self.zero_output_for_mask if self.backward_cell is None else self.return_sequences
 
-    def _prepare_weights(self):
+    def _prepare_weights(self, int8):
         """Weights of the projection of each cell, and of the recurrence of all lanes."""
-        projections, recurrences = zip(*(cell.prepared() for cell in self.cells), strict=True)
+        projections, recurrences = zip(*(cell.prepared(int8) for cell in self.cells), strict=True)
         return projections, directions.join(recurrences, axis=0)
 
     def _why_steps(self, tensors):
@@ -349,12 +353,16 @@ class RecurrentLayer(keras.layers.RNN):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        if self.only_adds_bias and op_projects(self.cell.spec, features, sequences.dtype, training):
+        if (
+            self.only_adds_bias
+            and "kernel_scale" not in weights
+            and op_projects(self.cell.spec, features, sequences.dtype, training)
+        ):
             shape = self._lane_shape()
             bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
             return raw_ops.Projection(sequences, kernel, bias), carried
-        wx = matmul(tf.reshape(sequences, [-1, features]), weights["kernel"])
+        wx = self.multiply(tf.reshape(sequences, [-1, features]), weights)
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 
     def _lane_shape(self):

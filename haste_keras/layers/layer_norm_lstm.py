@@ -89,11 +89,11 @@ class LayerNormLSTMCell(NormalizedCell, LSTMCell):
         self.gamma_h = self._add_plain("gamma_h", (self.units,), "ones")
         self.beta_h = self._add_plain("beta_h", (self.units,), "zeros")
 
-    def prepared(self):
-        projection, recurrence = super().prepared()
+    def prepared(self, int8=False):
+        projection, recurrence = super().prepared(int8)
         heads, _, hidden = self.gate_shape
         for argument, name in (("state_gamma", "gamma_h"), ("state_beta", "beta_h")):
-            recurrence[argument] = tf.reshape(self._transformed(name), [heads, hidden])
+            recurrence[argument] = tf.reshape(self._transformed(name, int8), [heads, hidden])
         return projection, recurrence
 
     def normalize_state(self, c, weights):

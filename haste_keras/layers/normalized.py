@@ -46,10 +46,10 @@ class NormalizedCell(RecurrentCell):
     def _add_plain(self, name, shape, initializer):
         return self.add_weight(shape=shape, name=name, initializer=initializer, autocast=False)
 
-    def prepared(self):
-        projection, recurrence = super().prepared()
+    def prepared(self, int8=False):
+        projection, recurrence = super().prepared(int8)
         if self.normalizes_input:
-            projection["gamma"] = self._transformed("gamma")
+            projection["gamma"] = self._transformed("gamma", int8)
         if self.spec.normalizes:
             projection["gamma"], gamma = tf.unstack(projection["gamma"])
             recurrence["recurrent_gamma"] = tf.reshape(gamma, self.gate_shape)

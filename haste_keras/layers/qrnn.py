@@ -20,7 +20,6 @@ from haste_keras.layers.layer import RecurrentLayer
 from haste_keras.layers.pooling_cell import PoolingCell
 from haste_keras.layers.validation import check_choice, is_integer
 from haste_keras.native import cell_spec
-from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import size
 
 POOLINGS = {"f": cell_spec.QRNN_F, "fo": cell_spec.QRNN_FO, "ifo": cell_spec.QRNN_IFO}
@@ -100,8 +99,8 @@ class QRNNCell(PoolingCell):
             self.state_size = [self.units, (self.window - 1) * features]
         return (self.window, *super()._kernel_shape(features))
 
-    def prepared(self):
-        projection, recurrence = super().prepared()
+    def prepared(self, int8=False):
+        projection, recurrence = super().prepared(int8)
         kernel = projection["kernel"]
         projection["kernel"] = tf.reshape(kernel, [-1, kernel.shape[-1]])
         return projection, recurrence
@@ -275,10 +274,10 @@ class QRNN(RecurrentLayer):
             columns, final = causal_windows(x, states[0], keep, live, self.window)
             columns = tf.reverse(columns, [1]) if backwards else columns
             rows = tf.reshape(columns, [-1, self.window * features])
-            products.append(matmul(rows, each["kernel"]))
+            products.append(self.multiply(rows, each))
             last.append([final])
         wx = products[0] if len(products) == 1 else tf.concat(products, axis=1)
-        others = [{name: w for name, w in each.items() if name != "kernel"} for each in weights]
+        others = [{name: each[name] for name in each if name == "bias"} for each in weights]
         return self._in_lanes(self.shift(wx, directions.join(others, -1)), sequences), last
 
     def recurrence(self, wx, **arguments):

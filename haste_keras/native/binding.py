@@ -12,7 +12,7 @@ MAX_EXTRAS = 3
 MAX_SAVED = 6
 MAX_CLUSTER = 16
 DEVICES = {"cpu": 0, "cuda": 1}
-DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4}
 ACTIVATIONS = {
     "tanh": 0,
     "sigmoid": 1,
@@ -64,6 +64,9 @@ class RnnConfig(Sized):
         ("recurrent_dropout", _f32),
         ("epsilon", _f32),
         ("allow_tf32", _i32),
+        ("reserved", _i32),
+        ("weights_dtype", _i32),
+        ("reserved_after", _i32),
     ]
 
 
@@ -109,6 +112,7 @@ class RnnForwardArgs(Sized):
         ("gates", _p),
         ("products", _p),
         ("saved", _p * MAX_SAVED),
+        ("R_scale", _p),
     ]
 
 
@@ -160,13 +164,18 @@ class Gemm(Sized):
         ("c_row", _i64),
         ("bias", _p),
         ("allow_tf32", _i32),
+        ("reserved", _i32),
+        ("b_scale", _p),
     ]
 
 
 class LayerForwardArgs(Sized):
     """HasteLayerForwardArgs."""
 
-    _fields_ = [("features", _i64), *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw"))]
+    _fields_ = [
+        ("features", _i64),
+        *((name, _p) for name in ("x", "W", "b", "wx", "gamma", "xw", "W_scale")),
+    ]
 
 
 class LayerBackwardArgs(Sized):

@@ -63,6 +63,11 @@ class CellSpec:
         return not self.separate_gates and not self.normalizes
 
     @property
+    def has_int8_op(self):
+        """Whether there is an op with an int8 recurrent kernel: `op + "Int8"`."""
+        return self.recurrence == "dense"
+
+    @property
     def kernel_dims(self):
         """Axes of recurrent_kernel, a letter each; None without one."""
         return {"dense": "KHGH", "diagonal": "KGH", "none": None}[self.recurrence]
@@ -100,6 +105,13 @@ class CellSpec:
     def layer_inputs(self):
         """Inputs of the op that forms x·W + b; an empty bias stands for none."""
         return {"x": "NTC", "kernel": "CKGH", "bias": "KGH", **self._other_inputs}
+
+    @functools.cached_property
+    def int8_inputs(self):
+        """Inputs of the op with int8 weights; it returns y and the final states."""
+        inputs = {**self._projected, "recurrent_kernel": "KHGH", "recurrent_scale": "KGH"}
+        inputs |= self.extras | {f"{state}0": "NKH" for state in self.states}
+        return {**inputs, "mask": "NT"}
 
     @functools.cached_property
     def forward_outputs(self):

@@ -21,9 +21,14 @@ ATTRIBUTES = (
 )
 
 
-def attributes(spec, op):
-    """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them."""
+def attributes(spec, op, present=None):
+    """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them.
+
+    present: names of the attributes that the op has; None: all of them.
+    """
     names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES
+    if present is not None:
+        names = set(names).intersection(present)
     values = {name: op.get_attr(name) for name in names}
     return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
@@ -49,6 +54,18 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
     for output, dims in zip(outputs[-len(spec.reserve) :], spec.reserve.values(), strict=True):
         output.set_shape(shapes[dims] if save else [0])
     return outputs
+
+
+def forward_int8(spec, inputs, **attrs):
+    """The op of `spec` with an int8 recurrent kernel.
+
+    Args:
+      inputs: sequence of tensors, as `spec.int8_inputs` lists them.
+      attrs: the op's attributes.
+    Returns:
+      list of tensors: y and the final states.
+    """
+    return emit(spec.python_op + "_int8", inputs, **attrs)
 
 
 def backward(spec, inputs, **attrs):
@@ -97,3 +114,8 @@ def matmul(a, b, transpose_a=False, transpose_b=False):
     """The product of two matrices, of which at most one is transposed."""
     suffix = "_transpose_a" if transpose_a else "_transpose_b" if transpose_b else ""
     return emit("haste_mat_mul" + suffix, [a, b])[0]
+
+
+def matmul_int8(a, b, b_scale):
+    """a [M, C] · (b · b_scale): b [C, U] int8, b_scale [U] float32; rows of a are quantised."""
+    return emit("haste_mat_mul_int8", [a, b, b_scale])[0]

@@ -11,6 +11,7 @@ from haste_keras.ops import gradients, vectorize  # noqa: F401  (register by imp
 from haste_keras.ops.arguments import Arguments
 from haste_keras.ops.bias import add_bias
 from haste_keras.ops.dense import elman, gru, ligru, lstm, slstm
+from haste_keras.ops.matmul import matmul_int8
 from haste_keras.ops.normalization import layer_norm, layer_norm_gru, layer_norm_lstm
 from haste_keras.ops.pooling import forget_mult, indrnn, mingru, minlstm, qrnn
 from haste_keras.ops.shapes import sizes
@@ -25,6 +26,7 @@ __all__ = [
     "layer_norm_lstm",
     "ligru",
     "lstm",
+    "matmul_int8",
     "mingru",
     "minlstm",
     "qrnn",

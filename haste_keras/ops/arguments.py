@@ -52,6 +52,29 @@ class Arguments:
         self._check_shape(name, tensor, dims)
         return tensor
 
+    def int8(self, name, value, dims, scale_name, scale, scale_dims):
+        """int8 weights of axes `dims` and their float32 scales, as a list of two tensors.
+
+        Call it after the first `tensor`.
+        """
+        other, first = self._first
+        if first.dtype == tf.float64:
+            raise self.error(
+                TypeError,
+                f"{other} must be float16, bfloat16 or float32 with {scale_name}, but is float64",
+            )
+        pairs = ((name, value, dims, tf.int8), (scale_name, scale, scale_dims, tf.float32))
+        tensors = []
+        for each, given, axes, dtype in pairs:
+            tensors.append(self.convert(each, given))
+            if tensors[-1].dtype != dtype:
+                came = tensors[-1].dtype.name
+                raise self.error(
+                    TypeError, f"{each} must be {dtype.name} with {scale_name}, but is {came}"
+                )
+            self._check_shape(each, tensors[-1], axes)
+        return tensors
+
     def lanes(self, name, tensor):
         """K, which the tensor `name` should have told."""
         if self.sizes.get("K") is None:

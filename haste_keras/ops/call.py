@@ -27,6 +27,12 @@ mask: [N, T], cast to bool, in any pattern. A step that is not True carries the 
       save: bool; keep what the gradient needs. Without it a gradient runs the op once more. None:
         as `training`."""
 
+INT8 = """\
+recurrent_scale: [K, G, H] float32, or None. If given, recurrent_kernel is int8 and stands for
+        recurrent_kernel · recurrent_scale. Each row of what it multiplies is quantised in each
+        step, q = round(row · 127 / max |row|), sums are exact, and all else is in float32. On a
+        CPU, for float16, bfloat16 and float32, without `training` and without gradients."""
+
 RAISES = """\
 TypeError, ValueError: an argument is not as above; the message names it.
       NotImplementedError: a gradient of a gradient or a derivative in forward mode
@@ -54,14 +60,21 @@ def public(function):
                 )
         return function(*args, **kwargs)
 
-    op.__doc__ = function.__doc__.replace("{options}", OPTIONS).replace("{raises}", RAISES)
+    for name, text in (("options", OPTIONS), ("int8", INT8), ("raises", RAISES)):
+        op.__doc__ = op.__doc__.replace("{" + name + "}", text)
     return op
 
 
-def refuse_xla(arguments, instead):
+def refuse_xla(arguments, instead, int8=False):
     """Raises NotImplementedError if XLA compiles the function and has no kernel of our ops."""
     if not xla_compiles_here():
         return
+    if int8:
+        raise arguments.error(
+            NotImplementedError,
+            "XLA compiles this function (jit_compile=True) and has no kernel with int8 weights; "
+            "leave jit_compile unset, or multiply the weights by their scales first",
+        )
     compiles, why = library.xla_here()
     if not compiles:
         raise arguments.error(
@@ -92,6 +105,7 @@ def call_cell(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """Checks arguments, fills in what was left out and runs the op of `spec`.
 
@@ -100,6 +114,7 @@ def call_cell(
       inputs: {name: value} of wx, which may be a `raw_ops.Projection`, or of the separate gates.
       initial_state: list or tuple of the cell's states, or None.
       kernel: recurrent_kernel; None for a cell that has none.
+      recurrent_scale: of an int8 kernel, else None.
       extras: {name: value}, as of spec.extras; None, for those that may be: zeros.
       activations: {attribute: name}, to be checked.
       attributes: {attribute: value} that need no check.
@@ -113,17 +128,25 @@ def call_cell(
     """
     arguments = Arguments(function, len(spec.gates))
     stepwise = f"haste_keras.{spec.layer}, which then runs step by step"
-    refuse_xla(arguments, stepwise)
+    int8 = recurrent_scale is not None
+    refuse_xla(arguments, stepwise, int8)
     dims = spec.forward_inputs
     projection = next(iter(inputs.values()))
     layer = isinstance(projection, raw_ops.Projection)
     if layer:
         dims = spec.layer_inputs
         inputs = {k: v for k, v in projection._asdict().items() if v is not None}
+    if int8:
+        _check_int8(arguments, layer, training, save)
     tensors = [arguments.tensor(name, value, dims[name]) for name, value in inputs.items()]
     if layer and projection.bias is None:
         tensors.append(tf.zeros([0], tensors[0].dtype))
-    if spec.kernel_dims:
+    if int8:
+        tensors += arguments.int8(
+            "recurrent_kernel", kernel, "KHGH", "recurrent_scale", recurrent_scale, "KGH"
+        )
+        lanes = arguments.lanes("recurrent_kernel", tensors[1])
+    elif spec.kernel_dims:
         tensors.append(arguments.tensor("recurrent_kernel", kernel, spec.kernel_dims))
         lanes = arguments.lanes("recurrent_kernel", tensors[-1])
     else:
@@ -149,6 +172,17 @@ def call_cell(
         attributes[name] = arguments.choice(name, value, ACTIVATIONS)
     if spec.normalizes:
         attributes["epsilon"] = arguments.epsilon(epsilon)
+    if int8:
+        y, *states = raw_ops.forward_int8(
+            spec,
+            [*tensors, arguments.mask(mask)],
+            reverse=arguments.reverse(reverse, lanes),
+            zoneout=rates,
+            zero_output_for_mask=arguments.flag("zero_output_for_mask", zero_output_for_mask),
+            engine=engine,
+            **attributes,
+        )
+        return y, tuple(states)
     draws = training and (any(rates) or recurrent_dropout > 0)
     y, *rest = raw_ops.forward(
         spec,
@@ -165,3 +199,17 @@ def call_cell(
         **attributes,
     )
     return y, tuple(rest[: len(spec.states)])
+
+
+def _check_int8(arguments, layer, training, save):
+    if layer:
+        raise arguments.error(
+            TypeError, "wx must be given as a tensor with recurrent_scale, but is x, W and b"
+        )
+    for name, value in (("training", training), ("save", save)):
+        if value is not None and arguments.flag(name, value):
+            raise arguments.error(
+                ValueError,
+                f"{name} must be False with recurrent_scale, since int8 weights have no gradient, "
+                "but is True",
+            )

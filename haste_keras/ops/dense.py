@@ -23,6 +23,7 @@ def lstm(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """Long short-term memory over whole sequences.
 
@@ -47,6 +48,7 @@ def lstm(
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
         steps; nothing without `training`.
       {options}
+      {int8}
 
     Returns:
       y, (h, c): y [N, T, K, H], h of each step; h, c [N, K, H] after the walk's last step.
@@ -74,6 +76,7 @@ def lstm(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )
 
 
@@ -96,6 +99,7 @@ def gru(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """Gated recurrent units over whole sequences.
 
@@ -124,6 +128,7 @@ def gru(
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
         steps; nothing without `training`.
       {options}
+      {int8}
 
     Returns:
       y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
@@ -156,6 +161,7 @@ def gru(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )
 
 
@@ -176,6 +182,7 @@ def ligru(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """Light gated recurrent units over whole sequences.
 
@@ -198,6 +205,7 @@ def ligru(
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
         steps; nothing without `training`.
       {options}
+      {int8}
 
     Returns:
       y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
@@ -224,6 +232,7 @@ def ligru(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )
 
 
@@ -243,6 +252,7 @@ def elman(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """Elman's simple recurrent network over whole sequences.
 
@@ -260,6 +270,7 @@ def elman(
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters h·R, one mask for all
         steps; nothing without `training`.
       {options}
+      {int8}
 
     Returns:
       y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
@@ -285,6 +296,7 @@ def elman(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )
 
 
@@ -306,6 +318,7 @@ def slstm(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """The sLSTM of xLSTM, with exponential gates, over whole sequences.
 
@@ -337,6 +350,7 @@ def slstm(
       recurrent_dropout: rate in [0, 1) of dropout on h where it enters h·R, one mask for all
         steps; nothing without `training`.
       {options}
+      {int8}
 
     Returns:
       y, (h, c, n, m): y [N, T, K, H], h of each step; the states [N, K, H] after the walk's last.
@@ -366,4 +380,5 @@ def slstm(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )

@@ -156,8 +156,19 @@ def _refuse_second_order(name, instead):
         )
 
 
+def _refuse_int8(name):
+    @tf.RegisterGradient(name)
+    def no_gradient(op, *gradients):
+        raise NotImplementedError(
+            f"{name} has no gradient: int8 weights are for inference; train with floats, and "
+            "quantise after that."
+        )
+
+
 for _spec in CELLS:
     _register(_spec)
+    if _spec.has_int8_op:
+        _refuse_int8(_spec.op + "Int8")
     if _spec.has_layer_op:
         _register(_spec, layer=True)
     _register_refusal(_spec)
@@ -172,3 +183,4 @@ def _layer_norm_gradient(op, dy):
 
 
 _refuse_second_order("HasteLayerNorm", "use keras.layers.LayerNormalization")
+_refuse_int8("HasteMatMulInt8")

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from haste_keras._compat import skipped_inputs
 from haste_keras.native import library, raw_ops
+from haste_keras.ops.arguments import Arguments
+from haste_keras.ops.call import public, refuse_xla
 
 
 def matmul(a, b, transpose_a=False, transpose_b=False):
@@ -19,6 +21,33 @@ def matmul(a, b, transpose_a=False, transpose_b=False):
     if not _splits(a.dtype):
         return tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return OPS[transpose_a, transpose_b](a, b)
+
+
+@public
+def matmul_int8(a, b, b_scale):
+    """Product with int8 weights, whose rows are quantised one by one, on a CPU.
+
+        m = max |row of a|    q = round(row · 127 / m)    row · W = (q · b) · (m / 127) · b_scale
+
+    The sums are exact. A row with an infinity or a NaN gives NaN, one with m < 2^-120 gives 0. It
+    has no gradient.
+
+    Args:
+      a: [M, C], float16, bfloat16 or float32.
+      b: [C, U] int8.
+      b_scale: [U] float32; b stands for b · b_scale.
+
+    Returns:
+      [M, U] of a's dtype.
+
+    Raises:
+      TypeError, ValueError: an argument is not as above; the message names it.
+      NotImplementedError: a gradient is asked for, or XLA compiles the function that calls this.
+    """
+    arguments = Arguments("matmul_int8", None)
+    refuse_xla(arguments, "", int8=True)
+    a = arguments.tensor("a", a, "MC")
+    return raw_ops.matmul_int8(a, *arguments.int8("b", b, "CU", "b_scale", b_scale, "U"))
 
 
 def _splits(dtype):

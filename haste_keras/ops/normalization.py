@@ -81,6 +81,7 @@ def layer_norm_lstm(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """The layer-normalised LSTM over whole sequences; wx comes normalised, by `layer_norm` say.
 
@@ -110,6 +111,7 @@ def layer_norm_lstm(
         steps; nothing without `training`.
       epsilon: a positive number.
       {options}
+      {int8}
 
     Returns:
       y, (h, c): y [N, T, K, H], h of each step; h, c [N, K, H] after the walk's last step.
@@ -141,6 +143,7 @@ def layer_norm_lstm(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )
 
 
@@ -164,6 +167,7 @@ def layer_norm_gru(
     zero_output_for_mask=False,
     engine="auto",
     save=None,
+    recurrent_scale=None,
 ):
     """The layer-normalised GRU over whole sequences; wx comes normalised, by `layer_norm` say.
 
@@ -190,6 +194,7 @@ def layer_norm_gru(
         steps; nothing without `training`.
       epsilon: a positive number.
       {options}
+      {int8}
 
     Returns:
       y, (h,): y [N, T, K, H], h of each step; h [N, K, H] after the walk's last step.
@@ -218,4 +223,5 @@ def layer_norm_gru(
         zero_output_for_mask=zero_output_for_mask,
         engine=engine,
         save=save,
+        recurrent_scale=recurrent_scale,
     )

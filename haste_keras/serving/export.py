@@ -13,6 +13,9 @@ from haste_keras.serving import tag as tags
 from haste_keras.serving.scope import FORMATS
 from haste_keras.serving.scope import portable as portable_scope
 
+# Formats that are not left to Keras: {format: (model, path, **options) → None}.
+WRITERS = {}
+
 
 def _nodes(graph_def):
     """(where, node) of a graph and of its functions."""
@@ -48,7 +51,7 @@ def check_portable(path):
     return [tag for tag in found if tag is not None]
 
 
-def _put(source, target):
+def put(source, target):
     """Moves what was written at `source` to `target`; of a folder there, other files stay."""
     gfile = tf.io.gfile
     if not gfile.exists(target):
@@ -90,14 +93,15 @@ def export(
       path: str or pathlib.Path of the folder, or for formats other than "tf_saved_model" the file.
       portable: bool. True: any TensorFlow runs the export, TensorFlow Serving included; where
         haste_keras is present its ops run. False: the graph names its ops, as `model.export` does.
-      format: as of `model.export`: "tf_saved_model", "onnx", "litert".
+      format: as of `model.export`: "tf_saved_model", "onnx", "litert". "onnx" is written by
+        `haste_keras.to_onnx`, whose options `kwargs` takes.
       verbose: as of `model.export`.
       input_signature: as of `model.export`.
       kwargs: as of `model.export`.
 
     Raises:
-      ValueError, NotImplementedError: the model cannot be exported in this way; the message names
-        the layer. Nothing is written.
+      TypeError, ValueError, NotImplementedError: an argument is not as above, or the model cannot
+        be exported in this way; the message names the layer. Nothing is written.
     """
     if not isinstance(model, keras.Model):
         raise TypeError(f"`model` must be a keras.Model. Received: model={model!r}")
@@ -108,7 +112,10 @@ def export(
     saved_model = format == "tf_saved_model"
     if saved_model and tf.io.gfile.exists(target) and not tf.io.gfile.isdir(target):
         raise ValueError(f"`path` must be a folder, or not be there, but {target} is a file")
-    if verbose is not None:
+    write = WRITERS.get(format)
+    if write is not None and not portable:
+        raise ValueError(f"`portable` must be True with format={format!r}, which has no op of ours")
+    if verbose is not None and write is None:
         kwargs["verbose"] = verbose
     if input_signature is not None:
         kwargs["input_signature"] = input_signature  # which Keras 3.6 does not take
@@ -119,11 +126,16 @@ def export(
     work = tempfile.mkdtemp(prefix=f".{name}.", dir=folder or ".")
     try:
         staged = os.path.join(work, name)
-        with scope, _said_of(staged, target, verbose):
-            model.export(staged, format=format, **kwargs)
+        if write is not None:
+            write(model, staged, **kwargs)
+            if verbose:
+                print(f"Saved artifact at '{target}'.")
+        else:
+            with scope, _said_of(staged, target, verbose):
+                model.export(staged, format=format, **kwargs)
         if portable and saved_model:
             check_portable(staged)
-        _put(staged, target)
+        put(staged, target)
     except BaseException:
         tf.io.gfile.rmtree(work)
         for each in made:

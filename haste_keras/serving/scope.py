@@ -50,7 +50,9 @@ class _Emitter:
         check_draws(stock.op, attributes)
         if "reverse" in attributes:
             # Which engine runs is for the machine that serves to choose.
-            attributes = {**_DEFAULTS, **attributes, "engine": "auto", "save": False}
+            attributes = {**_DEFAULTS, **attributes, "engine": "auto"}
+            if "save" in attributes:
+                attributes["save"] = False
 
         loop = list_loop if self.tagged else tensor_loop
 

@@ -9,6 +9,7 @@ from haste_keras import layers
 from haste_keras.layers import pooling_cell
 from haste_keras.layers.normalized import normalized
 from haste_keras.native.cell_spec import CELLS
+from haste_keras.ops import int8
 from haste_keras.ops.shapes import size, sizes
 from haste_keras.serving.walk import Options, walk_cell, walk_pooling
 
@@ -47,17 +48,19 @@ def make_cell(spec, hidden, attributes, generator):
 
 
 class Recurrence:
-    """The op of a cell, or (`layer`) the one that forms x·W + b itself."""
+    """The op of a cell, or (`layer`) the one that forms x·W + b itself, or (`int8`) of integers."""
 
-    def __init__(self, spec, layer):
-        self.spec, self.layer = spec, layer
-        self.op = spec.op + ("Layer" if layer else "")
-        self.dims = spec.layer_inputs if layer else spec.forward_inputs
+    def __init__(self, spec, layer=False, int8=False):
+        self.spec, self.layer, self.int8 = spec, layer, int8
+        self.op = spec.op + ("Layer" if layer else "Int8" if int8 else "")
+        self.dims = spec.forward_inputs
+        if layer or int8:
+            self.dims = spec.layer_inputs if layer else spec.int8_inputs
 
     def body(self, inputs, attributes, *, loop, generator):
         """Outputs of the op, as `CellSpec.forward_outputs` lists them, without a reserve.
 
-        inputs: list of tensors, as `CellSpec.forward_inputs` or `layer_inputs` lists them.
+        inputs: list of tensors, as `CellSpec` lists them in `forward_inputs` or its like.
         attributes: the op's.
         loop: as of `walk.Options`.
         generator: as of `make_cell`.
@@ -79,7 +82,7 @@ class Recurrence:
             tf.concat(each, 2 if i == 0 else 1) for i, each in enumerate(zip(*parts, strict=True))
         ]
         outputs = [tf.cast(each, dtype) for each in outputs]
-        return outputs + [tf.zeros([0], dtype) for _ in self.spec.reserve]
+        return outputs + [tf.zeros([0], dtype) for _ in ([] if self.int8 else self.spec.reserve)]
 
     def _agree(self, given, mask):
         """Gives all tensors one batch, known if one of them knows it; returns the mask, or None.
@@ -128,7 +131,8 @@ class Recurrence:
             options = Options(**{**vars(options), "own_zoneout": (0,)})
             y, states = walk_pooling(coefficients, states, mask, options)
         else:
-            weights = {name: given[name] for name in spec.parameters}
+            names = [*spec.parameters, *(["recurrent_scale"] if self.int8 else [])]
+            weights = {name: given[name] for name in names}
             y, states = walk_cell(cell, self._projected(given), states, weights, mask, options)
         return [y, *states]
 
@@ -168,14 +172,27 @@ class MatMul:
         return [tf.matmul(*inputs, transpose_a=transpose_a, transpose_b=transpose_b)]
 
 
+class MatMulInt8:
+    """HasteMatMulInt8."""
+
+    op = "HasteMatMulInt8"
+
+    def body(self, inputs, attributes, *, loop, generator):
+        a, b, b_scale = inputs
+        return [tf.cast(int8.product(tf.cast(a, tf.float32), b, b_scale), a.dtype)]
+
+
 # By the names of the ops' wrappers.
 STOCK = {
     "haste_layer_norm": LayerNorm(),
     "haste_mat_mul": MatMul(),
     "haste_mat_mul_transpose_a": MatMul("A"),
     "haste_mat_mul_transpose_b": MatMul("B"),
+    "haste_mat_mul_int8": MatMulInt8(),
 }
 for _spec in CELLS:
-    STOCK[_spec.python_op] = Recurrence(_spec, layer=False)
+    STOCK[_spec.python_op] = Recurrence(_spec)
+    if _spec.has_int8_op:
+        STOCK[_spec.python_op + "_int8"] = Recurrence(_spec, int8=True)
     if _spec.has_layer_op:
         STOCK[_spec.python_op + "_layer"] = Recurrence(_spec, layer=True)

@@ -30,8 +30,12 @@ int32_t CopyStates(const HasteRnnConfig& config, int states, const void* const* 
   return HASTE_OK;
 }
 
-int32_t CheckProjection(const HasteLayerForwardArgs& layer, HasteStatus* status) {
+int32_t CheckProjection(const HasteRnnConfig& config, const HasteLayerForwardArgs& layer,
+                        HasteStatus* status) {
   if (layer.features == 0) return HASTE_OK;
+  if (config.weights_dtype == HASTE_INT8) {
+    HASTE_TRY(CheckPointer(layer.W_scale, "W_scale", status));
+  }
   HASTE_TRY(CheckPointer(layer.W, "W", status));
   return CheckPointer(layer.x, "x", status);
 }
@@ -112,6 +116,7 @@ int32_t haste_rnn_workspace_bytes(const HasteRnnConfig* config, int32_t backward
   const auto body = [&](auto& config, auto& executor) -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    if (backward != 0) HASTE_TRY(haste::CheckHasGradient(config, status));
     *bytes = 0;
     if (!haste::HasSteps(config)) return HASTE_OK;
     PlannedRnn planned;
@@ -131,7 +136,7 @@ int32_t haste_rnn_forward(const HasteRnnConfig* config, const HasteRnnForwardArg
     if (!haste::HasSteps(config)) {
       return haste::CopyStates(config, cell->info.states, args.s0, args.sT, executor, status);
     }
-    HASTE_TRY(haste::CheckForward(cell->info, args, workspace, status));
+    HASTE_TRY(haste::CheckForward(config, cell->info, args, workspace, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
     return planned.engine->forward({config, planned, workspace, executor}, args, status);
@@ -144,6 +149,7 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
   const auto body = [&](auto& config, auto& args, auto& executor) -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckHasGradient(config, status));
     HASTE_TRY(haste::CheckSeed(config, cell->info, args.seed, status));
     if (!haste::HasSteps(config)) {
       return haste::NoStepsBackward(config, cell->info, args, executor, status);
@@ -168,7 +174,7 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
     if (!haste::HasSteps(config)) return HASTE_OK;
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
-    if (layer.wx == nullptr && haste::FormsInput(*planned.engine, layer)) {
+    if (layer.wx == nullptr && haste::FormsInput(config, *planned.engine, layer)) {
       *bytes = planned.engine->layer_workspace_bytes(config, planned, layer);
       return HASTE_OK;
     }
@@ -195,22 +201,22 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     }
     HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
     HASTE_TRY(haste::CheckPointer(workspace, "workspace", status));
-    HASTE_TRY(haste::CheckProjection(layer, status));
+    HASTE_TRY(haste::CheckProjection(config, layer, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
     const haste::Engine& engine = *planned.engine;
     const haste::RnnCall call = {config, planned, workspace, executor};
     if (layer.wx == nullptr) {
       rnn.wx = workspace;  // all of wx, or a few steps at a time
-      HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
-      if (haste::FormsInput(engine, layer)) {
+      HASTE_TRY(haste::CheckForward(config, cell->info, rnn, workspace, status));
+      if (haste::FormsInput(config, engine, layer)) {
         return engine.layer_forward(call, layer, rnn, status);
       }
       size_t bytes = 0;
       HASTE_TRY(haste::BytesBeforeInput(config, *cell, planned, layer, &bytes, status));
       rnn.wx = layer.wx = static_cast<char*>(workspace) + haste::InputOffset(bytes);
     } else {
-      HASTE_TRY(haste::CheckForward(cell->info, rnn, workspace, status));
+      HASTE_TRY(haste::CheckForward(config, cell->info, rnn, workspace, status));
     }
     if (config.device == HASTE_CUDA) {
       bool done = false;
@@ -231,6 +237,7 @@ int32_t haste_layer_backward_workspace_bytes(const HasteRnnConfig* config,
   const auto body = [&](auto& config, auto& layer, auto& executor) -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckHasGradient(config, status));
     HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
     *bytes = 0;
     if (haste::HasSteps(config)) {
@@ -260,6 +267,7 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
   const auto body = [&](auto& config, auto& layer, auto& rnn, auto& executor) -> int32_t {
     const CellEntry* cell;
     HASTE_TRY(haste::CheckConfig(config, &cell, status));
+    HASTE_TRY(haste::CheckHasGradient(config, status));
     HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
     if (haste::HasSteps(config)) {
       HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));

@@ -50,6 +50,12 @@ int32_t CheckGemm(const HasteGemm& gemm, HasteStatus* status) {
                      "m, n, k: a matrix exceeds 2^60 bytes with %" PRId64 ", %" PRId64 ", %" PRId64,
                      gemm.m, gemm.n, gemm.k);
   }
+  if (gemm.b_scale == nullptr) return HASTE_OK;
+  HASTE_TRY(CheckInt8(gemm.dtype, "k", gemm.k, status));
+  if (gemm.device != HASTE_CPU) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "b_scale: an int8 b is multiplied on a CPU alone, got device 1 (CUDA)");
+  }
   return HASTE_OK;
 }
 

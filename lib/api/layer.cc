@@ -64,8 +64,10 @@ int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int6
                    features, config.batch, config.time, config.lanes, config.hidden);
 }
 
-bool FormsInput(const Engine& engine, const HasteLayerForwardArgs& layer) {
-  return engine.layer_forward != nullptr && layer.gamma == nullptr;
+bool FormsInput(const HasteRnnConfig& config, const Engine& engine,
+                const HasteLayerForwardArgs& layer) {
+  return engine.layer_forward != nullptr && layer.gamma == nullptr &&
+         config.weights_dtype != HASTE_INT8;
 }
 
 size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {
@@ -77,13 +79,17 @@ size_t InputOffset(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int32_t ProjectInputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell, int64_t features,
                           size_t* bytes, HasteStatus* status) {
-  return AtLeastThatOf(InputProduct(config, cell, features), bytes, status);
+  HasteGemm gemm = InputProduct(config, cell, features);
+  static const float some = 1;  // not looked at, but by whether it is given
+  if (config.weights_dtype == HASTE_INT8) gemm.b_scale = &some;
+  return AtLeastThatOf(gemm, bytes, status);
 }
 
 int32_t ProjectInput(const HasteRnnConfig& config, const HasteCellInfo& cell,
                      const HasteLayerForwardArgs& layer, void* workspace,
                      const HasteExecutor& executor, HasteStatus* status) {
   HasteGemm gemm = InputProduct(config, cell, layer.features);
+  if (config.weights_dtype == HASTE_INT8) gemm.b_scale = layer.W_scale;
   if (layer.gamma == nullptr) {
     gemm.bias = layer.b;
     return Multiply(gemm, layer.x, layer.W, layer.wx, workspace, executor, status);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "lib/cpu/narrow/narrow.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/plan/plan.h"
 
@@ -93,6 +94,24 @@ int32_t CheckRates(const HasteRnnConfig& config, const HasteCellInfo& cell, Hast
   return HASTE_OK;
 }
 
+int32_t CheckWeights(const HasteRnnConfig& config, const HasteCellInfo& cell, HasteStatus* status) {
+  if (config.weights_dtype == 0 || config.weights_dtype == config.dtype) return HASTE_OK;
+  if (config.weights_dtype != HASTE_INT8) {
+    return Invalid(status, "weights_dtype", "0 (as dtype) or HASTE_INT8", config.weights_dtype);
+  }
+  if (cell.recurrence != HASTE_DENSE) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "weights_dtype: HASTE_INT8 is for cells with a dense recurrent kernel, got %s",
+                     cell.name);
+  }
+  if (config.device != HASTE_CPU) {
+    return SetStatus(status, HASTE_UNIMPLEMENTED,
+                     "weights_dtype: HASTE_INT8 runs on a CPU alone, got device 1 (CUDA); there, "
+                     "multiply q by its scale first");
+  }
+  return CheckInt8(config.dtype, "hidden", config.hidden, status);
+}
+
 // Tensors that forward and backward both read.
 template <class Args>
 int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
@@ -124,6 +143,18 @@ int32_t CheckDtype(int32_t dtype, HasteStatus* status) {
   return Invalid(status, "dtype", "a HasteDtype", dtype);
 }
 
+int32_t CheckInt8(int32_t dtype, const char* name, int64_t depth, HasteStatus* status) {
+  if (dtype == HASTE_FLOAT64) {
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "dtype: with int8 weights expected HASTE_FLOAT32, HASTE_FLOAT16 or "
+                     "HASTE_BFLOAT16, got HASTE_FLOAT64");
+  }
+  if (depth <= kMaxInt8Depth) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "%s: with int8 weights expected at most %" PRId64 ", got %" PRId64, name,
+                   kMaxInt8Depth, depth);
+}
+
 int32_t CheckDevice(int32_t device, HasteStatus* status) {
   if (device == HASTE_CPU) return HASTE_OK;
   if (device != HASTE_CUDA) return Invalid(status, "device", "0 (CPU) or 1 (CUDA)", device);
@@ -149,6 +180,7 @@ int32_t CheckConfig(const HasteRnnConfig& config, const CellEntry** cell, HasteS
   HASTE_TRY(CheckActivations(config, info, status));
   HASTE_TRY(CheckRates(config, info, status));
   HASTE_TRY(CheckEngine(config, info, status));
+  HASTE_TRY(CheckWeights(config, info, status));
   return CheckDevice(config.device, status);
 }
 
@@ -162,13 +194,26 @@ int32_t CheckSeed(const HasteRnnConfig& config, const HasteCellInfo& cell, const
       "seed: expected two int64 for Zoneout or recurrent dropout in training, got NULL");
 }
 
-int32_t CheckForward(const HasteCellInfo& cell, const HasteRnnForwardArgs& args,
-                     const void* workspace, HasteStatus* status) {
+int32_t CheckForward(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                     const HasteRnnForwardArgs& args, const void* workspace, HasteStatus* status) {
   if (!cell.separate_gates) HASTE_TRY(CheckPointer(args.wx, "wx", status));
   HASTE_TRY(CheckParameters(cell, args, status));
   HASTE_TRY(CheckPointer(args.y, "y", status));
   HASTE_TRY(CheckPointer(workspace, "workspace", status));
+  if (config.weights_dtype == HASTE_INT8) {
+    HASTE_TRY(CheckPointer(args.R_scale, "R_scale", status));
+    if (!args.keep) return HASTE_OK;
+    return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                     "keep: expected 0 with int8 weights, which have no gradient, got 1");
+  }
   return args.keep ? CheckReserve(cell, args, status) : HASTE_OK;
+}
+
+int32_t CheckHasGradient(const HasteRnnConfig& config, HasteStatus* status) {
+  if (config.weights_dtype != HASTE_INT8) return HASTE_OK;
+  return SetStatus(status, HASTE_INVALID_ARGUMENT,
+                   "weights_dtype: expected 0 (as dtype) in backward, as int8 weights have no "
+                   "gradient, got HASTE_INT8");
 }
 
 int32_t CheckBackward(const HasteCellInfo& cell, const HasteRnnBackwardArgs& args,

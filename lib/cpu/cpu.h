@@ -16,6 +16,9 @@ const DeviceOps& CpuOps();
 
 // Its functions. Strides are arbitrary.
 int32_t CpuGemm(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
+// With b_scale.
+void CpuGemmInt8(const HasteGemm&, void* workspace, const HasteExecutor&);
+size_t CpuGemmInt8Workspace(const HasteGemm&);
 int32_t CpuReduceRows(int32_t dtype, int64_t rows, int64_t columns, const void* in, void* out,
                       const HasteExecutor&, HasteStatus*);
 int32_t CpuLayerNorm(const HasteLayerNorm&, const HasteExecutor&, HasteStatus*);

@@ -215,7 +215,12 @@ CpuProperties GetCpuProperties(const HasteExecutor& executor) {
   return cpu;
 }
 
-int32_t CpuGemm(const HasteGemm& gemm, void*, const HasteExecutor& executor, HasteStatus*) {
+int32_t CpuGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
+                HasteStatus*) {
+  if (gemm.b_scale != nullptr) {
+    CpuGemmInt8(gemm, workspace, executor);
+    return HASTE_OK;
+  }
   HASTE_DISPATCH(GemmOf)(gemm, executor);
   return HASTE_OK;
 }

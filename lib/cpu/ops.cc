@@ -30,8 +30,8 @@ int32_t Copy(void* to, const void* from, size_t bytes, const HasteExecutor&, Has
   return HASTE_OK;
 }
 
-int32_t GemmWorkspace(const HasteGemm&, size_t* bytes, HasteStatus*) {
-  *bytes = 0;
+int32_t GemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus*) {
+  *bytes = gemm.b_scale == nullptr ? 0 : CpuGemmInt8Workspace(gemm);
   return HASTE_OK;
 }
 

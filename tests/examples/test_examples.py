@@ -27,6 +27,20 @@ def test_cpp_program(name):
     subprocess.run([built(name)], check=True)
 
 
+def test_streaming_program():
+    first = {}
+    for dtype in ("float32", "bfloat16", "int8"):
+        said = subprocess.run(
+            [built("cpp/streaming"), dtype, "300"], capture_output=True, text=True, check=True
+        ).stdout
+        assert "300 steps: p50" in said
+        first[dtype] = float(said.split("y[0] =")[1])
+    assert abs(first["float32"]) > 0.01
+    for dtype in ("bfloat16", "int8"):
+        assert 0 < abs(first[dtype] - first["float32"]) < 0.02
+    assert subprocess.run([built("cpp/streaming"), "float16"], stderr=subprocess.DEVNULL).returncode
+
+
 def test_served_from_cpp_to_the_last_bit(tmp_path):
     keras.utils.set_random_seed(8)
     model = keras.Sequential(

@@ -1,4 +1,4 @@
-"""Every argument of a layer and of a cell is in its signature, and in docs/arguments.md."""
+"""All arguments of a layer and of a cell are in its signature and docs/reference/arguments.md."""
 
 import inspect
 import pathlib
@@ -97,10 +97,10 @@ def test_stock_arguments_come_first(row):
 
 
 def documented():
-    """{layer: {argument: default}} of docs/arguments.md."""
+    """{layer: {argument: default}} of docs/reference/arguments.md."""
     names = [each.__name__ for each in LAYERS if each is not haste_keras.SimpleRNN]
     found = {name: {} for name in names}
-    for line in (ROOT / "docs/arguments.md").read_text().splitlines():
+    for line in (ROOT / "docs/reference/arguments.md").read_text().splitlines():
         if not line.startswith("| `"):
             continue
         argument, default, layers, meaning = (part.strip() for part in line.strip("|").split("|"))

@@ -91,7 +91,7 @@ static void Sizes(int i) {
   memset(other.bytes + kEnds[i], 1, sizeof other - kEnds[i]);
   other.struct_size = kEnds[i];
   EXPECT(Runs());
-  other.struct_size = size;
+  memcpy(other.bytes, ours, size);
   EXPECT(Runs());
 
   // A newer structure is taken where it asks for nothing that is new.

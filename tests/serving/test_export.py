@@ -303,11 +303,23 @@ def test_litert(tmp_path):
     np.testing.assert_allclose(y, model(x), atol=1e-6)
 
 
-def test_onnx(tmp_path):
+def test_onnx(tmp_path, capsys):
+    """`to_onnx` writes it: a model need not be called before, and an LSTM is a node."""
     pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
+    path = str(tmp_path / "lstm.onnx")
+    haste_keras.export(_lstm(), path, format="onnx", verbose=True, opset_version=15)
+    assert f"Saved artifact at '{path}'" in capsys.readouterr().out
+    written = onnx.load(path)
+    assert {each.version for each in written.opset_import if not each.domain} == {15}
+    assert "LSTM" in {node.op_type for node in written.graph.node}
+    with pytest.raises(ValueError, match="`portable` must be True"):
+        haste_keras.export(_lstm(), path, format="onnx", portable=False)
+    with pytest.raises(TypeError, match="unknown"):
+        haste_keras.export(_lstm(), str(tmp_path / "x.onnx"), format="onnx", unknown=1)
+    assert _left(tmp_path) == ["lstm.onnx"]
     model, x = _all_options()
-    model(x)  # Keras exports ONNX of models that have been called
     path = str(tmp_path / "m.onnx")
     haste_keras.export(model, path, format="onnx", verbose=False)
     session = runtime.InferenceSession(path)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 
+import code_blocks
 import keras
 import numpy as np
 import pytest
@@ -81,9 +82,12 @@ def _assert_equal(found, expected):
 
 
 def _of_the_page(word):
-    """The block of Python of the page that has a word."""
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", PAGE, re.S) if word in b]
-    return block
+    """The first block of Python of the page that has a word."""
+    return next(
+        block.text
+        for block in code_blocks.fenced("docs/serving.md")
+        if block.language == "python" and word in block.text
+    )
 
 
 @pytest.fixture(scope="module")

@@ -123,12 +123,17 @@ SIGMOID_OF_1 = 1 / (1 + math.exp(-1))
 EXPECTED = pytest.approx(SIGMOID_OF_1 * math.tanh(SIGMOID_OF_1 * math.tanh(1)), rel=1e-5)
 
 
+# The last field of the first version, of structures that have grown.
+LAST = {"RnnConfig": "allow_tf32", "RnnForwardArgs": "saved"}
+
+
 @pytest.mark.parametrize("struct", Walk().structs)
 def test_struct_size_that_is_too_small(struct):
     walk = Walk()
     given = walk.structs[struct]
     assert walk.run() == EXPECTED
-    for size in (0, 8, getattr(type(given), given._fields_[-1][0]).offset):
+    last = LAST.get(struct, given._fields_[-1][0])
+    for size in (0, 8, getattr(type(given), last).offset):
         given.struct_size = size
         said = walk.refused()
         assert said.startswith(f"Haste{struct}.struct_size: expected sizeof(Haste{struct})")

@@ -182,8 +182,10 @@ def test_dtypes_agree_with_float64(row, rng, dtype, lanes):
         # y and the last h: c and n of sLSTM are as large as they like.
         return tf.add_n([tf.reduce_sum(tf.cast(v, tf.float64)) for v in outputs[:2]])
 
-    reference = gradients(row, exact, loss)
-    found = gradients(row, rough, loss)
+    # The slope of a ReLU jumps at 0, and rounding h moves sums across it.
+    options = {"activation": "tanh"} if row.spec.name == "ligru" else {}
+    reference = gradients(row, exact, loss, **options)
+    found = gradients(row, rough, loss, **options)
     tolerance = {tf.float16: 1e-2, tf.bfloat16: 8e-2, tf.float32: 4e-6}[dtype]
     if row.spec.name == "slstm" and dtype == tf.float32:
         tolerance = 2e-5  # its exponents grow to tens: over 25 seeds 6e-6 at worst, 1e-6 median

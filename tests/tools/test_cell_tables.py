@@ -136,7 +136,13 @@ def test_the_guide(cell, page):
     found -= {"docs/adding_a_cell.md", "tests/tools/test_cell_tables.py", "docs/tested.md"}
     examples = ("graph_plugin", "onnx", "litert")
     found -= {"docs/design/experiments.md", *(f"tests/serving/test_{name}.py" for name in examples)}
-    found = {name for name in found if not name.startswith("docs/performance")}
+    pages = ("performance", "howto/", "tutorials/", "troubleshooting", "papers", "quantization")
+    examples = tuple(f"docs/{page}" for page in pages)
+    found = {
+        name
+        for name in found
+        if not name.startswith((*examples, "benchmarks/papers/", "tests/benchmarks/"))
+    }
     assert not found - named, "docs/adding_a_cell.md does not name them"
     assert named - found <= OF_SOME | {f"tests/tf/test_{page}.py"}, f"they do not name {cell}"
 

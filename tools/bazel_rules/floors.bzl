@@ -10,6 +10,7 @@ _FLOORS = [
     ["lib/plan"],
     ["lib/engine"],
     ["lib/cpu/simd", "lib/cpu/threads"],
+    ["lib/cpu/narrow"],
     ["lib/cpu/product"],
     ["lib/cpu/engines"],
     ["lib/cpu", "lib/cuda/host"],

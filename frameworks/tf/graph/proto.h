@@ -30,6 +30,7 @@ enum DataType {
   kFloat = 1,
   kDouble = 2,
   kInt32 = 3,
+  kInt8 = 6,
   kInt64 = 9,
   kBool = 10,
   kBfloat16 = 14,

@@ -264,6 +264,8 @@ TagResult Parser::Read(std::string_view function) {
 
 uint64_t TypeNumber(std::string_view spelt, uint64_t type) {
   if (spelt == "T") return type;
+  if (spelt == "float") return proto::kFloat;
+  if (spelt == "int8") return proto::kInt8;
   if (spelt == "bool") return proto::kBool;
   if (spelt == "int64") return proto::kInt64;
   return spelt == "int32" ? uint64_t{proto::kInt32} : 0;

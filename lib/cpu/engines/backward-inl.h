@@ -6,6 +6,7 @@
 #define HASTE_LIB_CPU_ENGINES_BACKWARD_INL_H_
 #endif
 
+#include "lib/cpu/engines/narrow_weights-inl.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/pack-inl.h"
 
@@ -27,10 +28,15 @@ class BackwardWalk : public Walk<Cell, T> {
   static constexpr bool kFinishes = Cell::kRecurrentBias;
 
   BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed, workspace), args_(args) {
+      : Base(config, args.mask, args.seed, workspace), args_(args), kernel_(NarrowOf<T>(config)) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + kUnits * W - 1) / (kUnits * W);
-      packed_[p] = workspace->Take<C>(K * GatesOf(p) * H * Hp);
+      if (kernel_ != nullptr) {
+        narrow_[p] =
+            NarrowWeights(kernel_, GatesOf(p) * H, K * panels_[p], kUnits, true, workspace);
+      } else {
+        packed_[p] = workspace->Take<C>(K * GatesOf(p) * H * Hp);
+      }
     }
     dq_[0] = workspace->Take<C>(K * N * kGates * H);
     dq_[1] = workspace->Take<C>(K * N * kGates * H);
@@ -43,6 +49,13 @@ class BackwardWalk : public Walk<Cell, T> {
 
   void Pack(int phase, int64_t k, int64_t panel) {
     const int64_t depth = GatesOf(phase) * H, stride = kGates * H, first = panel * kUnits * W;
+    if constexpr (kHasNarrow) {
+      if (kernel_ != nullptr) {
+        const auto* r = static_cast<const uint16_t*>(args_.R);
+        return PackNarrowTransposed(r + k * H * stride + FirstGate(phase) * H, H, stride, first,
+                                    depth, NarrowPanelOf(phase, k, panel));
+      }
+    }
     PackTransposed<T>(static_cast<const T*>(args_.R) + k * H * stride + FirstGate(phase) * H, H,
                       stride, first, depth, std::min<int64_t>(kUnits * W, Hp - first),
                       packed_[phase] + depth * (k * Hp + first));
@@ -58,6 +71,14 @@ class BackwardWalk : public Walk<Cell, T> {
 
   // Step 0 is the last step of the walk. The phases of a step have consecutive numbers.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
+    if constexpr (kHasNarrow) {
+      if (kernel_ != nullptr) {
+        if constexpr (kPhases > 1) {
+          if (phase % kPhases == 1) return NarrowPhase<1>(phase / kPhases, k, panels, rows);
+        }
+        return NarrowPhase<0>(phase / kPhases, k, panels, rows);
+      }
+    }
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       if (kPhases > 1 && phase % kPhases == 1) {
         if constexpr (kPhases > 1) Phase<1>(phase / kPhases, k, panel, rows);
@@ -85,6 +106,41 @@ class BackwardWalk : public Walk<Cell, T> {
   }
 
  private:
+  static constexpr bool kHasNarrow = std::is_same_v<T, Bfloat16>;
+
+  NarrowPanel NarrowPanelOf(int phase, int64_t k, int64_t panel) const {
+    const int64_t units = std::min<int64_t>(kUnits, (H - panel * kUnits * W + W - 1) / W);
+    return narrow_[phase].Panel(k * panels_[phase] + panel, static_cast<int>(units));
+  }
+  // Phase, of all panels, by products of bfloat16.
+  template <int kPhase>
+  HWY_INLINE void NarrowPhase(int64_t step, int64_t k, Range panels, Range rows) {
+    const int64_t count = rows.end - rows.begin;
+    const C* a = Operand(kPhase == 0 ? step + 1 : step, k, rows.begin) + FirstGate(kPhase) * H;
+    const bool none = kPhase == 0 && step == 0;
+    const NarrowRows operand = narrow_[kPhase].Rows(none ? 0 : count, a, kGates * H);
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const NarrowPanel weights = NarrowPanelOf(kPhase, k, panel);
+      const auto use = [&](int64_t row, int u, V product) HWY_ATTR {
+        const int64_t j = (panel * kUnits + u) * W;
+        if constexpr (kPhase == 0) {
+          Element(step, k, rows.begin + row, j, product);
+        } else {
+          Reset(step, k, rows.begin + row, j, product);
+        }
+      };
+      if (none) {
+        for (int64_t row = 0; row < count; ++row) {
+          for (int u = 0; u < weights.vectors; ++u) use(row, u, V());
+        }
+        continue;
+      }
+      operand.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
+        for (int u = 0; u < weights.vectors; ++u) use(row, u, sums[u]);
+      });
+    }
+  }
+
   C* Bias(int64_t k, int64_t n, int g) const { return dbias_ + Row(k, n) * kGates + g * Hp; }
   C* Operand(int64_t step, int64_t k, int64_t n) const {
     return dq_[step & 1] + (k * N + n) * kGates * H;
@@ -201,7 +257,9 @@ class BackwardWalk : public Walk<Cell, T> {
   }
 
   const HasteRnnBackwardArgs& args_;
-  C* packed_[kPhases];  // [K, panel, gate and H, unit]
+  const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
+  NarrowWeights narrow_[kPhases];     // in place of packed_
+  C* packed_[kPhases] = {};           // [K, panel, gate and H, unit]
   C* dq_[2];            // [K, N, G, H] of h·R, by parity of the step
   C* dstate_[kStates];  // [K, N, Hp]
   C* dbias_ = nullptr;  // [K, N, G, Hp] sums over time

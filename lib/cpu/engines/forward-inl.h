@@ -7,6 +7,7 @@
 #endif
 
 #include "lib/cpu/engines/input-inl.h"
+#include "lib/cpu/engines/narrow_weights-inl.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/pack-inl.h"
 
@@ -33,12 +34,18 @@ class ForwardWalk : public Walk<Cell, T> {
               const HasteLayerForwardArgs* layer)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
-        packs_(!MultipliesInPlace()),
+        kernel_(NarrowOf<T>(config)),
+        packs_(kernel_ != nullptr ? !PacksInStep() : !MultipliesInPlace()),
         first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, workspace),
         input_(config, args.wx, layer, workspace) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
-      if (packs_) packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+      if (kernel_ != nullptr) {
+        const int vectors = UnitsOf(p) * GatesOf(p);
+        narrow_[p] = NarrowWeights(kernel_, H, K * panels_[p], vectors, packs_, workspace);
+      } else if (packs_) {
+        packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+      }
     }
     h_[0] = workspace->Take<C>(K * N * Hp);
     h_[1] = workspace->Take<C>(K * N * Hp);
@@ -60,6 +67,9 @@ class ForwardWalk : public Walk<Cell, T> {
     if (phase + 1 < kPhases) first_input_.Pack(k, panel);
     if (phase + 1 == kPhases) input_.Pack(k, panel);
     if (!packs_) return;
+    if constexpr (kHasNarrow) {
+      if (kernel_ != nullptr) return static_cast<void>(NarrowPacked(phase, k, panel, nullptr));
+    }
     const int gates = GatesOf(phase), most = UnitsOf(phase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
     C* to = Panel(phase, k, panel);
@@ -99,6 +109,7 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
  private:
+  static constexpr bool kHasNarrow = std::is_same_v<C, float>;
   // Steps up to which a tile of rows is multiplied with R in place, and bytes of a lane's R up to
   // which a single row is in a walk of any length. Packing costs as much as some ten such products.
   // Measured on Sapphire Rapids: two rows of 100 steps and 1 MiB 10 % slower in place, one row of
@@ -119,8 +130,54 @@ class ForwardWalk : public Walk<Cell, T> {
     return H % W == 0 && N <= kTileRows && is_short;
   }
 
+  // The same of narrow weights: a panel is packed where it is multiplied, if that is once.
+  bool PacksInStep() const { return T_ == 1 && N < 16; }
+
   C* Panel(int phase, int64_t k, int64_t panel) const {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
+  }
+
+  // Packs a panel of narrow weights, in `spare` unless the workspace has all of them.
+  NarrowPanel NarrowPacked(int phase, int64_t k, int64_t panel, char* spare) const {
+    const int gates = GatesOf(phase), units = UnitsOf(phase);
+    const int64_t first = panel * units * W;
+    NarrowColumns columns;
+    for (int64_t j = first; j < std::min(Hp, first + units * W); j += W) {
+      for (int g = 0; g < gates; ++g) columns.Add(g * H + j, H - j);
+    }
+    const bool int8 = kernel_->type == Narrow::kInt8;
+    const int64_t gate = FirstGate(phase) * H, lane = k * kGates * H;
+    const int64_t bytes = int8 ? 1 : sizeof(T);
+    NarrowPanel to = narrow_[phase].Panel(k * panels_[phase] + panel, columns.vectors, spare);
+    to.Pack(static_cast<const char*>(args_.R) + (lane * H + gate) * bytes, kGates * H, columns,
+            int8 ? args_.R_scale + lane + gate : nullptr,
+            Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr);
+    return to;
+  }
+
+  // Phase's product, of narrow weights.
+  template <int kPhase, class Use>
+  HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
+    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
+    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp);
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const int64_t first = panel * kUnits * W;
+      const int units = static_cast<int>(std::min<int64_t>(kUnits, (H - first + W - 1) / W));
+      const NarrowPanel weights =
+          packs_ ? narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates)
+                 : NarrowPacked(kPhase, k, panel, operand.spare());
+      operand.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
+        for (int u = 0; u < units; ++u) {
+          V q[kPanelGates];
+          for (int g = 0; g < kPanelGates; ++g) {
+            const int v = u * kPanelGates + g;
+            q[g] = sums[v];
+            if (Cell::kRecurrentBias) q[g] = q[g] + Load(weights.bias() + v * W);
+          }
+          cell(rows.begin + row, first + u * W, q);
+        }
+      });
+    }
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
@@ -152,6 +209,9 @@ class ForwardWalk : public Walk<Cell, T> {
         Element<kForms>(step, t, k, n, j, q, formed);
       }
     };
+    if constexpr (kHasNarrow && !kForms) {
+      if (kernel_ != nullptr) return NarrowPhase<kPhase>(a, k, panels, rows, cell);
+    }
     if (!packs_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
       return MultiplyInPlace<kPhase, VectorsInPlace(kPanelGates)>(step, a, k, {first, end}, rows,
@@ -282,9 +342,11 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   const HasteRnnForwardArgs& args_;
+  const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
   const bool packs_;
   InputOf<0> first_input_;  // what x adds to the gates of the first of two phases
   InputOf<kPhases - 1> input_;
+  NarrowWeights narrow_[kPhases];         // in place of packed_
   C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
   C* h_[2];                               // [K, N, Hp] by parity of the step
   C* operand_[2];                         // the same, as it enters the product

@@ -37,7 +37,8 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
   NormBackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
                    Workspace* workspace)
       : Base(config, args.extra, args.mask, args.seed,
-             (config.hidden + Width<C>() - 1) / Width<C>(), workspace),
+             (config.hidden + Width<C>() - 1) / Width<C>(), kGates * config.hidden,
+             NarrowOf<T>(config), workspace),
         args_(args) {
     for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
     dq_ = workspace->Take<C>(K * N * kGates * H);
@@ -47,6 +48,12 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
 
   void Pack(int, int64_t k, int64_t panel) {
     const int64_t depth = kGates * H;
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (this->kernel_ != nullptr) {
+        return PackNarrowTransposed(static_cast<const uint16_t*>(args_.R) + k * H * depth, H, depth,
+                                    panel * Base::kPanel * W, depth, this->NarrowPanelOf(k, panel));
+      }
+    }
     PackTransposed(static_cast<const T*>(args_.R) + k * H * depth, H, depth,
                    panel * Base::kPanel * W, depth, this->PanelVectors(panel) * W,
                    this->Panel(k, panel, depth));
@@ -71,10 +78,12 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
     }
   }
 
-  void Multiply(int64_t k, int64_t panel, Range rows) {
+  C* Operand(int64_t k, int64_t n) const { return dq_ + (k * N + n) * kGates * H; }
+  int64_t Stride() const { return kGates * H; }
+  void Multiply(int64_t k, int64_t panel, Range rows, const NarrowRows* narrow) {
     C* dh = dstate_[0] + At(k, rows.begin);
     Base::Multiply(Operand(k, rows.begin), kGates * H, kGates * H, rows.end - rows.begin, k, panel,
-                   [&](int64_t row, int64_t column, V product) HWY_ATTR {
+                   narrow, [&](int64_t row, int64_t column, V product) HWY_ATTR {
                      C* to = dh + row * Hp + column;
                      // Written out, not left to a compiler that fuses in one tile and not another.
                      const int64_t at = At(k, rows.begin + row) + column;
@@ -106,7 +115,6 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
   C* Gradient(int64_t k, int64_t n, int row) const {
     return dparams_ + At(k, n) * kParams + row * Hp;
   }
-  C* Operand(int64_t k, int64_t n) const { return dq_ + (k * N + n) * kGates * H; }
   const T* Products(int64_t step_row) const {
     return static_cast<const T*>(args_.products) + step_row * kGates * H;
   }

@@ -31,7 +31,9 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
 
   NormForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
                   Workspace* workspace, const HasteLayerForwardArgs*)
-      : Base(config, args.extra, args.mask, args.seed, Columns(config), workspace), args_(args) {
+      : Base(config, args.extra, args.mask, args.seed, Columns(config), config.hidden,
+             NarrowOf<T>(config), workspace),
+        args_(args) {
     for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
     // Where h enters the product: h itself unless there is dropout.
     operand_ = this->dropout_ ? workspace->Take<C>(K * N * Hp) : state_[0];
@@ -40,6 +42,9 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
 
   // A panel's vectors are gathered from a row [G, Hp] of h·R.
   void Pack(int, int64_t k, int64_t panel) {
+    if constexpr (std::is_same_v<C, float>) {
+      if (this->kernel_ != nullptr) return PackNarrowPanel(k, panel);
+    }
     const T* r = static_cast<const T*>(args_.R) + k * H * kGates * H;
     C* to = this->Panel(k, panel, H);
     const int64_t vectors = this->PanelVectors(panel);
@@ -58,9 +63,11 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
     this->LoadOperand(state_[0], k, rows, operand_);
   }
 
-  void Multiply(int64_t k, int64_t panel, Range rows) {
+  const C* Operand(int64_t k, int64_t n) const { return operand_ + At(k, n); }
+  int64_t Stride() const { return Hp; }
+  void Multiply(int64_t k, int64_t panel, Range rows, const NarrowRows* narrow) {
     C* to = Scratch(k, rows.begin);
-    Base::Multiply(operand_ + At(k, rows.begin), H, Hp, rows.end - rows.begin, k, panel,
+    Base::Multiply(Operand(k, rows.begin), H, Hp, rows.end - rows.begin, k, panel, narrow,
                    [&](int64_t row, int64_t column, V product)
                        HWY_ATTR { Store(product, to + row * kScratch * Hp + column); });
   }
@@ -83,6 +90,18 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
  private:
   static int64_t Columns(const HasteRnnConfig& config) {
     return kGates * ((config.hidden + Width<C>() - 1) / Width<C>());
+  }
+  void PackNarrowPanel(int64_t k, int64_t panel) const {
+    NarrowColumns columns;
+    for (int64_t v = 0; v < this->PanelVectors(panel); ++v) {
+      const int64_t column = (panel * Base::kPanel + v) * W;
+      columns.Add(column / Hp * H + column % Hp, H - column % Hp);
+    }
+    const bool int8 = this->kernel_->type == Narrow::kInt8;
+    const int64_t bytes = int8 ? 1 : sizeof(T);
+    this->NarrowPanelOf(k, panel).Pack(
+        static_cast<const char*>(args_.R) + k * H * kGates * H * bytes, kGates * H, columns,
+        int8 ? args_.R_scale + k * kGates * H : nullptr, static_cast<const T*>(nullptr));
   }
   C* Scratch(int64_t k, int64_t n) const { return scratch_ + (k * N + n) * kScratch * Hp; }
 

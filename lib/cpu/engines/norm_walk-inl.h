@@ -12,13 +12,15 @@
 
 #include <type_traits>
 
+#include "lib/cpu/engines/narrow_weights-inl.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/simd/moments-inl.h"
 
 HASTE_TARGET_BEGIN
 
-// Derived: the walk of a direction. It has Multiply(lane, panel, rows), Rows(step, lane, rows), and
-// kProductFirst, which says in what order a step has them.
+// Derived: the walk of a direction. It has Multiply(lane, panel, rows, narrow rows or nullptr),
+// Rows(step, lane, rows), and kProductFirst, which says in what order a step has them;
+// Operand(lane, row) and Stride(), which say where the operand's rows are.
 template <class Cell, class T, class Derived>
 class NormWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
@@ -39,13 +41,19 @@ class NormWalk : public Walk<Cell, T> {
   static constexpr int kParams = kBias + (Cell::kRecurrentBias ? kGates : 0);
 
   NormWalk(const HasteRnnConfig& config, const void* const* extra, const uint8_t* mask,
-           const int64_t* seed, int64_t columns, Workspace* workspace)
+           const int64_t* seed, int64_t columns, int64_t depth, const NarrowKernel* kernel,
+           Workspace* workspace)
       : Base(config, mask, seed, workspace),
+        kernel_(kernel),
         extra_(extra),
         columns_(columns),
-        params_(workspace->Take<C>(K * kParams * Hp)),
-        packed_(workspace->Take<C>(K * kGates * H * Hp)) {
+        params_(workspace->Take<C>(K * kParams * Hp)) {
     panels_[0] = (columns_ + kPanel - 1) / kPanel;
+    if (kernel_ != nullptr) {
+      narrow_ = NarrowWeights(kernel_, depth, K * panels_[0], kPanel, true, workspace);
+    } else {
+      packed_ = workspace->Take<C>(K * kGates * H * Hp);
+    }
   }
 
  public:
@@ -56,11 +64,23 @@ class NormWalk : public Walk<Cell, T> {
 
   void Step(int64_t phase, int64_t k, Range parts, Range rows) {
     Derived& walk = static_cast<Derived&>(*this);
-    if (Multiplies(phase)) {
-      for (int64_t panel = parts.begin; panel < parts.end; ++panel) walk.Multiply(k, panel, rows);
-    } else {
+    if (!Multiplies(phase)) {
       walk.Rows(phase / 2, k, {std::max(parts.begin, rows.begin), std::min(parts.end, rows.end)});
+      return;
     }
+    const auto multiply = [&](const NarrowRows* narrow) {
+      for (int64_t panel = parts.begin; panel < parts.end; ++panel) {
+        walk.Multiply(k, panel, rows, narrow);
+      }
+    };
+    if constexpr (std::is_same_v<C, float>) {
+      if (kernel_ != nullptr) {
+        const NarrowRows narrow =
+            narrow_.Rows(rows.end - rows.begin, walk.Operand(k, rows.begin), walk.Stride());
+        return multiply(&narrow);
+      }
+    }
+    multiply(nullptr);
   }
 
   void Prepare() {
@@ -100,10 +120,22 @@ class NormWalk : public Walk<Cell, T> {
   int64_t PanelVectors(int64_t panel) const {
     return std::min<int64_t>(kPanel, columns_ - panel * kPanel);
   }
+  NarrowPanel NarrowPanelOf(int64_t k, int64_t panel) const {
+    return narrow_.Panel(k * panels_[0] + panel, static_cast<int>(PanelVectors(panel)));
+  }
   // Calls use(row, column, product) for each vector of the product of a [rows, depth] with a panel.
+  // narrow: a's rows converted, or nullptr.
   template <class Use>
   HWY_INLINE void Multiply(const C* a, int64_t depth, int64_t stride, int64_t rows, int64_t k,
-                           int64_t panel, const Use& use) const {
+                           int64_t panel, const NarrowRows* narrow, const Use& use) const {
+    if constexpr (std::is_same_v<C, float>) {
+      if (narrow != nullptr) {
+        const NarrowPanel weights = NarrowPanelOf(k, panel);
+        return narrow->Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
+          for (int v = 0; v < weights.vectors; ++v) use(row, (panel * kPanel + v) * W, sums[v]);
+        });
+      }
+    }
     this->template Product<1, kPanel>(PanelVectors(panel), a, stride, rows, Panel(k, panel, depth),
                                       depth, [&](int u, int64_t row, const V* product) HWY_ATTR {
                                         use(row, (panel * kPanel + u) * W, *product);
@@ -123,10 +155,12 @@ class NormWalk : public Walk<Cell, T> {
                          [&](int p, int64_t j) HWY_ATTR { return Load(row + p * Hp + j); });
   }
 
+  const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
   const void* const* const extra_;
   const int64_t columns_;  // of a product's result, in vectors
   C* const params_;        // [K, kParams, Hp]
-  C* const packed_;        // [K, panel, depth, vector, W]
+  C* packed_ = nullptr;    // [K, panel, depth, vector, W]
+  NarrowWeights narrow_;   // in its place
 };
 
 HASTE_TARGET_END

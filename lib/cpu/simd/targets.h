@@ -28,7 +28,9 @@
 
 namespace haste {
 
-enum class SimdTarget { kBaseline, kAvx2, kAvx3 };  // each includes those before it
+// Each includes those before it. kAvx3Dot: AVX-512 with VNNI, and BF16 where the machine has it.
+// Code is compiled for the first three, and lib/cpu/narrow for the others.
+enum class SimdTarget { kBaseline, kAvx2, kAvx3, kAvx3Dot, kAmx };
 
 #if defined(__x86_64__)
 // Conversions of halves. Reads the bit of cpuid, because not every Clang has a name for it.
@@ -36,6 +38,18 @@ inline bool HasF16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+// The same of newer instructions.
+inline bool HasVnni() {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1);
+}
+inline bool HasAvx512Bf16() {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+// Whether this process may use the tiles of AMX, with bfloat16 and int8. Asks Linux, once.
+bool HasAmx();
 #endif
 
 // The best that the machine has.
@@ -46,21 +60,35 @@ inline SimdTarget MachineTarget() {
   const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl");
-  return avx2 && avx3 ? SimdTarget::kAvx3 : avx2 ? SimdTarget::kAvx2 : SimdTarget::kBaseline;
+  if (!avx2) return SimdTarget::kBaseline;
+  if (!avx3) return SimdTarget::kAvx2;
+  if (!HasVnni()) return SimdTarget::kAvx3;
+  return HasAvx512Bf16() && HasAmx() ? SimdTarget::kAmx : SimdTarget::kAvx3Dot;
 #else
   return SimdTarget::kBaseline;
 #endif
 }
 
-// The most that HASTE_SIMD_TARGET (baseline, avx2 or avx3) allows.
+// The most that HASTE_SIMD_TARGET allows. On Arm "baseline" means NEON without dot products.
 inline SimdTarget AllowedTarget() {
+  constexpr struct {
+    const char* name;
+    SimdTarget target;
+  } kTargets[] = {{"amx", SimdTarget::kAmx},
+                  {"avx3_dot", SimdTarget::kAvx3Dot},
+                  {"avx3", SimdTarget::kAvx3},
+                  {"avx2", SimdTarget::kAvx2},
+                  {"baseline", SimdTarget::kBaseline}};
   const char* wanted = getenv("HASTE_SIMD_TARGET");
-  if (wanted == nullptr || *wanted == 0 || strcmp(wanted, "avx3") == 0) return SimdTarget::kAvx3;
-  if (strcmp(wanted, "avx2") == 0) return SimdTarget::kAvx2;
-  if (strcmp(wanted, "baseline") == 0) return SimdTarget::kBaseline;
-  fprintf(stderr, "haste: HASTE_SIMD_TARGET: expected baseline, avx2 or avx3, got %s: ignored\n",
+  if (wanted == nullptr || *wanted == 0) return SimdTarget::kAmx;
+  for (const auto& each : kTargets) {
+    if (strcmp(wanted, each.name) == 0) return each.target;
+  }
+  fprintf(stderr,
+          "haste: HASTE_SIMD_TARGET: expected baseline, avx2, avx3, avx3_dot or amx, got %s: "
+          "ignored\n",
           wanted);
-  return SimdTarget::kAvx3;
+  return SimdTarget::kAmx;
 }
 
 // The best target of the machine. HASTE_SIMD_TARGET limits it, to compare targets or to get on one
@@ -74,7 +102,7 @@ inline SimdTarget BestTarget() {
 template <class Fn>
 Fn* ChooseTarget(Fn* avx3, Fn* avx2, Fn* baseline) {
   const SimdTarget best = BestTarget();
-  if (best == SimdTarget::kAvx3 && avx3 != nullptr) return avx3;
+  if (best >= SimdTarget::kAvx3 && avx3 != nullptr) return avx3;
   if (best != SimdTarget::kBaseline && avx2 != nullptr) return avx2;
   return baseline;
 }

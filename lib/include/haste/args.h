@@ -42,6 +42,7 @@ struct RnnConfig : HasteRnnConfig {
   HASTE_SETTER(RnnConfig, float, recurrent_dropout)
   HASTE_SETTER(RnnConfig, float, epsilon)
   HASTE_SETTER(RnnConfig, bool, allow_tf32)
+  HASTE_SETTER(RnnConfig, HasteDtype, weights_dtype)
 };
 
 // Tensors of a recurrence; those that are not set are absent.
@@ -51,6 +52,7 @@ struct ForwardArgs : HasteRnnForwardArgs {
   HASTE_SETTER(ForwardArgs, const void*, wx)
   HASTE_INDEXED_SETTER(ForwardArgs, const void*, x, x)
   HASTE_SETTER(ForwardArgs, const void*, R)
+  HASTE_SETTER(ForwardArgs, const float*, R_scale)
   HASTE_INDEXED_SETTER(ForwardArgs, const void*, extra, extra)
   HASTE_INDEXED_SETTER(ForwardArgs, const void*, initial_state, s0)
   HASTE_SETTER(ForwardArgs, const uint8_t*, mask)
@@ -104,6 +106,7 @@ struct LayerForwardArgs : HasteLayerForwardArgs {
   HASTE_SETTER(LayerForwardArgs, int64_t, features)
   HASTE_SETTER(LayerForwardArgs, const void*, x)
   HASTE_SETTER(LayerForwardArgs, const void*, W)
+  HASTE_SETTER(LayerForwardArgs, const float*, W_scale)
   HASTE_SETTER(LayerForwardArgs, const void*, b)
   HASTE_SETTER(LayerForwardArgs, void*, wx)
   LayerForwardArgs& set_normalization(const void* gamma_of_xw, void* place_of_xw) {

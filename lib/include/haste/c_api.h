@@ -55,7 +55,8 @@ typedef enum {
   HASTE_FLOAT32 = 0,
   HASTE_FLOAT64 = 1,
   HASTE_FLOAT16 = 2,
-  HASTE_BFLOAT16 = 3
+  HASTE_BFLOAT16 = 3,
+  HASTE_INT8 = 4  // of weights alone
 } HasteDtype;
 typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
@@ -105,7 +106,20 @@ typedef struct {
   float recurrent_dropout;
   float epsilon;       // added to a variance by cells that normalise
   int32_t allow_tf32;  // 1: float32 on CUDA may be as coarse as products in TensorFloat-32
+  int32_t reserved;    // not looked at
+  // Of R, and of W in a layer. HASTE_INT8: int8 with a scale for each column. 0, or dtype itself:
+  // as dtype. See "int8" below.
+  int32_t weights_dtype;
+  int32_t reserved_after;  // 0
 } HasteRnnConfig;
+
+// int8, on a CPU, in inference (no `keep`, no backward), of cells with HASTE_DENSE, for float32,
+// float16 and bfloat16. A weight is q·scale, where q is an int8 and its column (a unit of a gate)
+// has the scale. Each row of the other operand (h, what a reset leaves of it, x) is quantised where
+// it is multiplied: with m = max |h|, q_h = h · (127 / m), rounded to the nearest even, and the
+// product is (Σ q_h·q) · (m / 127) · scale. The sum is exact, so that every processor gives the
+// same bits. All else is as with weights of dtype. A row whose m is below 2^-120 counts as 0; one
+// with an infinity or a NaN makes all its products NaN. Sums are of at most 131072 products.
 
 // A cell: what its recurrence reads and writes. The tensors of a call are named after this.
 typedef struct {
@@ -152,6 +166,7 @@ typedef struct {
   void* products;                // normalizes: [N, T, K, G, H] h·R
   void* saved[HASTE_MAX_SAVED];  // each [N, T, K, H], of the step; saved[0] of a cell with R is h
                                  // as it entered h·R (recurrent dropout applied)
+  const float* R_scale;          // [K, G, H] of an int8 R
 } HasteRnnForwardArgs;
 
 typedef struct {
@@ -215,9 +230,14 @@ typedef struct {
   int64_t c_row;       // columns of c are contiguous
   const void* bias;    // [n] added to each row, or NULL
   int32_t allow_tf32;  // CUDA, float32: may be as coarse as TensorFloat-32
+  int32_t reserved;    // not looked at
+  // [n], or NULL. If given, b is int8, and the product that of "int8" above: a's rows are
+  // quantised.
+  const float* b_scale;
 } HasteGemm;
 // Scratch memory of haste_gemm, of the device, aligned to 64 bytes: for large float32 products on
-// CUDA up to 16 MiB, or a third of the matrices, but no more than 96 MiB; else none.
+// CUDA up to 16 MiB, or a third of the matrices, but no more than 96 MiB; for an int8 b some more
+// than b has, with more than 32 rows; else none.
 HASTE_API int32_t haste_gemm_workspace_bytes(const HasteGemm*, size_t* bytes, HasteStatus*);
 HASTE_API int32_t haste_gemm(const HasteGemm*, void* workspace, const HasteExecutor*, HasteStatus*);
 
@@ -295,8 +315,9 @@ typedef struct {
   // CPU in float32 and float64 it is then formed a few steps at a time, in cache, where the engine
   // can (gamma = NULL, a cell that does not normalise); else as a whole in the workspace.
   void* wx;
-  const void* gamma;  // [K, G, H], or NULL: no normalisation
-  void* xw;           // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
+  const void* gamma;     // [K, G, H], or NULL: no normalisation
+  void* xw;              // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
+  const float* W_scale;  // [K, G, H] of an int8 W
 } HasteLayerForwardArgs;
 typedef struct {
   size_t struct_size;

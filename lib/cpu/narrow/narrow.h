@@ -1,0 +1,80 @@
+// Products of narrow elements on the processor's own instructions: bfloat16 with float32 sums, int8
+// with int32 sums. Which instructions there are is known only at run time, so a kernel is reached
+// through a pointer. It is compiled once, not once a cell.
+//
+// A kernel multiplies rows of an operand with a panel of weights. A panel has 1 to kMaxVectors
+// vectors of `width` columns. Its depth is cut into groups of 4 bytes: 2 bfloat16 or 4 int8. A
+// group of a column lies together, the columns of a vector side by side, then the next vector, then
+// the next group: [group][vector][column][element of the group].
+//
+// int8: an operand is a byte that stands for its value - 128. The sums start from a row of the
+// panel, by which the 128 drops out (NarrowStart).
+//
+// The sum of a row does not depend on the rows beside it. int8 is exact, so all kernels give the
+// same bits. In bfloat16 AMX adds up in another order than AVX-512: a machine uses one of them, for
+// every number of rows.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace haste {
+
+enum class Narrow { kBfloat16, kInt8 };
+
+inline constexpr int kMaxVectors = 4;
+inline constexpr int64_t kNarrowRows = 32;  // most of one call
+// int32 sums of more products could overflow.
+inline constexpr int64_t kMaxInt8Depth = 131072;
+
+struct NarrowTile {
+  const void* a;   // [rows, groups]
+  int64_t a_row;   // bytes from one row to the next
+  int64_t rows;    // 1 to kNarrowRows
+  int64_t groups;  // a multiple of NarrowKernel::group_multiple
+  const void* panel;
+  int vectors;
+  const int32_t* start;  // [vectors, width], or nullptr: 0. int8 only
+  void* sums;            // [rows, vectors, width] float32 or int32; kNarrowRows rows may be written
+};
+
+struct NarrowKernel {
+  const char* name;
+  Narrow type;
+  int width;           // columns of a vector
+  int group_multiple;  // groups are padded with zeros to a multiple of this
+  // This thread calls enter before it multiplies, with the most rows that are to come, and leave
+  // after that. nullptr: nothing to do. A single row of int8 needs neither.
+  void (*enter)(int64_t rows);
+  void (*leave)();
+  void (*multiply)(const NarrowTile&);
+
+  int group() const { return type == Narrow::kInt8 ? 4 : 2; }
+  int64_t Groups(int64_t depth) const {
+    const int64_t groups = (depth + group() - 1) / group();
+    return (groups + group_multiple - 1) / group_multiple * group_multiple;
+  }
+  int64_t PanelBytes(int64_t depth, int64_t vectors) const {
+    return Groups(depth) * vectors * width * 4;
+  }
+};
+
+// The kernel of this machine for vectors of `width` columns. nullptr: it has no instructions for
+// bfloat16. For int8 there always is one.
+const NarrowKernel* FindNarrow(Narrow type, int64_t width);
+
+// start = minus what an operand that stands for 0 gives with the panel's int8 weights.
+void NarrowStart(const NarrowKernel&, const void* panel, int64_t groups, int vectors,
+                 int32_t* start);
+
+// At least `bytes` of memory of this thread, aligned to 64 bytes. It keeps them; a later call may
+// move them.
+void* NarrowScratch(size_t bytes);
+
+// The kernels, where they are compiled: of 16 columns, but for Avx2Int8 (8 or 16), NeonInt8 and
+// NeonBfloat16 (4), and PlainInt8 (any).
+extern const NarrowKernel kAmxBfloat16, kAmxInt8, kAvx512Bfloat16, kAvx512Int8, kAvx2Int8,
+    kAvx2Int8Wide, kNeonBfloat16, kNeonInt8;
+extern const NarrowKernel kPlainInt8[];  // of 1, 2, 4, 8, 16 columns
+
+}  // namespace haste
