@@ -53,8 +53,8 @@ class Sizes {
   std::array<Size, 'Z' - 'A' + 1> size_;
 };
 
-// Takes the sizes from `shapes`, one for each input at least. Optional ones are checked last, so that a
-// disagreement is reported as their error.
+// Takes the sizes from `shapes`, one for each input at least. Optional ones are checked last, so
+// that a disagreement is reported as their error.
 bool BindAll(const Signature& signature, const std::vector<std::vector<int64_t>>& shapes,
              Sizes* sizes, std::string* error);
 

@@ -260,9 +260,9 @@ class BackwardWalk : public Walk<Cell, T> {
   const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
   NarrowWeights narrow_[kPhases];     // in place of packed_
   C* packed_[kPhases] = {};           // [K, panel, gate and H, unit]
-  C* dq_[2];            // [K, N, G, H] of h·R, by parity of the step
-  C* dstate_[kStates];  // [K, N, Hp]
-  C* dbias_ = nullptr;  // [K, N, G, Hp] sums over time
+  C* dq_[2];                          // [K, N, G, H] of h·R, by parity of the step
+  C* dstate_[kStates];                // [K, N, Hp]
+  C* dbias_ = nullptr;                // [K, N, G, Hp] sums over time
 };
 
 HASTE_TARGET_END
