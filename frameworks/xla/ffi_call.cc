@@ -1,5 +1,6 @@
 #include "frameworks/xla/ffi_call.h"
 
+#include <thread>
 #include <utility>
 
 namespace haste {
@@ -72,7 +73,7 @@ void FfiCall::Schedule(void* self, void (*task)(void*), void* data) {
   FfiError* error = call.api_.Ask(kSchedule, &args);
   if (error == nullptr) return;
   call.api_.Destroy(error);
-  task(data);
+  std::thread(task, data).detach();  // not here: a task may wait for its caller
 }
 
 bool FfiCall::FindExecutor() {
