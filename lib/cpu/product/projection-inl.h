@@ -85,11 +85,15 @@ class Projection {
     }
   }
 
-  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
+  // to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
   // batch and step first + s of the walk over lane k. follows: row n + 1 comes next.
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
+      if (!packs_) {
+        return MultiplyInPlace(k, panel, panel + 1, first, steps,
+                               [&](int64_t, int64_t s) HWY_ATTR { return to + s * stride; });
+      }
       const int64_t features = layer_->features, next = Next(k);
       const T* x = X(k, n, first);
       const T* there = x + config_.time * features + (next < 0 ? (steps - 1) * next : 0);
