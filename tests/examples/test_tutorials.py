@@ -19,10 +19,11 @@ TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorial(path):
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "tools/notebooks.py", "run", "--small", str(path)],
         cwd=ROOT,
-        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(paths)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
