@@ -155,18 +155,6 @@ def test_static_shapes_are_kept(row):
 
 
 @pytest.mark.spread(2)
-def test_quantize_leaves_the_layer_alone(row, rng):
-    model = keras.Sequential([keras.Input((4, 3)), row.layer(5), keras.layers.Dense(2)])
-    x = rng.normal(size=(2, 4, 3)).astype("float32")
-    before = model.layers[0](x)
-    weights = model.layers[0].get_weights()
-    model.quantize("int8")
-    np.testing.assert_array_equal(model.layers[0](x), before)
-    for got, want in zip(model.layers[0].get_weights(), weights, strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.spread(2)
 def test_summary_counts_the_parameters(row):
     lines = []
     model = keras.Sequential([keras.Input((4, 3)), row.layer(5)])
