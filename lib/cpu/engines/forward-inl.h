@@ -110,10 +110,9 @@ class ForwardWalk : public Walk<Cell, T> {
 
  private:
   static constexpr bool kHasNarrow = std::is_same_v<C, float>;
-  // Steps up to which a tile of rows is multiplied with R in place, and bytes of a lane's R up to
-  // which a single row is in a walk of any length. Packing costs as much as some ten such products.
-  // Measured on Sapphire Rapids: two rows of 100 steps and 1 MiB 10 % slower in place, one row of
-  // 50 steps and 4 MiB 26 %.
+  // Steps, and bytes of a lane's R, up to which a single row is multiplied with R in place.
+  // Measured on Zen 4: as fast as packed up to 1 MiB; at 4 MiB, with rows 8 KiB apart, 20 % slower
+  // a step.
   static constexpr int64_t kStepsInPlace = 16;
   static constexpr int64_t kBytesInPlace = 1 << 20;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
@@ -123,11 +122,12 @@ class ForwardWalk : public Walk<Cell, T> {
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
-  // Whether R is not packed.
+  // A single row is multiplied with R in place: packing costs as much as two such products or more,
+  // and pays off only if R is large and the walk is long.
   bool MultipliesInPlace() const {
+    const bool whole_vectors = H % W == 0;
     const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
-    const bool is_short = T_ <= kStepsInPlace || (N == 1 && bytes <= kBytesInPlace);
-    return H % W == 0 && N <= kTileRows && is_short;
+    return N == 1 && whole_vectors && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
   }
 
   // The same of narrow weights: a panel is packed where it is multiplied, if that is once.
@@ -214,8 +214,7 @@ class ForwardWalk : public Walk<Cell, T> {
     }
     if (!packs_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
-      return MultiplyInPlace<kPhase, VectorsInPlace(kPanelGates)>(step, a, k, {first, end}, rows,
-                                                                  cell);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
     }
     const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
       const int64_t first = panel * kUnits * W;
@@ -229,40 +228,35 @@ class ForwardWalk : public Walk<Cell, T> {
     Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
   }
 
-  // cell(row, j, products) for the units [begin, end), kUnits vectors of them at a time, or fewer
-  // where a tile of so many rows takes the registers. Every other step goes backwards, as
-  // EachPanels does.
+  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time. Every other
+  // step goes backwards, as EachPanels does.
   template <int kPhase, int kUnits, class Use>
-  HWY_INLINE void MultiplyInPlace(int64_t step, const C* a, int64_t k, Range units, Range rows,
-                                  const Use& cell) const {
-    constexpr int kPanelGates = GatesOf(kPhase), kMostRows = RowsOfTile(kUnits * kPanelGates);
+  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Use& cell) const {
+    constexpr int kPanelGates = GatesOf(kPhase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
     const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
-    const int64_t count = rows.end - rows.begin <= kMostRows || kUnits == 1
-                              ? (units.end - units.begin) / (kUnits * W)
-                              : 0;
+    const int64_t count = (units.end - units.begin) / (kUnits * W);
     const Range rest{units.begin + count * kUnits * W, units.end};
     const bool backwards = step % 2 != 0;
     if constexpr (kUnits > 1) {
-      if (backwards) MultiplyInPlace<kPhase, kUnits / 2>(step, a, k, rest, rows, cell);
+      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
     }
     for (int64_t i = 0; i < count; ++i) {
       const int64_t j = units.begin + (backwards ? count - 1 - i : i) * kUnits * W;
-      V start[kUnits * kPanelGates];
+      V sums[kUnits][kPanelGates];
       if constexpr (Cell::kRecurrentBias) {
-        InPlace<T, kUnits, kPanelGates>{bias + j, 0, H}.LoadRow(0, start);
-      }
-      TiledProduct<kMostRows>(a, Hp, rows.end - rows.begin,
-                              InPlace<T, kUnits, kPanelGates>{r + j, kGates * H, H}, H, start,
-                              [&](int64_t row, const V* sums) HWY_ATTR {
 #pragma GCC unroll 8
-                                for (int u = 0; u < kUnits; ++u) {
-                                  cell(rows.begin + row, j + u * W, sums + u * kPanelGates);
-                                }
-                              });
+        for (int u = 0; u < kUnits; ++u) {
+          const T* start = bias + j + u * W;
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
+        }
+      }
+      RowProduct(a, H, r + j, kGates * H, H, sums);
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
     }
     if constexpr (kUnits > 1) {
-      if (!backwards) MultiplyInPlace<kPhase, kUnits / 2>(step, a, k, rest, rows, cell);
+      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
     }
   }
 

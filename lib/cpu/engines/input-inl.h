@@ -40,12 +40,11 @@ class Input {
   // Call before a step, for its panels and rows. Read takes the result.
   HWY_NOINLINE const C* Form(int64_t step, int64_t k, Range panels, Range rows) const {
     const int64_t at = step % steps_;
-    const int64_t count = std::min(steps_, T_ - step);
-    if (at == 0 && !packs()) {
-      projection_.MultiplyInPlace(k, panels.begin, panels.end, step, count,
-                                  [&](int64_t panel, int64_t s)
-                                      HWY_ATTR { return At(k, panel, s, 0); });
+    if (!packs()) {
+      projection_.MultiplyInPlace(k, panels.begin, panels.end, step,
+                                  [&](int64_t panel) HWY_ATTR { return At(k, panel, at, 0); });
     } else if (at == 0) {
+      const int64_t count = std::min(steps_, T_ - step);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         for (int64_t n = rows.begin; n < rows.end; ++n) {
           projection_.Multiply(k, panel, n, step, count, n + 1 < rows.end, At(k, panel, 0, n),

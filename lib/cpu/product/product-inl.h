@@ -26,10 +26,8 @@ inline constexpr int kTileRows = 6;
 #else
 inline constexpr int kTileRows = 3;
 #endif
-// Sums that one sweep over a matrix that is not packed keeps in registers for a single row, and the
-// runs of so many sums.
+// Sums that one sweep over a matrix that is not packed keeps in registers.
 inline constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
-constexpr int VectorsInPlace(int runs) { return kMostSums / runs < 8 ? kMostSums / runs : 8; }
 
 // Cache lines of E that the code after a tile's product reads or writes, in runs of kRun vectors,
 // at most kRowRuns a row. The product prefetches them one by one while the memory is idle; all
@@ -77,29 +75,9 @@ struct Panels {
   int64_t apart;
 };
 
-// The same of a matrix that is not packed: kRuns runs of kVectors vectors, `run` elements apart, in
-// rows that are `stride` elements apart. Vector v of run r is number v · kRuns + r of a row. Reads
-// whole vectors.
-template <class T, int kVectors, int kRuns>
-struct InPlace {
-  using C = Compute<T>;
-  HWY_INLINE void LoadRow(int64_t i, Vec<C> (&row)[kVectors * kRuns]) const {
-    const T* from = first + i * stride;
-    // Run by run, as the vectors of one lie side by side.
-#pragma GCC unroll 8
-    for (int r = 0; r < kRuns; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        row[v * kRuns + r] = Storage<T>::Load(from + r * run + v * Width<C>());
-      }
-    }
-  }
-  const T* HWY_RESTRICT first;
-  int64_t stride, run;
-};
-
-template <int kRows, int kVecs, class C, class Matrix>
-HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const Matrix& panels, int64_t i,
+template <int kRows, int kVecs, int kPanels, class C>
+HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
+                         const Panels<C, kVecs, kPanels>& panels, int64_t i,
                          Vec<C> (&acc)[kRows][kVecs]) {
   Vec<C> b[kVecs];
   panels.LoadRow(i, b);
@@ -120,9 +98,10 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride, const Matrix
 
 // acc[r][v] += Σ_i a[r][i] · panel[i][v], in the order of i for every kRows. So the grouping of
 // rows and panels, and with it the number of threads, does not change a bit of the result.
-template <int kRows, int kVecs, class C, class Matrix, class AnyLines>
-HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride, const Matrix& panels,
-                            int64_t depth, const AnyLines& lines, Vec<C> (&acc)[kRows][kVecs]) {
+template <int kRows, int kVecs, int kPanels, class C, class AnyLines>
+HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride,
+                            const Panels<C, kVecs, kPanels>& panels, int64_t depth,
+                            const AnyLines& lines, Vec<C> (&acc)[kRows][kVecs]) {
   int64_t i = 0;
   if constexpr (!std::is_same_v<AnyLines, NoLines>) {
     for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
@@ -164,34 +143,9 @@ HWY_INLINE int64_t NextPanels(int64_t rows, int64_t left) {
   return rows <= (kMany ? 3 : 1) && left >= 2 ? 2 : 1;
 }
 
-// Calls use(row, acc[row]) for `rows` rows, after their products with a matrix of `depth` rows of
-// kVecs vectors, in tiles of at most kMostRows rows. The sums begin with `start`. Before a tile's
+// Calls use(row, acc[row]) for `rows` rows, after the products with kPanels panels, which are
+// `apart` elements apart and have kVecs vectors a row together. depth = 0 gives 0. Before a tile's
 // product, meet(row, lines) adds the lines that use(row, …) reads and writes.
-template <int kMostRows, int kVecs, class C, class Matrix, class Use, class Prefetch = NoPrefetch>
-HWY_INLINE void TiledProduct(const C* a, int64_t a_stride, int64_t rows, const Matrix& matrix,
-                             int64_t depth, const Vec<C> (&start)[kVecs], const Use& use,
-                             const Prefetch& meet = {}) {
-  int64_t row = 0;
-  const auto tile = [&](auto count) HWY_ATTR {
-    constexpr int kRows = decltype(count)::value;
-    Vec<C> acc[kRows][kVecs];
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = start[v];
-    }
-    typename Prefetch::template TileLines<kRows> lines;
-    for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
-    TileProduct(a + row * a_stride, a_stride, matrix, depth, lines, acc);
-    for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
-    row += kRows;
-  };
-  while (row < rows) WithRows<kMostRows>(std::min<int64_t>(NextTile(rows - row), kMostRows), tile);
-}
-
-// Rows of a tile of so many vectors a row.
-constexpr int RowsOfTile(int vectors) { return std::min(kTileRows, 4 * kTileRows / vectors); }
-
-// The same with kPanels panels, which are `apart` elements apart and have kVecs vectors a row
-// together. depth = 0 gives 0.
 template <int kVecs, bool kHasStart = false, int kPanels = 1, class C, class Use,
           class Prefetch = NoPrefetch>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
@@ -204,7 +158,20 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
     panels.LoadRow(0, start);
     panels.first += panels.kEach * Width<C>();
   }
-  TiledProduct<kMostRows>(a, a_stride, rows, panels, depth, start, use, meet);
+  int64_t row = 0;
+  const auto tile = [&](auto count) HWY_ATTR {
+    constexpr int kRows = decltype(count)::value;
+    Vec<C> acc[kRows][kVecs];
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = start[v];
+    }
+    typename Prefetch::template TileLines<kRows> lines;
+    for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
+    TileProduct(a + row * a_stride, a_stride, panels, depth, lines, acc);
+    for (int r = 0; r < kRows; ++r) use(row + r, acc[r]);
+    row += kRows;
+  };
+  while (row < rows) WithRows<kMostRows>(NextTile(rows - row), tile);
 }
 
 // One row times a matrix that is not packed.
@@ -216,10 +183,11 @@ HWY_INLINE void RowProduct(const C* HWY_RESTRICT a, int64_t depth, const T* HWY_
                            int64_t row, int64_t run, Vec<C> (&sums)[kVectors][kRuns]) {
   for (int64_t i = 0; i < depth; ++i, b += row) {
     const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[i]));
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
+    // Run by run, as the vectors of one lie side by side.
 #pragma GCC unroll 8
-      for (int r = 0; r < kRuns; ++r) {
+    for (int r = 0; r < kRuns; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
         sums[v][r] = MulAdd(x, Storage<T>::Load(b + r * run + v * Width<C>()), sums[v][r]);
       }
     }

@@ -85,18 +85,17 @@ class Projection {
     }
   }
 
-  // to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
+  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
   // batch and step first + s of the walk over lane k. follows: row n + 1 comes next.
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
-      if (!packs_) {
-        return MultiplyInPlace(k, panel, panel + 1, first, steps,
-                               [&](int64_t, int64_t s) HWY_ATTR { return to + s * stride; });
-      }
-      const int64_t features = layer_->features, next = Next(k);
-      const T* x = X(k, n, first);
-      const T* there = x + config_.time * features + (next < 0 ? (steps - 1) * next : 0);
+      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
+      const int64_t features = layer_->features;
+      const int64_t t = reverse ? config_.time - 1 - first : first;
+      const T* x = static_cast<const T*>(layer_->x) + (n * config_.time + t) * features;
+      const int64_t next = reverse ? -features : features;
+      const T* there = x + config_.time * features + (reverse ? (steps - 1) * next : 0);
       const int64_t bytes = steps * features * static_cast<int64_t>(sizeof(T));
       PanelProduct<kVectors, true>(
           x, next, steps, Panel(k, panel), features,
@@ -108,14 +107,17 @@ class Projection {
     }
   }
 
-  // The same of the panels [begin, end) of a single row that is not packed. to(panel, s): where the
-  // sums of step first + s go.
+  // The same of the panels [begin, end) of a single row that is not packed, for one step.
+  // to(panel): where its sums go.
   template <class To>
-  HWY_INLINE void MultiplyInPlace(int64_t k, int64_t begin, int64_t end, int64_t first,
-                                  int64_t steps, const To& to) const {
+  HWY_INLINE void MultiplyInPlace(int64_t k, int64_t begin, int64_t end, int64_t step,
+                                  const To& to) const {
     if constexpr (kPossible) {
+      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
+      const int64_t t = reverse ? config_.time - 1 - step : step;
+      const T* x = static_cast<const T*>(layer_->x) + t * layer_->features;
       const int64_t last = std::min(config_.hidden / Width<C>(), end * kUnits);
-      OfUnits<VectorsInPlace(kCount)>(k, begin * kUnits, last, X(k, 0, first), Next(k), steps, to);
+      InPlace<kMostSums / kCount>(k, begin * kUnits, last, x, to);
     }
   }
 
@@ -126,17 +128,9 @@ class Projection {
   }
 
  private:
-  // Up to this many steps of a single row W is read in place, a tile of steps at a time: packing
-  // costs as much as some four tiles.
-  static constexpr int64_t kStepsInPlace = 24;
+  // Up to this many steps of a single row W is read in place: packing costs as much as two steps.
+  static constexpr int64_t kStepsInPlace = 4;
 
-  bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k]; }
-  // x of a row of the batch at a step of the walk over lane k, and how far the next step is.
-  const T* X(int64_t k, int64_t n, int64_t step) const {
-    const int64_t t = Reverse(k) ? config_.time - 1 - step : step;
-    return static_cast<const T*>(layer_->x) + (n * config_.time + t) * layer_->features;
-  }
-  int64_t Next(int64_t k) const { return Reverse(k) ? -layer_->features : layer_->features; }
   const T* Weights() const { return static_cast<const T*>(layer_->W); }
   int64_t RowOfW() const { return config_.lanes * kGates * config_.hidden; }
   // Offset of gate kFirst + g in a row of W and in b.
@@ -144,33 +138,25 @@ class Projection {
   int64_t PanelSize() const { return (layer_->features + 1) * kVectors * Width<C>(); }
   C* Panel(int64_t k, int64_t panel) const { return packed_ + (k * panels_ + panel) * PanelSize(); }
 
-  // The vectors of hidden units [unit, end), kTogether at a time, or fewer where a tile of so many
-  // steps takes the registers.
+  // The vectors of hidden units [unit, end), kTogether at a time.
   template <int kTogether, class To>
-  HWY_INLINE void OfUnits(int64_t k, int64_t unit, int64_t end, const T* x, int64_t next,
-                          int64_t steps, const To& to) const {
-    constexpr int kMostRows = RowsOfTile(kTogether * kCount);
-    using Matrix = InPlace<T, kTogether, kCount>;
-    const int64_t H = config_.hidden;
-    if (NextTile(steps) <= kMostRows || kTogether == 1) {
-      for (; unit + kTogether <= end; unit += kTogether) {
-        const int64_t column = Column(k, 0) + unit * Width<C>();
-        V start[kTogether * kCount];
-        if (layer_->b != nullptr) {
-          Matrix{static_cast<const T*>(layer_->b) + column, 0, H}.LoadRow(0, start);
+  HWY_INLINE void InPlace(int64_t k, int64_t unit, int64_t end, const T* x, const To& to) const {
+    for (; unit + kTogether <= end; unit += kTogether) {
+      const int64_t j = unit * Width<C>();
+      V sums[kTogether][kCount];
+      if (layer_->b != nullptr) {
+        const T* b = static_cast<const T*>(layer_->b) + j;
+        for (int u = 0; u < kTogether; ++u) {
+          for (int g = 0; g < kCount; ++g) sums[u][g] = Load(b + Column(k, g) + u * Width<C>());
         }
-        TiledProduct<kMostRows>(x, next, steps, Matrix{Weights() + column, RowOfW(), H},
-                                layer_->features, start, [&](int64_t s, const V* sums) HWY_ATTR {
-                                  for (int u = 0; u < kTogether; ++u) {
-                                    C* of_unit = to((unit + u) / kUnits, s) +
-                                                 (unit + u) % kUnits * kCount * Width<C>();
-                                    for (int g = 0; g < kCount; ++g, ++sums)
-                                      Store(*sums, of_unit + g * Width<C>());
-                                  }
-                                });
+      }
+      RowProduct(x, layer_->features, Weights() + Column(k, 0) + j, RowOfW(), config_.hidden, sums);
+      for (int u = 0; u < kTogether; ++u) {
+        C* of_unit = to((unit + u) / kUnits) + (unit + u) % kUnits * kCount * Width<C>();
+        for (int g = 0; g < kCount; ++g) Store(sums[u][g], of_unit + g * Width<C>());
       }
     }
-    if constexpr (kTogether > 1) OfUnits<kTogether / 2>(k, unit, end, x, next, steps, to);
+    if constexpr (kTogether > 1) InPlace<kTogether / 2>(k, unit, end, x, to);
   }
 
   const HasteRnnConfig& config_;
