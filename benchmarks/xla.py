@@ -72,6 +72,9 @@ def op(seconds, units):
             "gradient of wx alone": input_gradient,
         }
         for name, function in functions.items():
+            outputs = [tf.nest.flatten(f(wx, kernel)) for f in _both(function).values()]
+            for one, other in zip(*outputs, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
             times = _medians(_both(function), (wx, kernel), seconds)
             plain, compiled = (1e6 * times[kind] for kind in ("plain", "xla"))
             print(
