@@ -85,11 +85,18 @@ class Projection {
     }
   }
 
-  // If packs(): to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
+  // to[s · stride …] = the sums of a panel, [unit vector, gate, W], for row n of the
   // batch and step first + s of the walk over lane k. follows: row n + 1 comes next.
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
+      if (!packs_) {
+        for (int64_t s = 0; s < steps; ++s) {
+          const auto at = [&](int64_t) { return to + s * stride; };
+          MultiplyInPlace(k, panel, panel + 1, first + s, at);
+        }
+        return;
+      }
       const bool reverse = config_.reverse != nullptr && config_.reverse[k];
       const int64_t features = layer_->features;
       const int64_t t = reverse ? config_.time - 1 - first : first;
