@@ -31,7 +31,7 @@ SUITES = [
 # The parts of the source tree that the suites read.
 COPIED = [
     *("tests", "docs", "frameworks/tf/abi", "tools/tf_abi.py", "tools/tf_headers.py"),
-    *(str(header.relative_to(ROOT)) for header in (ROOT / "lib").rglob("c_api.h")),
+    *(str(header.relative_to(ROOT)) for header in (ROOT / "lib").rglob("c_api*.h")),
     "pyproject.toml",
 ]
 # The newest Python that a TensorFlow has wheels for; newer TensorFlows are taken to have one.

@@ -1,4 +1,4 @@
-"""`haste_keras/native/binding.py` has the structs and the numbers of c_api.h."""
+"""`haste_keras/native/binding.py` has the structs and the numbers of the C ABI's headers."""
 
 import ctypes
 import math
@@ -12,7 +12,7 @@ import pytest
 from haste_keras.native import binding, library
 
 ROOT = pathlib.Path(__file__).parents[2]
-(HEADER,) = (ROOT / "lib").rglob("c_api.h")
+HEADERS = sorted((ROOT / "lib").rglob("c_api*.h"))
 TYPES = {
     "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32,
@@ -29,8 +29,8 @@ STRUCTS = {
 
 @pytest.fixture(scope="module")
 def header():
-    """The header without comments."""
-    return re.sub(r"//[^\n]*", "", HEADER.read_text())
+    """The headers without comments."""
+    return re.sub(r"//[^\n]*", "", "\n".join(each.read_text() for each in HEADERS))
 
 
 def constants(header):

@@ -21,7 +21,7 @@ import headers  # noqa: E402
 
 _INCLUDE = "lib/include/haste"
 _REFERENCES = {
-    "reference/c_api.md": ("C API", ["c_api"]),
+    "reference/c_api.md": ("C API", ["c_api", "c_api_types", "c_api_ops"]),
     "reference/cpp_api.md": ("C++ API", ["rnn", "args", "scratch", "status"]),
 }
 # Code, which may hold what looks like a link, and links.

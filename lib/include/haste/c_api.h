@@ -10,55 +10,18 @@
 // pointers of one call live on config.device; a NULL is allowed only where it says so.
 // Every function returns HASTE_OK or sets `status` and returns its code. Nothing throws: what the
 // C++ underneath throws (no memory, no threads) comes back as HASTE_INTERNAL. No tensor may
-// exceed 2^60 bytes, counted at 8 bytes an element.
-//
-// A structure that begins with struct_size may grow at its end. HASTE_INIT sets struct_size to the
-// caller's sizeof, and all else to 0. The library takes fields beyond struct_size as 0, which in a
-// field added later means: as before. It refuses a struct_size below the first version's (0: not
-// set) or above 64 KiB, and a larger one than its own if a byte that it does not know is not 0. Of
-// structures that it fills it writes no more than struct_size, and 0 where it knows no field.
+// exceed 2^60 bytes, counted at 8 bytes an element. haste/c_api_types.h says what struct_size is.
 #ifndef HASTE_LIB_HASTE_C_API_H_
 #define HASTE_LIB_HASTE_C_API_H_
 
-#include <stddef.h>
-#include <stdint.h>
+#include "haste/c_api_ops.h"
+#include "haste/c_api_types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define HASTE_API __attribute__((visibility("default")))
-#define HASTE_MAX_GATES 4
-#define HASTE_MAX_STATES 4
-#define HASTE_MAX_EXTRAS 3
-#define HASTE_MAX_SAVED 6
-#define HASTE_MAX_CLUSTER 16
 #define HASTE_VERSION "0.1.0"
-// A structure with its struct_size, and all else 0: HasteGemm gemm = HASTE_INIT(HasteGemm);
-#ifdef __cplusplus
-#define HASTE_INIT(TYPE) haste::Init<TYPE>()
-#else
-#define HASTE_INIT(TYPE) ((TYPE){.struct_size = sizeof(TYPE)})
-#endif
-
-typedef enum {
-  HASTE_OK = 0,
-  HASTE_INVALID_ARGUMENT = 3,
-  HASTE_UNIMPLEMENTED = 12,
-  HASTE_INTERNAL = 13
-} HasteCode;
-typedef struct {
-  int32_t code;
-  char message[508];
-} HasteStatus;
-typedef enum {
-  HASTE_FLOAT32 = 0,
-  HASTE_FLOAT64 = 1,
-  HASTE_FLOAT16 = 2,
-  HASTE_BFLOAT16 = 3,
-  HASTE_INT8 = 4  // of weights alone
-} HasteDtype;
-typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
 typedef enum {
   HASTE_TANH = 0,
@@ -192,17 +155,6 @@ typedef struct {
   void* ds0[HASTE_MAX_STATES];  // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
 
-// Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of `threads`, the
-// caller's included, and returns; NULL: haste's own `threads` (0: one a core). CUDA: `stream` is a
-// cudaStream_t; calls are ordered on it.
-typedef struct {
-  size_t struct_size;
-  void* stream;
-  int32_t threads;
-  void (*schedule)(void* pool, void (*fn)(void*), void* arg);
-  void* pool;
-} HasteExecutor;
-
 // Bytes of scratch memory that forward/backward wants on the device; 64-byte alignment.
 HASTE_API int32_t haste_rnn_workspace_bytes(const HasteRnnConfig*, int32_t backward,
                                             const HasteExecutor*, size_t* bytes, HasteStatus*);
@@ -215,91 +167,6 @@ HASTE_API int32_t haste_rnn_backward(const HasteRnnConfig*, const HasteRnnBackwa
 // NULL does nothing; on CUDA a free waits until the GPU has finished what was queued.
 HASTE_API int32_t haste_allocate(int32_t device, size_t bytes, void** memory, HasteStatus*);
 HASTE_API int32_t haste_free(int32_t device, void* memory, HasteStatus*);
-
-// c = a·b + bias, accumulated in float32 (double for double). a is [m, k], b [k, n], c [m, n]; an
-// element (i, j) lies at i·row + j·col. Large float products on CUDA may make NaN of an infinity.
-typedef struct {
-  size_t struct_size;
-  int32_t dtype, device;
-  int64_t m, n, k;
-  const void* a;
-  int64_t a_row, a_col;
-  const void* b;
-  int64_t b_row, b_col;
-  void* c;
-  int64_t c_row;       // columns of c are contiguous
-  const void* bias;    // [n] added to each row, or NULL
-  int32_t allow_tf32;  // CUDA, float32: may be as coarse as TensorFloat-32
-  int32_t reserved;    // not looked at
-  // [n], or NULL. If given, b is int8, and the product that of "int8" above: a's rows are
-  // quantised.
-  const float* b_scale;
-} HasteGemm;
-// Scratch memory of haste_gemm, of the device, aligned to 64 bytes: for large float32 products on
-// CUDA up to 16 MiB, or a third of the matrices, but no more than 96 MiB; for an int8 b some more
-// than b has, with more than 32 rows; else none.
-HASTE_API int32_t haste_gemm_workspace_bytes(const HasteGemm*, size_t* bytes, HasteStatus*);
-HASTE_API int32_t haste_gemm(const HasteGemm*, void* workspace, const HasteExecutor*, HasteStatus*);
-
-// Layer normalisation (Ba et al., arXiv 1607.06450) of each row [features] of each lane:
-//   y = (x - mean) / sqrt(variance + epsilon) ∘ gamma + beta
-typedef struct {
-  size_t struct_size;
-  int32_t dtype, device;
-  int64_t rows, lanes, features;
-  float epsilon;
-  const void* x;      // [rows, lanes, features]
-  const void* gamma;  // [lanes, features]
-  const void* beta;   // [lanes, features], or NULL: zeros
-  void* y;            // [rows, lanes, features]; may be x itself
-} HasteLayerNorm;
-typedef struct {
-  size_t struct_size;
-  int32_t dtype, device;
-  int64_t rows, lanes, features;
-  float epsilon;
-  const void* x;
-  const void* gamma;
-  const void* dy;
-  void* dx;      // may be dy itself
-  void* dgamma;  // [lanes, features]
-  void* dbeta;   // [lanes, features], or NULL: not wanted
-} HasteLayerNormGrad;
-// The gradient's scratch memory, of the device, aligned to 64 bytes.
-HASTE_API int32_t haste_layer_norm_workspace_bytes(const HasteLayerNormGrad*, const HasteExecutor*,
-                                                   size_t* bytes, HasteStatus*);
-HASTE_API int32_t haste_layer_norm(const HasteLayerNorm*, const HasteExecutor*, HasteStatus*);
-HASTE_API int32_t haste_layer_norm_grad(const HasteLayerNormGrad*, void* workspace,
-                                        const HasteExecutor*, HasteStatus*);
-
-// What a convolution over time sees (QRNN): at each step its input and those of the window - 1
-// steps before it in the walk, oldest first. Masked steps are skipped: they see 0, and no other
-// step sees them. haste_layer_* on `seen`, with features = window·C, is the layer of a direction.
-typedef struct {
-  size_t struct_size;
-  int32_t dtype, device;
-  int64_t batch, time, features, window;  // N, T, C, and how many steps, 1 or more
-  int32_t reverse;                        // 1: the walk runs from the last step to the first
-  const uint8_t* mask;                    // [N, T] nonzero: a live step; NULL: all live
-  const void* x;                          // [N, T, C]
-  const void* before;  // [N, window - 1, C] inputs before the walk, oldest first; NULL: zeros
-  void* seen;          // [N, T, window, C]
-  void* after;         // [N, window - 1, C] what is `before` to the next sequence, or NULL; not
-                       // `before` itself
-} HasteWindows;
-typedef struct {
-  size_t struct_size;
-  int32_t dtype, device;
-  int64_t batch, time, features, window;
-  int32_t reverse;
-  const uint8_t* mask;
-  const void* dseen;
-  const void* dafter;  // or NULL: zero
-  void* dx;            // or NULL: not wanted
-  void* dbefore;       // or NULL: not wanted
-} HasteWindowsGrad;
-HASTE_API int32_t haste_windows(const HasteWindows*, const HasteExecutor*, HasteStatus*);
-HASTE_API int32_t haste_windows_grad(const HasteWindowsGrad*, const HasteExecutor*, HasteStatus*);
 
 // The recurrence with the products around it, for cells that take wx.
 //   forward:  wx = x·W + b (into `wx`, scratch or the reserve), then haste_rnn_forward
@@ -408,13 +275,6 @@ HASTE_API int32_t haste_cuda_device(HasteDeviceProperties*, HasteStatus*);
 
 #ifdef __cplusplus
 }  // extern "C"
-
-namespace haste {
-template <class T>
-constexpr T Init() {
-  return T{sizeof(T)};
-}
-}  // namespace haste
 #endif
 
 #endif  // HASTE_LIB_HASTE_C_API_H_
