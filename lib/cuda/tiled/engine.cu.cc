@@ -126,7 +126,7 @@ class TiledPolicy {
   template <class Params>
   static int64_t Counters(const Params& p) {
     const TiledTiling& t = p.tiling;
-    return p.K * t.row_tiles * (t.stationary() ? int64_t{t.unit_tiles} * kStationaryWarps : 1);
+    return p.K * t.row_tiles * (t.stationary() ? t.flags() : 1);
   }
 
   template <class Phase, class Params, class T>

@@ -119,7 +119,7 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, const T
   const int64_t clusters = sharers == 1 ? device.multiprocessors : device.clusters[sharers];
   if (turns > 1 && t.row_tiles == 1) return false;
   if (t.blocks(p.lanes) > clusters * sharers) return false;
-  const int stride = sharers * StationaryLoaders(sharers);
+  const int stride = t.loaders();
   if (t.chunks < stride) return false;
   const auto room = [&](int slots) {
     t.slots = static_cast<uint8_t>(slots);

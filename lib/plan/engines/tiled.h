@@ -68,6 +68,8 @@ constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
 constexpr int kStationaryRegisterChunks = 8;  // of R that each half of the warps holds
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
 constexpr int kStationaryThreads = kStationaryElementThreads + 128;
+// Of a chunk of the operand: of each of its four unit tiles, of each warp that makes it.
+constexpr int kStationaryChunkFlags = kStationaryDepth / kStationaryUnits * kStationaryWarps;
 constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 16 * kMaxStationarySlots;
 // Sums: rows of a gate's unit side by side, units so far apart that banks differ.
 constexpr int kStationarySumStride = 72, kStationarySums = 64 * kStationarySumStride;
@@ -88,6 +90,11 @@ struct TiledTiling {
   uint8_t sharers, turns = 1, slots;
 
   constexpr bool stationary() const { return sharers > 0; }
+  // Loading warps of a cluster, which take turns in the chunks; and flags of a row tile, of each of
+  // those warps' chunks in turn, four at a time.
+  constexpr int loaders() const { return sharers * StationaryLoaders(sharers); }
+  constexpr int flag_rounds() const { return ((chunks - 1) / loaders() + 4) / 4 * 4; }
+  constexpr int flags() const { return loaders() * flag_rounds() * kStationaryChunkFlags; }
   constexpr int cluster() const { return stationary() ? sharers : splits; }
   constexpr int row_groups() const { return (row_tiles + turns - 1) / turns; }
   constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums
