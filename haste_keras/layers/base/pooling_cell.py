@@ -5,7 +5,7 @@
 All that the three are made of is known before the first step.
 """
 
-from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.base.cell import RecurrentCell
 
 
 class PoolingCell(RecurrentCell):

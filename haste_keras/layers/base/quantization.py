@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from haste_keras._compat import xla_compiles_here
-from haste_keras.layers.cell_weights import CellWeights
+from haste_keras.layers.base.cell_weights import CellWeights
 from haste_keras.native import library
 from haste_keras.native.emit import has_reserve
 from haste_keras.ops.matmul import matmul, matmul_int8

@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from haste_keras._compat import DropoutRNNCell
-from haste_keras.layers.activation import get_activation, is_fused
-from haste_keras.layers.quantization import QuantizableWeights
-from haste_keras.layers.transform import get_transform, serialize_transform
-from haste_keras.layers.validation import check_dtype, check_rate, check_seed, check_sizes
+from haste_keras.layers.base.activation import get_activation, is_fused
+from haste_keras.layers.base.quantization import QuantizableWeights
+from haste_keras.layers.base.transform import get_transform, serialize_transform
+from haste_keras.layers.base.validation import check_dtype, check_rate, check_seed, check_sizes
 from haste_keras.ops import int8
 
 # What an argument of a weight is named after, and what is said about it.

@@ -11,11 +11,11 @@ import keras
 import tensorflow as tf
 
 from haste_keras._compat import has_tangents, to_snake_case
-from haste_keras.layers import directions, step_loop
-from haste_keras.layers.cell import ROLES
-from haste_keras.layers.projection import op_projects
-from haste_keras.layers.quantization import QuantizableLayer, wide
-from haste_keras.layers.validation import (
+from haste_keras.layers.base import directions, step_loop
+from haste_keras.layers.base.cell import ROLES
+from haste_keras.layers.base.projection import op_projects
+from haste_keras.layers.base.quantization import QuantizableLayer, wide
+from haste_keras.layers.base.validation import (
     cast_real,
     check_choice,
     check_dense,

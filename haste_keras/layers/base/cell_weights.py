@@ -5,7 +5,7 @@ import copy
 import keras
 import tensorflow as tf
 
-from haste_keras.layers.transform import check_transformed
+from haste_keras.layers.base.transform import check_transformed
 
 
 class CellWeights(keras.layers.Layer):

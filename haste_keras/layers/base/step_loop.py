@@ -9,7 +9,7 @@ import warnings
 import tensorflow as tf
 
 from haste_keras._compat import keras_loop, xla_compiles_here
-from haste_keras.layers.activation import name_of
+from haste_keras.layers.base.activation import name_of
 from haste_keras.native import library
 from haste_keras.native.cell_spec import ACTIVATIONS
 from haste_keras.ops.shapes import size

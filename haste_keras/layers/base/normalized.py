@@ -13,8 +13,8 @@ import numbers
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
 
 
 def normalized(x, gamma, epsilon, axes):
