@@ -1,4 +1,4 @@
-#include "frameworks/tf/context_executor.h"
+#include "frameworks/tf/c_api/context_executor.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "frameworks/tf/context_walk.h"
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/context_walk.h"
+#include "frameworks/tf/abi/tf_abi.h"
 
 namespace haste {
 namespace tf {

@@ -1,9 +1,9 @@
-#include "frameworks/tf/op_options.h"
+#include "frameworks/tf/c_api/op_options.h"
 
 #include <string>
 #include <vector>
 
-#include "frameworks/tf/attribute_reader.h"
+#include "frameworks/tf/c_api/attribute_reader.h"
 
 namespace haste {
 namespace tf {

@@ -1,6 +1,6 @@
-#include "frameworks/tf/gpu_kernels.h"
+#include "frameworks/tf/c_api/gpu_kernels.h"
 
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/tf_abi.h"
 
 namespace haste {
 namespace tf {

@@ -4,10 +4,10 @@
 
 #include "frameworks/ops/rnn_op.h"
 #include "frameworks/ops/rnn_run.h"
-#include "frameworks/tf/gpu_kernels.h"
-#include "frameworks/tf/op_call.h"
-#include "frameworks/tf/op_options.h"
-#include "frameworks/tf/op_registry.h"
+#include "frameworks/tf/c_api/gpu_kernels.h"
+#include "frameworks/tf/c_api/op_call.h"
+#include "frameworks/tf/c_api/op_options.h"
+#include "frameworks/tf/c_api/op_registry.h"
 
 namespace haste {
 namespace tf {

@@ -1,8 +1,8 @@
-#include "frameworks/tf/op_call.h"
+#include "frameworks/tf/c_api/op_call.h"
 
 #include <algorithm>
 
-#include "frameworks/tf/context_executor.h"
+#include "frameworks/tf/c_api/context_executor.h"
 
 namespace haste {
 namespace tf {

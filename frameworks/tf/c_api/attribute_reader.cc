@@ -1,4 +1,4 @@
-#include "frameworks/tf/attribute_reader.h"
+#include "frameworks/tf/c_api/attribute_reader.h"
 
 #include <algorithm>
 #include <cmath>

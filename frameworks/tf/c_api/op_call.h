@@ -1,6 +1,6 @@
 // One run of a kernel: inputs checked against the op's signature, memory, the executor.
-#ifndef HASTE_FRAMEWORKS_TF_OP_CALL_H_
-#define HASTE_FRAMEWORKS_TF_OP_CALL_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_OP_CALL_H_
+#define HASTE_FRAMEWORKS_TF_C_API_OP_CALL_H_
 
 #include <stdint.h>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "frameworks/ops/call.h"
-#include "frameworks/tf/attribute_reader.h"
-#include "frameworks/tf/tf_status.h"
+#include "frameworks/tf/c_api/attribute_reader.h"
+#include "frameworks/tf/c_api/tf_status.h"
 #include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 
@@ -65,4 +65,4 @@ class OpCall : public Call<OpCall> {
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_OP_CALL_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_OP_CALL_H_

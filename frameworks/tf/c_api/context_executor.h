@@ -1,6 +1,6 @@
 // Where a kernel's work runs: TensorFlow's threads or its CUDA stream.
-#ifndef HASTE_FRAMEWORKS_TF_CONTEXT_EXECUTOR_H_
-#define HASTE_FRAMEWORKS_TF_CONTEXT_EXECUTOR_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_CONTEXT_EXECUTOR_H_
+#define HASTE_FRAMEWORKS_TF_C_API_CONTEXT_EXECUTOR_H_
 
 #include <string>
 
@@ -20,4 +20,4 @@ bool UseCudaStream(TF_OpKernelContext* context, HasteExecutor* executor, std::st
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_CONTEXT_EXECUTOR_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_CONTEXT_EXECUTOR_H_

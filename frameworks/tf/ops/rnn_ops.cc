@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "frameworks/ops/rnn_signature.h"
-#include "frameworks/tf/op_registry.h"
+#include "frameworks/tf/c_api/op_registry.h"
 
 namespace haste {
 namespace tf {

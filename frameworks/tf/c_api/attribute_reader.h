@@ -1,13 +1,13 @@
 // Reads the attributes of an op when TensorFlow constructs a kernel.
-#ifndef HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
-#define HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_ATTRIBUTE_READER_H_
+#define HASTE_FRAMEWORKS_TF_C_API_ATTRIBUTE_READER_H_
 
 #include <stdint.h>
 
 #include <string>
 #include <vector>
 
-#include "frameworks/tf/tf_status.h"
+#include "frameworks/tf/c_api/tf_status.h"
 #include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
 
@@ -46,4 +46,4 @@ class AttributeReader {
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_ATTRIBUTE_READER_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_ATTRIBUTE_READER_H_

@@ -1,6 +1,6 @@
 // The attributes of an op, read and checked once, when TensorFlow constructs the kernel.
-#ifndef HASTE_FRAMEWORKS_TF_OP_OPTIONS_H_
-#define HASTE_FRAMEWORKS_TF_OP_OPTIONS_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_OP_OPTIONS_H_
+#define HASTE_FRAMEWORKS_TF_C_API_OP_OPTIONS_H_
 
 #include <memory>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "frameworks/ops/layer_norm.h"
 #include "frameworks/ops/matmul.h"
 #include "frameworks/ops/rnn_op.h"
-#include "frameworks/tf/tf_status.h"
+#include "frameworks/tf/c_api/tf_status.h"
 #include "tensorflow/c/kernels.h"
 
 namespace haste {
@@ -38,4 +38,4 @@ void DeleteOp(void* op) {
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_OP_OPTIONS_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_OP_OPTIONS_H_

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "frameworks/ops/layer_norm.h"
-#include "frameworks/tf/gpu_kernels.h"
-#include "frameworks/tf/op_call.h"
-#include "frameworks/tf/op_options.h"
-#include "frameworks/tf/op_registry.h"
+#include "frameworks/tf/c_api/gpu_kernels.h"
+#include "frameworks/tf/c_api/op_call.h"
+#include "frameworks/tf/c_api/op_options.h"
+#include "frameworks/tf/c_api/op_registry.h"
 #include "haste/c_api.h"
 
 namespace haste {

@@ -1,6 +1,6 @@
 // Registers ops and kernels, and infers shapes, from signatures.
-#ifndef HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_
-#define HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_OP_REGISTRY_H_
+#define HASTE_FRAMEWORKS_TF_C_API_OP_REGISTRY_H_
 
 #include <string>
 #include <vector>
@@ -41,4 +41,4 @@ inline void RegisterKernel(const std::string& op, HasteDevice device,
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_OP_REGISTRY_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_OP_REGISTRY_H_

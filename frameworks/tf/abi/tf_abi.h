@@ -1,6 +1,6 @@
-// The C++ ABI of the TensorFlow that this process runs: one row of abi/rows.inc.
-#ifndef HASTE_FRAMEWORKS_TF_TF_ABI_H_
-#define HASTE_FRAMEWORKS_TF_TF_ABI_H_
+// The C++ ABI of the TensorFlow that this process runs: one row of rows.inc.
+#ifndef HASTE_FRAMEWORKS_TF_ABI_TF_ABI_H_
+#define HASTE_FRAMEWORKS_TF_ABI_TF_ABI_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,4 +46,4 @@ extern "C" {
 HASTE_API int32_t haste_tf_abi(char* text, size_t capacity);
 }
 
-#endif  // HASTE_FRAMEWORKS_TF_TF_ABI_H_
+#endif  // HASTE_FRAMEWORKS_TF_ABI_TF_ABI_H_

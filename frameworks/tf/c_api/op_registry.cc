@@ -1,11 +1,11 @@
-#include "frameworks/tf/op_registry.h"
+#include "frameworks/tf/c_api/op_registry.h"
 
 #include <stdio.h>
 
 #include <utility>
 
+#include "frameworks/tf/c_api/tf_status.h"
 #include "frameworks/tf/graph/op_table.h"
-#include "frameworks/tf/tf_status.h"
 
 namespace haste {
 namespace tf {

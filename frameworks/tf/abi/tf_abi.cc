@@ -1,4 +1,4 @@
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/tf_abi.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

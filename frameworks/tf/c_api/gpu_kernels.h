@@ -1,6 +1,6 @@
 // Whether the ops have GPU kernels in this process.
-#ifndef HASTE_FRAMEWORKS_TF_GPU_KERNELS_H_
-#define HASTE_FRAMEWORKS_TF_GPU_KERNELS_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_GPU_KERNELS_H_
+#define HASTE_FRAMEWORKS_TF_C_API_GPU_KERNELS_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,4 +25,4 @@ extern "C" {
 HASTE_API int32_t haste_tf_gpu_kernels(char* why, size_t capacity);
 }
 
-#endif  // HASTE_FRAMEWORKS_TF_GPU_KERNELS_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_GPU_KERNELS_H_

@@ -4,13 +4,13 @@
 // with the numbers of a TfAbi instead of TensorFlow's headers. Arguments are objects of that
 // TensorFlow, never null. Calls follow the Itanium C++ ABI: a member function takes `this` first,
 // and a struct of one pointer is returned like a pointer.
-#ifndef HASTE_FRAMEWORKS_TF_CONTEXT_WALK_H_
-#define HASTE_FRAMEWORKS_TF_CONTEXT_WALK_H_
+#ifndef HASTE_FRAMEWORKS_TF_ABI_CONTEXT_WALK_H_
+#define HASTE_FRAMEWORKS_TF_ABI_CONTEXT_WALK_H_
 
 #include <functional>
 #include <utility>
 
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/tf_abi.h"
 
 namespace haste {
 namespace tf {
@@ -84,4 +84,4 @@ inline void* NativeStream(const TfAbi& abi, void* owner) {
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_CONTEXT_WALK_H_
+#endif  // HASTE_FRAMEWORKS_TF_ABI_CONTEXT_WALK_H_

@@ -1,6 +1,6 @@
 // Owners for the objects of TensorFlow's C API.
-#ifndef HASTE_FRAMEWORKS_TF_TF_STATUS_H_
-#define HASTE_FRAMEWORKS_TF_TF_STATUS_H_
+#ifndef HASTE_FRAMEWORKS_TF_C_API_TF_STATUS_H_
+#define HASTE_FRAMEWORKS_TF_C_API_TF_STATUS_H_
 
 #include <memory>
 #include <string>
@@ -44,4 +44,4 @@ class Status {
 }  // namespace tf
 }  // namespace haste
 
-#endif  // HASTE_FRAMEWORKS_TF_TF_STATUS_H_
+#endif  // HASTE_FRAMEWORKS_TF_C_API_TF_STATUS_H_
