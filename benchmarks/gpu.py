@@ -24,7 +24,7 @@ import zlib
 import torch
 
 from benchmarks import gpu_cases, gpu_check, gpu_peers, gpu_table
-from tests.gpu import lib_ctypes
+from tests.gpu.support import lib_ctypes
 
 
 class Clock:

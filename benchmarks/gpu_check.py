@@ -6,7 +6,7 @@ rows of the batch are compared with the float64 reference of the tests. Errors a
 
 import torch
 
-from tests.gpu import cell_reference
+from tests.gpu.support import cell_reference
 
 # For T dependent steps, each rounded to the dtype. Against cuDNN both sides have errors.
 TOLERANCE = {

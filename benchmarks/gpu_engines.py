@@ -21,7 +21,7 @@ import time
 import torch
 
 from benchmarks import gpu_cases
-from tests.gpu import lib_ctypes
+from tests.gpu.support import lib_ctypes
 
 ODD = (1, 3, 7, 13, 33, 50, 65, 97, 100, 127, 129, 250, 255, 300, 333, 500, 511)
 ALIGNED = (8, 32, 64, 96, 104, 128, 256, 320, 384, 512)

@@ -9,7 +9,7 @@ import pytest
 from needs import need, need_module
 
 need(need_module("torch").cuda.is_available(), "GPU")
-HERE = pathlib.Path(__file__).resolve().parent
+SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
 PROGRAM = """
 import torch
 from kernel_problem import LIB, Problem, Call, assert_same_bits
@@ -32,4 +32,4 @@ assert_same_bits(captured, problem.run())
 @pytest.mark.parametrize(("n", "h"), [(4, 64), (16, 512), (200, 1024)])
 def test_within_a_capture(n, h, mode):
     program = PROGRAM.format(n=n, h=h, mode=mode)
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, cwd=HERE)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, cwd=SUPPORT)

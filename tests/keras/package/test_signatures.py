@@ -10,7 +10,7 @@ from rows import ROWS
 
 import haste_keras
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 OF_LAYER = {"name", "dtype", "trainable"}  # of keras.layers.Layer, by **kwargs
 CLASSES = [
     each

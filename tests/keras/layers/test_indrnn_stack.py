@@ -8,7 +8,7 @@ import numpy as np
 
 import haste_keras
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs/cells/indrnn.md"
+PAGE = pathlib.Path(__file__).parents[3] / "docs/cells/indrnn.md"
 
 
 def test_the_page_s_stack():

@@ -12,7 +12,7 @@ from needs import need, need_module
 torch = need_module("torch")
 need(torch.cuda.is_available(), "GPU")
 need(torch.cuda.get_device_capability() == (9, 0), "a GPU of compute capability 9.0")
-HERE = pathlib.Path(__file__).resolve().parent
+SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
 PROGRAM = """
 from test_layer_beside import SIZES, TOLERANCE, Layer, check
 layer = Layer(SIZES[0], "{precision}")
@@ -24,7 +24,7 @@ check(layer, TOLERANCE["{precision}"])
 def run(setting, program):
     environment = os.environ | {"HASTE_OVERLAP": setting}
     return subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=HERE, timeout=300,
+        [sys.executable, "-c", program], env=environment, cwd=SUPPORT, timeout=300,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -206,7 +206,7 @@ def _in_its_own_process(module, *arguments, **environment):
 
 
 def _without_gpu(what, folder):
-    """Runs a function of tests/gpu/exported.py in a process that sees no GPU."""
+    """Runs a function of tests/gpu/support/exported.py in a process that sees no GPU."""
     _in_its_own_process(exported, what, folder, CUDA_VISIBLE_DEVICES="")
 
 

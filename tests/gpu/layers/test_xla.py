@@ -14,7 +14,7 @@ from needs import DEVICE, need_tensorflow, on_gpu_only
 
 tf = need_tensorflow()
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "xla"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "xla"))
 import keras  # noqa: E402
 from xla_cases import DTYPES, ROWS, calls, compiled, other_calls, same_bits  # noqa: E402
 

@@ -1,7 +1,8 @@
 """Runs two layers that together fill a GPU of 132 multiprocessors repeatedly, with products that
 overlap the walks: in two threads of a process, and in two processes.
 
-    python tests/gpu/soak_overlap.py MINUTES [--how threads] [--dtype float32] [--time 2048]
+    python tests/gpu/products/soak_overlap.py MINUTES [--how threads] [--dtype float32]
+        [--time 2048]
 
 LSTMs of N=16 H=768 and N=8 H=576 walk on 96 and 36 blocks. If both walks started before their own
 products, they would wait for ever (docs/design/gpu_products.md). Exits with 1 if a call fails or
@@ -18,7 +19,7 @@ import time
 
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import lib_ctypes
 
 SHAPES = [(16, 768), (8, 576)]

@@ -8,7 +8,7 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: requirements-jax.txt")
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "xla"))
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "xla"))
 
 from jax_cases import arguments, check_outputs_and_gradients, load  # noqa: E402
 
