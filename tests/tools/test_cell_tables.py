@@ -87,7 +87,7 @@ def test_default_activations(struct):
         ("tests/gpu/support/cell_reference.py", "CELLS", ("matrix",)),
         ("tests/gpu/support/scan_reference.py", "CELLS", ("scan",)),
         ("tests/gpu/support/engine_problem.py", "CELLS", ("one",)),
-        ("benchmarks/gpu_cases.py", "CELLS", ("matrix",)),
+        ("benchmarks/gpu/cases.py", "CELLS", ("matrix",)),
     ],
 )
 def test_gpu(path, name, groups):
@@ -108,7 +108,7 @@ OF_SOME = {
     *("haste_keras/ops/dense.py", "haste_keras/ops/pooling.py", "haste_keras/ops/normalization.py"),
     *("tests/gpu/support/cell_reference.py", "tests/gpu/support/scan_reference.py"),
     *("tests/gpu/support/engine_problem.py", "tests/gpu/engines/test_small.py"),
-    *("benchmarks/gpu_cases.py", "benchmarks/gpu_scan.py"),
+    *("benchmarks/gpu/cases.py", "benchmarks/gpu_scan.py"),
 }
 SOURCES = (".py", ".h", ".cc", ".cuh", ".bzl", ".md", ".inc")
 TOUCHED = ("lib", "frameworks", "haste_keras", "tests", "benchmarks", "examples", "tools", "docs")

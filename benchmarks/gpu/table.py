@@ -1,6 +1,6 @@
 """The table of `benchmarks.gpu`: printed, appended to a CSV file as it grows, and summed up.
 
-python -m benchmarks.gpu_table grid.csv …      the files' results as Markdown: cuDNN's time
+python -m benchmarks.gpu.table grid.csv …      the files' results as Markdown: cuDNN's time
                                                over ours, forward and backward, by N and H
 """
 
@@ -10,7 +10,7 @@ import dataclasses
 import re
 
 from benchmarks import measure
-from benchmarks.gpu_cases import Case
+from benchmarks.gpu.cases import Case
 
 KINDS = ("infer", "fwd", "both")
 _KEY = [field.name for field in dataclasses.fields(Case)]

@@ -11,7 +11,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import cases, measure, peers
+from benchmarks import cases, measure
+from benchmarks.cpu import peers
 from haste_keras.native import binding, library
 
 CELLS = {"LSTM": b"lstm", "GRU": b"gru"}

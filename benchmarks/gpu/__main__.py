@@ -7,7 +7,7 @@
 
 A layer is haste_layer_forward and _backward, as TensorFlow's layers call them: x·W + b and the
 recurrence, with the gradients dx, dW, db and dR. A recurrence alone (C=0) has the gradient of wx,
-and torch computes those of R and the biases. Each case is checked (`gpu_check`) and not timed if it
+and torch computes those of R and the biases. Each case is checked (`check.py`) and not timed if it
 is wrong. `infer` keeps nothing for a gradient, `fwd` is forward in training, `both` forward and
 backward. Times are medians by CUDA events in milliseconds; a sample has as many calls as take a
 millisecond. "tf32" is float32 on both sides with TF32 allowed.
@@ -23,7 +23,10 @@ import zlib
 
 import torch
 
-from benchmarks import gpu_cases, gpu_check, gpu_peers, gpu_table
+from benchmarks.gpu.cases import CELLS, DTYPES, grid, headline, usual
+from benchmarks.gpu.check import WrongResultError, check
+from benchmarks.gpu.peers import Cudnn, Haste, cudnn_has, random_weights
+from benchmarks.gpu.table import Table, summarize
 from tests.gpu.support import lib_ctypes
 
 
@@ -63,23 +66,23 @@ def measure_case(library, case, engine, clock, alone):
     """A row of the table: what ran, its error, and the times; with `alone` of the recurrence too.
 
     Raises:
-      gpu_check.WrongResultError, or RuntimeError of libhaste or torch.
+      WrongResultError, or RuntimeError of libhaste or torch.
     """
     torch.manual_seed(zlib.crc32(str(case).encode()))  # inputs do not depend on earlier cases
-    dtype, device = gpu_cases.DTYPES[case.dtype], library.device
+    dtype, device = DTYPES[case.dtype], library.device
     tf32 = case.dtype == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     x = torch.randn(case.N, case.T, case.C, device=device, dtype=dtype) if case.C else None
     dy = torch.randn(case.N, case.T, case.K, case.H, device=device, dtype=dtype)
     info = library.cell(case.cell)
-    cudnn = gpu_peers.Cudnn(case, x) if gpu_peers.cudnn_has(case) else None
+    cudnn = Cudnn(case, x) if cudnn_has(case) else None
     if cudnn:
         weights = cudnn.weights(split_bias=info.extras > 0)
     else:
-        weights = gpu_peers.random_weights(info, case, device, dtype)
-    haste = gpu_peers.Haste(library, case, x, weights, engine)
+        weights = random_weights(info, case, device, dtype)
+    haste = Haste(library, case, x, weights, engine)
     row = {"plan": haste.plan()}
-    row["error"], row["against"] = gpu_check.check(haste, cudnn, dy)
+    row["error"], row["against"] = check(haste, cudnn, dy)
     runs = {"infer": haste.infer, "fwd": haste.forward, "both": lambda: haste.step(dy)}
     if cudnn:
         theirs = dy.flatten(2)
@@ -97,9 +100,9 @@ def measure_case(library, case, engine, clock, alone):
 def selected(options):
     """The cases that the command line asks for."""
     if options.setting == "headline":
-        cases = gpu_cases.headline()
+        cases = headline()
     else:
-        setting = {"shapes": gpu_cases.usual, "grid": gpu_cases.grid}[options.setting]
+        setting = {"shapes": usual, "grid": grid}[options.setting]
         cases = setting(options.cell or ["lstm"], options.dtype or ["float32"])
     cases = list(dict.fromkeys(cases))
     for name, wanted in (("cell", options.cell), ("dtype", options.dtype), *options.only):
@@ -109,7 +112,7 @@ def selected(options):
 
 def run(library, cases, options):
     """Measures the cases, prints and writes each; returns the rows."""
-    table = gpu_table.Table(options.csv)
+    table = Table(options.csv)
     done = table.done(options.engine) if options.resume else set()
     clock = Clock(library.device, options.budget)
     alone = options.setting != "grid"
@@ -123,7 +126,7 @@ def run(library, cases, options):
             break
         try:
             row = measure_case(library, case, options.engine, clock, alone)
-        except (gpu_check.WrongResultError, RuntimeError) as error:
+        except (WrongResultError, RuntimeError) as error:
             row = {"note": f"{type(error).__name__}: {error}".splitlines()[0]}
             if library.device == "cuda":
                 torch.cuda.synchronize()  # raises if the context is lost
@@ -145,10 +148,8 @@ def parse(arguments=None):
     )
     add = parser.add_argument
     add("--setting", default="headline", choices=["headline", "shapes", "grid"])
-    add("--cell", nargs="+", choices=gpu_cases.CELLS, help="default: lstm, or all of headline")
-    add(
-        "--dtype", nargs="+", choices=list(gpu_cases.DTYPES), help="default: float32; headline: all"
-    )
+    add("--cell", nargs="+", choices=CELLS, help="default: lstm, or all of headline")
+    add("--dtype", nargs="+", choices=list(DTYPES), help="default: float32; headline: all")
     add("--engine", default="auto", help="of libhaste: auto, cluster, grid or stepwise")
     add("--only", nargs="+", type=_only, default=[], metavar="N=1,16", help="cases of these sizes")
     add("--every", type=int, default=1, metavar="n", help="each n-th case")
@@ -176,7 +177,7 @@ def main():
         peer = "torch's CPU layers in cuDNN's place"
     print(f"{len(cases)} cases on {name}, torch {torch.__version__}, {peer}; medians in ms")
     rows = run(library, cases, options)
-    gpu_table.summarize(rows)
+    summarize(rows)
     wrong = collections.Counter(row["note"].split(":")[0] for row in rows if row["note"])
     if wrong:
         sys.exit("not timed: " + ", ".join(f"{count} of {kind}" for kind, count in wrong.items()))

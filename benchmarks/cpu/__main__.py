@@ -18,7 +18,7 @@ x·W + b, dx, dW, dR and the bias's gradient, timed in turn too. The last column
 of our training step and its budget: the reserve (gates and states), inputs, outputs and gradients,
 and one recurrent kernel.
 
---small: small batches in inference instead, see benchmarks/cpu_small.py.
+--small: small batches in inference instead, see small.py.
 """
 
 import argparse
@@ -35,7 +35,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import cases, cpu_small, measure, peers, shapes
+from benchmarks import cases, measure, shapes
+from benchmarks.cpu import peers, small
 
 MATMUL_SIZE = 1024
 # Columns of a table in addition to the comparison with Keras.
@@ -211,7 +212,7 @@ def main():
     print(f"peers beside Keras: {', '.join(peers.versions()) or 'none is installed'}")
     if options.small:
         chosen = [tuple(shape) for shape in options.shape or shapes.CPU_SMALL]
-        return write_csv(options.csv, cpu_small.run(options.layers, chosen, options.seconds))
+        return write_csv(options.csv, small.run(options.layers, chosen, options.seconds))
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
     part = "      ms  keras  ratio  bound"
     heads = {kind: part + "".join(f" {c:>6}" for c in columns) for kind, columns in COLUMNS.items()}
