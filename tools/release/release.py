@@ -5,7 +5,7 @@ Usage: release.py [--dirty] [--built] [--twice] [--no-check] [--tensorflow V...]
 Builds every wheel by `make wheel-aarch64 wheel`, from nothing and always in the same folder;
 rewrites it so that the same files give the same bytes; holds its size; writes SHA256SUMS and a bill
 of materials (CycloneDX); and runs haste_keras.check with it in fresh virtual environments
-(tools/check_wheels.py).
+(`check_wheels.py`).
 
     --dirty     also with changes that are not committed
     --built     takes the wheels that are in dist/

@@ -17,7 +17,7 @@ import sys
 import time
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OLDEST = 315532800  # 1980-01-01, before which an archive has no times
 NOT_RECORDED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 

@@ -19,7 +19,7 @@ import sys
 import venv
 import xml.etree.ElementTree as ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUITES = [
     *("tests/tf", "tests/keras", "tests/xla"),
     # Of tests/serving what needs no program.

@@ -22,7 +22,7 @@ import time
 import tf_matrix
 import wheel_limits
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TENSORFLOWS = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 COLUMNS = ("Python", "TensorFlow", "Keras", "NumPy", "TensorFlow's install", "wheel's install")
