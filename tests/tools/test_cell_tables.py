@@ -103,7 +103,7 @@ def test_normalised(path):
 
 
 # Files that the guide names and that have no line of a cell, or of cells of one family only.
-OF_ALL = {"tests/lib/cells_test.cc", "tests/lib/recurrence_test.cc"}
+OF_ALL = {"tests/lib/cells/cells_test.cc", "tests/lib/cpu/recurrence_test.cc"}
 OF_SOME = {
     *("haste_keras/ops/dense.py", "haste_keras/ops/pooling.py", "haste_keras/ops/normalization.py"),
     *("tests/gpu/support/cell_reference.py", "tests/gpu/support/scan_reference.py"),

@@ -22,12 +22,18 @@ BELOW = {
 @pytest.mark.parametrize("folder", BELOW)
 def test_a_folder_imports_from_those_below(folder):
     pattern = re.compile(r"^\s*from haste_keras(?:\.(\w+)\S*)? import (.+)$", re.M)
-    files = list((PACKAGE / folder).glob("*.py"))
+    files = list((PACKAGE / folder).rglob("*.py"))
     assert files
     for file in files:
         for package, names in pattern.findall(file.read_text()):
             imported = {package} if package else set(re.findall(r"\w+", names))
             assert imported <= BELOW[folder] | {folder}, (file.name, imported)
+
+
+def test_what_layers_share_imports_none_of_them():
+    pattern = re.compile(r"haste_keras\.layers\b(?!\.base\b)")
+    for file in (PACKAGE / "layers/base").glob("*.py"):
+        assert not pattern.search(file.read_text()), file.name
 
 
 def test_private_names_are_imported_in_one_file():

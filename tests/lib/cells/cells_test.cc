@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/lib/check.h"
-#include "tests/lib/dual.h"
+#include "tests/lib/cells/dual.h"
 
 namespace haste_test {
 

@@ -4,7 +4,7 @@
 
 #include "lib/plan/gemm/layer_gemms.h"
 #include "lib/plan/overlap.h"
-#include "tests/lib/plan_case.h"
+#include "tests/lib/plan/plan_case.h"
 
 namespace haste {
 namespace {

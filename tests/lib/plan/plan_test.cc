@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "tests/lib/plan_case.h"
+#include "tests/lib/plan/plan_case.h"
 
 namespace haste {
 namespace {

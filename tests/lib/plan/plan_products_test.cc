@@ -7,7 +7,7 @@
 
 #include "lib/base/int_math.h"
 #include "lib/plan/plan.h"
-#include "tests/lib/plan_case.h"
+#include "tests/lib/plan/plan_case.h"
 
 namespace haste {
 namespace {

@@ -1,6 +1,6 @@
 // Dual numbers: the code of a cell itself computes derivatives that are exact up to rounding.
-#ifndef HASTE_TESTS_LIB_DUAL_H_
-#define HASTE_TESTS_LIB_DUAL_H_
+#ifndef HASTE_TESTS_LIB_CELLS_DUAL_H_
+#define HASTE_TESTS_LIB_CELLS_DUAL_H_
 
 #include <cmath>
 
@@ -47,4 +47,4 @@ inline Dual ExpNegative(Dual x) {
 
 }  // namespace haste_test
 
-#endif  // HASTE_TESTS_LIB_DUAL_H_
+#endif  // HASTE_TESTS_LIB_CELLS_DUAL_H_

@@ -7,7 +7,7 @@
 
 #include "lib/api/layer.h"
 #include "lib/plan/overlap.h"
-#include "tests/lib/plan_case.h"
+#include "tests/lib/plan/plan_case.h"
 
 namespace haste {
 namespace {

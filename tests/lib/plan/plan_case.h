@@ -1,6 +1,6 @@
 // The problems and GPUs of the tests of PlanRecurrence.
-#ifndef HASTE_TESTS_LIB_PLAN_CASE_H_
-#define HASTE_TESTS_LIB_PLAN_CASE_H_
+#ifndef HASTE_TESTS_LIB_PLAN_PLAN_CASE_H_
+#define HASTE_TESTS_LIB_PLAN_PLAN_CASE_H_
 
 #include <algorithm>
 #include <iterator>
@@ -57,4 +57,4 @@ inline Plan PlanOnHopper(const HasteRnnConfig& config, const HasteCellInfo& cell
 
 }  // namespace haste
 
-#endif  // HASTE_TESTS_LIB_PLAN_CASE_H_
+#endif  // HASTE_TESTS_LIB_PLAN_PLAN_CASE_H_
