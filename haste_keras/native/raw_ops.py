@@ -19,11 +19,22 @@ ATTRIBUTES = (
     "engine",
     "allow_tf32",
 )
+# Those of the op with int8 weights, which is of inference alone.
+INT8_ATTRIBUTES = (
+    "reverse",
+    "activation",
+    "recurrent_activation",
+    "zoneout",
+    "zero_output_for_mask",
+    "engine",
+    "epsilon",
+)
 
 
 def attributes(spec, op, present=None):
     """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them.
 
+    op: has the method `get_attr`.
     present: names of the attributes that the op has; None: all of them.
     """
     names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES

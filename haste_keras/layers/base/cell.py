@@ -168,8 +168,11 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
         """
         raise NotImplementedError(f"{type(self).__name__} has no equations: write `step`.")
 
-    def hoisted(self, weights):
-        """The weights as `step` multiplies by them, which a loop forms once for all steps."""
+    def hoisted(self, weights, loop=False):
+        """The weights as `step` multiplies by them.
+
+        loop: they are formed once for all steps of a loop, which may save each of them work.
+        """
         lanes, in_int8 = weights.get("recurrent_kernel"), "recurrent_scale" in weights
         if self.spec.recurrence != "dense" or (lanes.shape[0] > 1 and not in_int8):
             return weights
