@@ -28,11 +28,6 @@ each_cell = pytest.mark.parametrize("cell", CELLS)
 each_precision = pytest.mark.parametrize("precision", PRECISIONS)
 
 
-def dropout_lifts_bound(cell):
-    """Whether recurrent dropout may make h larger than its bound (HASTE_BOUND_MEAN)."""
-    return LIB.cell(cell).state_bound == 3
-
-
 def fitted(engine, cell, precision, size):
     """N, T, K, H in range for the engine: a block holds R of so many units."""
     if engine != "block":

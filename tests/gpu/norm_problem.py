@@ -27,7 +27,7 @@ class Normalised:
 
     def run(self, engine, times=1):
         """The results of the last of `times` passes, which all write the same memory."""
-        cell, info = self.info.name.decode(), self.info
+        cell = self.info.name.decode()
         options = {"engine": engine, "training": 1, "epsilon": 1e-3, **self.options}
         config = LIB.config(cell, self.wx, **options)
         assert f"on {engine}" in LIB.plan(config)
@@ -35,7 +35,7 @@ class Normalised:
         seed = torch.tensor(SEED, dtype=torch.int64, device=ON)
         gates, products = unset(self.wx), unset(self.wx)
         given = {"extra": self.extra, "mask": mask, "seed": seed, "gates": gates}
-        given |= {"products": products, "saved": [unset(self.dy) for _ in range(info.saved)]}
+        given |= {"products": products, "saved": [unset(self.dy) for _ in range(LIB.saved(config))]}
         outputs = {"y": unset(self.dy), "sT": [unset(s) for s in self.states]}
         gradients = {"dwx": unset(self.wx), "dq": unset(self.wx)}
         gradients |= {"dextra": [unset(e) for e in self.extra]}
