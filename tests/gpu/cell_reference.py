@@ -63,7 +63,8 @@ class Cell:
 
     step(x, times, s, activation, recurrent) returns the new states of one lane: x [G, n, H];
     times(v, first, last) is v [n, H] with dropout through R of gates first … last - 1, with their
-    recurrent bias, [last - first, n, H]; s are the states before; the last two name activations. expect(rate, old, new): where Zoneout on the states but h is one, its expectation.
+    recurrent bias, [last - first, n, H]; s are the states before; the last two name activations.
+    expect(rate, old, new): where Zoneout on the states but h is one, its expectation.
     """
 
     step: Callable

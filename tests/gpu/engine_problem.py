@@ -1,7 +1,7 @@
 """Shared by the tests that name CUDA engines: the list of engines, and problems for them."""
 
 import pytest
-from kernel_problem import LIB, ON, Call, Problem, assert_same_bits
+from kernel_problem import ON, Call, Problem, assert_same_bits
 from needs import need_module
 
 torch = need_module("torch")
