@@ -7,8 +7,8 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import ENGINES, each_cell, fitted, make  # noqa: E402
-from kernel_problem import Call, Problem, assert_near  # noqa: E402
+from engine_problem import CELLS, ENGINES, each_cell, fitted, make  # noqa: E402
+from kernel_problem import LIB, Call, Problem, assert_near  # noqa: E402
 
 # Of h and x, of R; steps.
 CASES = {
@@ -114,7 +114,7 @@ def test_gates_that_are_no_shares_make_the_h_of_a_gru_grow(engine, precision):
 
 
 @each_precision
-@pytest.mark.parametrize("cell", ["gru", "ligru"])
+@pytest.mark.parametrize("cell", [c for c in CELLS if b"h_prev" in [*LIB.cell(c).saved_names]])
 @each_engine
 def test_dropout_does_not_make_the_h_that_a_gate_keeps_grow(engine, cell, precision):
     """It is on h·R alone."""
