@@ -11,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
 from haste_keras.native import cell_spec
 
 
@@ -116,7 +116,7 @@ class IndRNNCell(RecurrentCell):
         return self.gate_shape
 
     def step(self, x, states, weights, share):
-        q = weights["recurrent_kernel"] * states[0][:, :, tf.newaxis]
+        q = weights["recurrent_kernel"] * self.dropped(states[0], weights)[:, :, tf.newaxis]
         return None, [self.activation(x + q)[:, :, 0]]
 
     def get_config(self):

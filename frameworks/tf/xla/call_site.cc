@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "frameworks/tf/tf_status.h"
+#include "frameworks/tf/c_api/tf_status.h"
 #include "frameworks/xla/attributes.h"
 #include "frameworks/xla/handler.h"
 
@@ -93,6 +93,9 @@ CallSite::CallSite(const RnnOp& op)
     const std::vector<uint8_t>& wanted = op.options.wanted;
     const size_t own = i - op.signature.out.sequence;
     left_out_[i] = op.backward() ? own >= wanted.size() || !wanted[own] : !op.options.save;
+  }
+  for (int i = op.options.Saved(*op.cell); !op.backward() && i < op.cell->saved; ++i) {
+    left_out_[out.saved + i] = true;
   }
   // Not the gates and wx of forward: wx is often a parameter, which XLA would copy first. Where it
   // is not, XLA uses its memory again after the call.
