@@ -5,7 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import cases, cpu, measure, peers
+from benchmarks import cases, measure
+from benchmarks.cpu import __main__ as cpu
+from benchmarks.cpu import peers
 
 SHAPE = (2, 3, 5, 4)  # N, T, C, H
 
@@ -35,7 +37,8 @@ def test_peer_computes_what_keras_does(who, name):
 
 
 def test_case_is_timed_with_all_peers_there_are():
-    inference, training = cpu.run_case("GRU", SHAPE, seconds=0.1)
+    medians = cpu.run_case("GRU", SHAPE, seconds=0.1)
+    inference, training = medians["inference"], medians["training"]
     assert {"ours", "keras", "matmul"} <= set(training) - {"rest"} <= set(inference)
     assert "rest" in training
     assert set(peers.installed()) <= set(inference)

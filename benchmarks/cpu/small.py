@@ -1,0 +1,66 @@
+"""Small batches in inference, as a server or a stream sees them: `benchmarks.cpu --small`.
+
+A call of a few microseconds is mostly what calls it. So two more times are in the table: `call`, a
+tf.function that returns its input, which is the least that a layer in a tf.function can take; and
+`engine`, our library through its C API, with no TensorFlow, as PyTorch and ONNX Runtime run here.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from benchmarks import cases, measure
+from benchmarks.cpu import engine, peers
+
+HEADER = "layer        N    T    C    H |  ours µs    call  engine   torch     ort | ours  engine"
+
+
+def run_row(name, shape, seconds):
+    """Times a layer at a shape, prints the line, returns {column: seconds}.
+
+    Results are compared first; SystemExit if they differ.
+    """
+    x, target, layers = cases.make_layers(name, *shape)
+    ours, keras_layer = (cases.make_functions(layer, x, target)[0] for layer in layers)
+    weights, array = layers[1].get_weights(), x.numpy()
+    direct = engine.Engine(name, weights, array)
+    cases.check(ours, keras_layer, f"{name} {shape}: ours and Keras's")
+    cases.check(direct, keras_layer, f"{name} {shape}: the engine's and Keras's")
+    functions = {"ours": ours, "call": tf.function(lambda: x), "engine": direct}
+    for who, make in peers.installed().items():
+        peer = make(name, weights, array, target.numpy())
+        check = functools.partial(peers.in_keras_layout, peer.infer, peer.infer_to_keras)
+        cases.check(check, keras_layer, f"{name} {shape}: {who}'s and Keras's")
+        functions[who] = peer.infer
+    for function in functions.values():
+        function()
+    # On a CPU a tf.function returns when its results are there.
+    times = measure.interleaved_medians(functions, seconds, rest=0.01, burst=0.02)
+    best = min((times[who] for who in peers.installed()), default=float("nan"))
+    print(
+        f"{name:10}"
+        + "".join(f"{size:5}" for size in shape)
+        + " | "
+        + "".join(f"{1e6 * times.get(who, float('nan')):8.0f}" for who in ("ours", "call"))
+        + "".join(f"{1e6 * times.get(w, float('nan')):8.1f}" for w in ("engine", "torch", "ort"))
+        + f" |{best / times['ours']:5.2f}{best / times['engine']:8.2f}",
+        flush=True,
+    )
+    return times
+
+
+def run(names, small_shapes, seconds):
+    """Prints the table of the layers that the C API and the peers have.
+
+    Returns a row for each, {column: value}.
+    """
+    print("small batches, inference; medians, µs; the last columns: the better peer's time over it")
+    print(HEADER)
+    rows = []
+    for name in names:
+        if name not in engine.CELLS:
+            continue
+        for shape in small_shapes:
+            times = run_row(name, shape, seconds)
+            rows.append({"layer": name, "shape": shape, **{k: 1e6 * v for k, v in times.items()}})
+    return rows
