@@ -3,10 +3,11 @@
     make fit-plan                                   measures if there is a GPU, then fits
     .venv/bin/python -m benchmarks.fit_plan         fits to the data in the repository
 
-benchmarks/data has the timings: plan_<device>.csv of many cuts of each engine, products_<device>.csv
-of large products and layers_<device>.csv of layers with products beside the walk (plan_timings and
-layer_timings of benchmarks/cpp). plan_priors.csv has what a fit begins with, and why some costs stay
-as they are. The estimates are the planner's own, from libplan_costs.so of benchmarks/cpp.
+benchmarks/data has the timings: plan_<device>.csv those of many cuts of each engine,
+products_<device>.csv of large products and how they are cut, layers_<device>.csv of layers and what
+runs during the walk (plan_timings and layer_timings of benchmarks/cpp). plan_priors.csv has what a
+fit begins with, and why some costs stay as they are. The estimates are the planner's own, from
+libplan_costs.so of benchmarks/cpp.
 
 A fit minimises the squares of log(estimate / measured), and of log(cost / prior). It is for choices
 between cuts. An error that all cuts of a recurrence have in common changes none, and one of a cut
@@ -30,8 +31,9 @@ DATA = ROOT / "benchmarks/data"
 PRIORS = DATA / "plan_priors.csv"
 BUILT = ROOT / "bazel-bin/benchmarks/cpp"
 CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
-# Files end in these; a GPU's name has what follows.
-DEVICES = {"h200": "H200"}
+# Of a table: the GPUs that it is for, which files are named after, as their names say. Of each kind
+# of timings it is fitted to those of the first that has a file.
+DEVICES = {"h200": ["h200", "h100"]}
 
 # Engines whose costs are fitted together, and what the table calls these.
 ENGINES = {
@@ -51,18 +53,19 @@ STAGES = [list(ENGINES)[:-2], [("product",)], [("layer",)]]
 ERROR, COMMON_ERROR, FREEDOM = 0.08, 0.3, 0.5
 # Costs that few rows tell: where cuBLAS is slow plans do not take it, and it was not timed.
 LESS_FREEDOM = {"blas": 0.1}
-# Products and layers: walks and products are compared with each other, so that errors matter.
-COMMON_ERROR_OF_OTHERS = {"product": 0.1, "layer": 0.1}
 # How much longer than the best cut of its recurrence a row takes that has half of the weight.
 NEAR = 0.3
-NEAR_OF_OTHERS = {}
+# Those of products and layers: a product is compared with the walk that it runs beside, so that no
+# error is in common.
+COMMON_ERRORS = {"product": 0.05, "layer": 0.1}
+NEARS = {"product": 0.5, "layer": 0.15}
 DIGITS = 3
-# Files of data, and what makes them: the seconds, and of cuts the rows, that it takes at most.
-MEASUREMENTS = [
-    ("plan", "plan_timings", ["220", "3000"]),
-    ("products", "layer_timings", ["products", "25"]),
-    ("layers", "layer_timings", ["layers", "50"]),
-]
+# What makes the files: the seconds, and of cuts the rows, that it takes at most.
+MEASUREMENTS = {
+    "plan": ["plan_timings", "220", "3000"],
+    "products": ["layer_timings", "products", "14"],
+    "layers": ["layer_timings", "layers", "42"],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Row:
     cut: str
     microseconds: float
     megahertz: float
+    device: tuple  # what plans depend on of the GPU
 
     @property
     def measured(self):
@@ -82,31 +86,30 @@ class Row:
         return self.microseconds * (self.megahertz if of_step else 1)
 
 
-def read_file(path, names, sizes, engine):
-    """The properties of the GPU, and the rows. engine: of those without a column of that name."""
-    with open(path) as file:
+def read_file(device, kind, names, sizes):
+    """The rows of a kind; a problem is columns of names and of sizes."""
+    paths = [DATA / f"{kind}_{gpu}.csv" for gpu in DEVICES[device]]
+    with open(next(path for path in paths if path.exists())) as file:
         head = file.readline().removeprefix("#").split(",")
-        device = [int(x) for x in (*head[1].split("."), *head[2:])]
-        rows = [
+        properties = tuple(int(x) for x in (*head[1].split("."), *head[2:]))
+        return [
             Row(
                 (*(r[k] for k in names), *(int(r[k]) for k in sizes)),
-                r.get("engine", engine), r["cut"], float(r["microseconds"]), float(r["mhz"]),
+                r.get("engine", kind.removesuffix("s")), r["cut"], float(r["microseconds"]),
+                float(r["mhz"]), properties,
             )
             for r in csv.DictReader(file)
         ]  # fmt: skip
-    return device, rows
 
 
 def read_rows(device):
-    """The properties of the GPU, and the rows of all files."""
-    steps = ("cell", "dtype"), ("batch", "lanes", "hidden", "backward")
-    layers = (*steps[0], "walk"), ("batch", "lanes", "hidden", "time", "features", "backward")
-    products = ("product", "dtype"), ("m", "n", "k")
-    properties, rows = read_file(DATA / f"plan_{device}.csv", *steps, None)
-    for name, columns in (("product", products), ("layer", layers)):
-        rows += read_file(DATA / f"{name}s_{device}.csv", *columns, name)[1]
-    # Exact floats: the planner does not compare gradients with those after the walk.
-    return properties, [r for r in rows if not (r.cut == "apart" and r.problem[1::7] == ("f32", 1))]
+    """What the table of a device is fitted to."""
+    layer = ("batch", "lanes", "hidden", "time", "features", "backward")
+    return [
+        *read_file(device, "plan", ("cell", "dtype"), ("batch", "lanes", "hidden", "backward")),
+        *read_file(device, "products", ("product", "dtype"), ("m", "n", "k")),
+        *read_file(device, "layers", ("cell", "dtype", "walk"), layer),
+    ]
 
 
 def read_priors(path=PRIORS):
@@ -118,7 +121,7 @@ def read_priors(path=PRIORS):
 class Planner:
     """The planner's estimates of rows."""
 
-    def __init__(self, library, device, rows):
+    def __init__(self, library, rows):
         lib = ctypes.CDLL(str(library))
         lib.plan_costs_name.restype = ctypes.c_char_p
         lib.plan_costs_table.restype = ctypes.POINTER(ctypes.c_double)
@@ -131,7 +134,7 @@ class Planner:
         lib.plan_costs_add_layer.argtypes = lib.plan_costs_add.argtypes
         lib.plan_costs_estimate.argtypes = [ctypes.c_void_p] * 3
         lib.plan_costs_free.argtypes = [ctypes.c_void_p]
-        self._lib, self._library, self._device = lib, library, device
+        self._lib, self._library, self._count = lib, library, len(rows)
         at = ctypes.c_int32()
         names = []
         self._places = []
@@ -139,42 +142,49 @@ class Planner:
             names.append(name.decode())
             self._places.append(at.value)
         self.names = names
-        table = lib.plan_costs_table(*device[:2])
+        table = lib.plan_costs_table(*rows[0].device[:2])
         self.compiled = {n: table[i] for n, i in zip(names, self._places, strict=True)}
-        self._rows = lib.plan_costs_rows((ctypes.c_int64 * len(device))(*device))
-        self.count = 0
-        for row in rows:
-            if not self._add(row):
+        self._of_device = {}  # rows there, and their numbers here
+        for number, row in enumerate(rows):
+            if row.device not in self._of_device:
+                numbers = (ctypes.c_int64 * len(row.device))(*row.device)
+                self._of_device[row.device] = lib.plan_costs_rows(numbers), []
+            there, here = self._of_device[row.device]
+            if not self._add(there, row):
                 raise ValueError(f"the planner has no such cut: {row}")
-            self.count += 1
+            here.append(number)
 
-    def _add(self, row):
+    def _add(self, to, row):
         names = [name.encode() for name in row.problem if isinstance(name, str)]
         sizes = [size for size in row.problem if isinstance(size, int)]
         numbers = (ctypes.c_int64 * len(sizes))(*sizes)
         cut = row.cut.encode()
         if row.engine == "product":
-            return self._lib.plan_costs_add_product(self._rows, *names, numbers, cut)
+            return self._lib.plan_costs_add_product(to, *names, numbers, cut)
         if row.engine == "layer":
-            return self._lib.plan_costs_add_layer(self._rows, *names[:2], numbers, sizes[-1],
+            return self._lib.plan_costs_add_layer(to, *names[:2], numbers, sizes[-1],
                                                   names[2], cut)  # fmt: skip
-        return self._lib.plan_costs_add(self._rows, *names, numbers, sizes[-1],
+        return self._lib.plan_costs_add(to, *names, numbers, sizes[-1],
                                         row.engine.encode(), cut)  # fmt: skip
 
     def of(self, rows):
         """The planner's estimates of some rows."""
-        return Planner(self._library, self._device, rows)
+        return Planner(self._library, rows)
 
     def __del__(self):
-        self._lib.plan_costs_free(self._rows)
+        for there, _ in self._of_device.values():
+            self._lib.plan_costs_free(there)
 
     def estimate(self, costs):
         """Of each row what was measured, by a dict of costs."""
         table = np.zeros(len(self.names))
         for name, place in zip(self.names, self._places, strict=True):
             table[place] = costs[name]
-        estimates = np.zeros(self.count)
-        self._lib.plan_costs_estimate(self._rows, table.ctypes.data, estimates.ctypes.data)
+        estimates = np.zeros(self._count)
+        for there, here in self._of_device.values():
+            some = np.zeros(len(here))
+            self._lib.plan_costs_estimate(there, table.ctypes.data, some.ctypes.data)
+            estimates[here] = some
         return estimates
 
 
@@ -257,10 +267,10 @@ def _scale_of_errors(rows):
     times = np.array([row.measured for row in rows])
     best = np.full(len(numbers), np.inf)
     np.minimum.at(best, problem, times)
-    weights = 1 / (1 + ((times / best[problem] - 1) / NEAR_OF_OTHERS.get(rows[0].engine, NEAR)) ** 2)
+    weights = 1 / (1 + ((times / best[problem] - 1) / NEARS.get(rows[0].engine, NEAR)) ** 2)
     totals = np.bincount(problem, weights)
     # Of a mean over a problem's cuts, what is taken off so that the rest is as if independent.
-    share = COMMON_ERROR_OF_OTHERS.get(rows[0].engine, COMMON_ERROR) / ERROR
+    share = COMMON_ERRORS.get(rows[0].engine, COMMON_ERROR) / ERROR
     common = 1 - 1 / np.sqrt(1 + totals * share**2)
 
     def scaled(errors):
@@ -327,7 +337,16 @@ def loss_of_choice(rows, estimates, costs):
     for problem, group in problems.items():
         compared = list(_compared(group, costs))
         if len(compared) > 1:
-            chosen = min(compared, key=lambda pair: pair[1] * estimate_of[pair[0]])[0]
+            times = [weight * estimate_of[row] for row, weight in compared]
+            # Of about the same ones the most chunks, as in lib/plan/overlap.cc.
+            same = [
+                row
+                for (row, _), time in zip(compared, times, strict=True)
+                if time <= (1.002 if "chunks" in group[-1].cut else 1) * min(times)
+            ]
+            chosen = max(
+                same, key=lambda row: int((row.cut + " 0").split()[1]) if "chunks" in row.cut else 0
+            )
             best = min((row for row, _ in compared), key=lambda row: row.microseconds)
             kind = chosen.engine if chosen.engine in found else "step"
             found[kind][problem] = chosen, best
@@ -364,13 +383,14 @@ def report(rows, planner, fitted):
 
 def measure(device):
     """Times this machine's GPU and writes its data."""
-    for name, program, arguments in MEASUREMENTS:
+    for kind, (program, *arguments) in MEASUREMENTS.items():
         command = [BUILT / program, CUDA_HALF, *arguments]
         text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        gpu = text.partition(",")[0]
-        if DEVICES[device] not in gpu:
-            raise SystemExit(f"this GPU is {gpu.strip('# ')}: its costs need a table of their own")
-        (DATA / f"{name}_{device}.csv").write_text(text)
+        name = text.partition(",")[0].strip("# ")
+        gpu = next((gpu for gpu in DEVICES[device] if gpu.upper() in name), None)
+        if gpu is None:
+            raise SystemExit(f"this GPU is {name}: its costs need a table of their own")
+        (DATA / f"{kind}_{gpu}.csv").write_text(text)
 
 
 def main(arguments=None):
@@ -380,15 +400,15 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.measure:
         measure(options.device)
-    device, rows = read_rows(options.device)
+    rows = read_rows(options.device)
     priors = read_priors()
-    planner = Planner(BUILT / "libplan_costs.so", device, rows)
+    planner = Planner(BUILT / "libplan_costs.so", rows)
     if list(priors) != planner.names:
         raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs in their order")
     costs = fit(planner, rows, priors)
     report(rows, planner, costs)
     to = ROOT / f"lib/plan/costs/costs_{options.device}.inc"
-    to.write_text(table_text(costs, priors, f"benchmarks/data/*_{options.device}.csv"))
+    to.write_text(table_text(costs, priors, "benchmarks/data"))
     # GPUs that nobody timed have what a fit begins with.
     untimed = ROOT / "lib/plan/costs/costs_untimed.inc"
     untimed.write_text(table_text(None, priors, PRIORS.relative_to(ROOT)))

@@ -50,6 +50,8 @@ HasteGemm Product::Gemm() const {
 std::vector<ProductCut> CutsOf(const Product& product, const haste::CudaProperties& cuda) {
   const HasteGemm gemm = product.Gemm();
   std::vector<ProductCut> cuts = {{kPlain, {}}};
+  // Of TensorFloat-32 and 16 bits only sums in float32 are ours, of weights' gradients.
+  if (product.dtype != "f32" && product.name != "kernel_gradient") return cuts;
   const auto add = [&](ProductPlan plan) {
     plan.ours = true;
     const std::string name = NameOf(plan);
@@ -143,8 +145,10 @@ std::vector<LayerCut> CutsOf(const Layer& layer, const haste::Plan& own,
     if (!cut.name.empty() && (all.empty() || all.back().name != cut.name)) all.push_back(cut);
     if (i == 96) planned = all.empty() ? 0 : all.size() - 1;
   }
-  std::vector<LayerCut> cuts = {{"walk", own}, {"apart", own}};
-  if (all.empty()) return cuts;
+  if (all.empty()) return {};
+  std::vector<LayerCut> cuts = {{"walk", own}};
+  // Gradients of exact floats are not compared with those after the walk.
+  if (!layer.walk.backward || layer.walk.dtype != "f32") cuts.push_back({"apart", own});
   // The one that is planned, its neighbours, and some of the others.
   std::vector<bool> taken(all.size());
   const auto take = [&](size_t i) {

@@ -52,6 +52,7 @@ struct LayerCut {
   std::string name;
   haste::Plan plan;  // where what its steps take leads to that
 };
+// Empty: nothing can run during this walk.
 std::vector<LayerCut> CutsOf(const Layer&, const haste::Plan&, const haste::CudaProperties&);
 // The estimates of a layer whose walk is cut as `walk` says, "grid u1 r1 p1 s1 w0".
 class LayerEstimates {

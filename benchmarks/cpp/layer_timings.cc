@@ -206,9 +206,7 @@ void Timings::EachCut(
       HASTE_OK) {
     return Failed("a plan", status_.message);
   }
-  const std::vector<LayerCut> cuts = CutsOf(layer, planned.plan, cuda_);
-  if (cuts.size() == 2) return;  // nothing runs during this walk
-  for (const LayerCut& cut : cuts) {
+  for (const LayerCut& cut : CutsOf(layer, planned.plan, cuda_)) {
     planned.plan = cut.plan;
     std::string row = walk.cell + "," + walk.dtype;
     for (int64_t size : {walk.batch, walk.lanes, walk.hidden, layer.time, layer.features}) {
@@ -308,6 +306,7 @@ void Timings::TimeBackward(const Layer& layer) {
   args.dx = memory_.Write(rows * layer.features * size);
   args.dW = memory_.Write(layer.features * lanes_wide * size);
   args.dR = memory_.Write(config.hidden * lanes_wide * size);
+  args.db = memory_.Write(lanes_wide * size);
   const std::vector<std::pair<void*, int64_t>> results = {{args.dx, rows * layer.features},
                                                           {args.dW, layer.features * lanes_wide},
                                                           {args.dR, config.hidden * lanes_wide}};
@@ -334,6 +333,8 @@ void Timings::TimeBackward(const Layer& layer) {
                     : haste::SetStatus(&status_, HASTE_INTERNAL, "nothing was overlapped");
       }
       HASTE_TRY(engine.backward(call, rnn, &status_));
+      HASTE_TRY(backend_.ops.reduce_rows(config.dtype, rows, lanes_wide, rnn.dwx, args.db,
+                                         executor_, &status_));
       const char* const dq = static_cast<const char*>(cell.splits_gradient ? rnn.dq : rnn.dwx);
       for (int64_t k = 0; k < config.lanes; ++k) {
         HASTE_TRY(Multiply(haste::RecurrentProduct(config, cell, 0),
@@ -358,9 +359,10 @@ void Timings::Products() {
   static constexpr const char* kDtypes[] = {"f32", "f32", "f32", "tf32", "bf16"};
   static constexpr int64_t kRows[] = {512,  1024,  2048,  2048,  4096, 6400,
                                       8192, 12800, 16384, 16384, 32768};
-  static constexpr int64_t kWidths[] = {64,   128,  200,  256,  384,  512,  640,  768,
-                                        1000, 1024, 1536, 2048, 2304, 3072, 4096, 6144};
-  static constexpr double kLeast = 2e7, kMost = 1.5e11;
+  static constexpr int64_t kWidths[] = {256,  384,  512,  640,  768,  1000, 1024,
+                                        1536, 2048, 2304, 3072, 4096, 6144};
+  // Smaller ones are not planned.
+  static constexpr double kLeast = 4e8, kMost = 1.5e11;
   for (const char* dtype : {"f32", "tf32", "bf16"}) {
     for (const char* name : kNames) {
       for (int64_t rows : {2048, 16384}) {

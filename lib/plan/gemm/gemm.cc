@@ -1,6 +1,7 @@
 #include "lib/plan/gemm/gemm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lib/plan/gemm/layer_gemms.h"
 
@@ -73,11 +74,13 @@ ProductWork WorkOf(const ProductPlan& plan, int64_t rows, int64_t columns, const
                                                                                          : work;
 }
 
-// Kernels of a chunk: those that pack, that multiply and, perhaps, that add up what waits. Lines
-// that lie across the depth have their scales found first.
-int Launches(const HasteGemm& g, const ProductWork& chunk) {
+// Of the kernels that a chunk can have those that it has: to pack both operands, to multiply, which
+// begins and ends slowly and counts as two, and to add up what waits. Lines that lie across the
+// depth have their scales found first.
+double ShareOfKernels(const HasteGemm& g, const ProductWork& chunk) {
   const int across = g.dtype == HASTE_FLOAT32 ? 3 : 1;
-  return (g.a_col == 1 ? 1 : across) + (g.b_row == 1 ? 1 : across) + 1 + (chunk.shared() > 0);
+  const int packing = (g.a_col == 1 ? 1 : across) + (g.b_row == 1 ? 1 : across);
+  return (packing + 2 + (chunk.shared() > 0 ? 1 : 0)) / 9.0;
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
@@ -133,7 +136,9 @@ double Microseconds(const ProductWork& work, int terms, const GemmCosts& costs) 
   const double whole = rounds * (work.k_blocks * of_k_block + sums * of_tile);
   if (work.shared() == 0) return whole;
   const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * of_k_block + 2 * of_tile + work.slots() * costs.slot_microseconds;
+  // It may begin and end within a tile.
+  const double parts = std::ceil(share * KBlockDepth(terms) / kSumDepth) + 1;
+  return whole + share * of_k_block + parts * of_tile + work.slots() * costs.slot_microseconds;
 }
 double Microseconds(const ProductWork& work, int terms) {
   return Microseconds(work, terms, Costs());
@@ -148,7 +153,7 @@ double ProductMicroseconds(const HasteGemm& g, const ProductPlan& plan, const Pr
   const double chunks =
       static_cast<double>(CeilDiv(g.k, plan.depth) * keeps * CeilDiv(passes, passed));
   return costs.pack_byte_microseconds * packed * PackBytes(g, plan.terms) +
-         chunks * (costs.chunk_call_microseconds * Launches(g, chunk) +
+         chunks * (costs.chunk_call_microseconds * ShareOfKernels(g, chunk) +
                    Microseconds(chunk, plan.terms, costs));
 }
 
