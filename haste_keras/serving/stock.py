@@ -155,9 +155,13 @@ class LayerNorm:
 
     def body(self, inputs, attributes, *, loop, generator):
         x, gamma, beta = (_wide(each) for each in inputs)
-        y = normalized(x, gamma, _float32(attributes["epsilon"]), [2])
-        y = y if beta.shape.rank == 1 else y + beta
-        return [tf.cast(y, inputs[0].dtype)]
+        has_beta, shape, axis = beta.shape.rank != 1, sizes(x), 2
+        if gamma.shape[0] == 1:  # one lane: matrices and vectors, whose operations are faster
+            x, gamma, axis = tf.reshape(x, [-1, shape[2]]), gamma[0], 1
+        y = normalized(x, gamma, _float32(attributes["epsilon"]), [axis])
+        if has_beta:
+            y = tf.nn.bias_add(y, beta[0]) if axis == 1 else y + beta
+        return [tf.cast(tf.reshape(y, shape), inputs[0].dtype)]
 
 
 class MatMul:

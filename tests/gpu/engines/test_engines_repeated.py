@@ -15,15 +15,14 @@ from engine_problem import (  # noqa: E402
     make,
 )
 from kernel_problem import (  # noqa: E402
-    LIB,
     NAN,
     ON,
     Call,
     Problem,
     assert_same_bits,
+    check_halves,
     make_mask,
     there,
-    unset,
     zoneouts,
 )
 
@@ -97,23 +96,7 @@ def test_long_sequences(engine, cell):
     wx = make(cell, engine, "float32", (1, t, 1, 16)).wx.to(ON)
     problem = Problem(cell, 1, 1, 1, 16, engine=engine)
     kernel, *extra = there([problem.kernel, *problem.extra])
-
-    def walk(part, s0):
-        config = LIB.config(cell, part, engine=engine)
-        y = torch.full((1, part.shape[1], 1, 16), NAN, device=ON)
-        final = [unset(s) for s in problem.ds]
-        scratch = LIB.workspace(config, backward=False)
-        given = {"s0": s0, "extra": extra, "sT": final}
-        LIB.forward(config, part, kernel, y=y, workspace=scratch, **given)
-        return y, final
-
-    nothing = [None for _ in problem.ds]
-    y, final = walk(wx, nothing)
-    _, middle = walk(wx[:, : t // 2].contiguous(), nothing)
-    tail, last = walk(wx[:, t // 2 :].contiguous(), middle)
-    assert y.isfinite().all()
-    assert torch.equal(y[:, t // 2 :], tail)
-    assert all(torch.equal(a, b) for a, b in zip(final, last, strict=True))
+    check_halves(cell, wx, kernel, extra, engine=engine)
 
 
 @on_gpu_only

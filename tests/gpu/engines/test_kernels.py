@@ -20,6 +20,8 @@ from kernel_problem import (  # noqa: E402
     Problem,
     assert_near,
     assert_same_bits,
+    check_halves,
+    check_nan_stays_in_its_row,
     make_mask,
     there,
     unset,
@@ -178,15 +180,7 @@ def test_absent_tensors_are_zeros(cell):
 
 @each_cell
 def test_nan_stays_in_its_row(cell):
-    problem = Problem(cell, 5, 6, 1, 40)
-    clean = problem.run()
-    problem.wx[2, 3] = NAN
-    spoiled = problem.run()
-    rows = [0, 1, 3, 4]
-    for name in ("y", "dwx"):
-        assert torch.equal(spoiled[name][rows], clean[name][rows]), name
-    assert spoiled["y"][2, 3:].isnan().all()
-    assert torch.equal(spoiled["y"][2, :3], clean["y"][2, :3])
+    check_nan_stays_in_its_row(Problem(cell, 5, 6, 1, 40))
 
 
 @each_dtype
@@ -211,23 +205,7 @@ def test_three_million_steps(cell):
     kernel = torch.randn(1, 1, spec.gates, 1, generator=generator).to(ON)
     extra = [torch.randn(1, spec.gates, 1, generator=generator).to(ON)]
     extra = extra[: LIB.cell(cell).extras]
-
-    def walk(part, s0):
-        config = LIB.config(cell, part)
-        y = torch.full((1, part.shape[1], 1, 1), NAN, device=ON)
-        final = [torch.full((1, 1, 1), NAN, device=ON) for _ in spec.states]
-        scratch = LIB.workspace(config, backward=False)
-        given = {"s0": s0, "extra": extra, "sT": final}
-        LIB.forward(config, part, kernel, y=y, workspace=scratch, **given)
-        return y, final
-
-    nothing = [None for _ in spec.states]
-    y, final = walk(wx, nothing)
-    _, middle = walk(wx[:, : t // 2].contiguous(), nothing)
-    tail, last = walk(wx[:, t // 2 :].contiguous(), middle)
-    assert y.isfinite().all()
-    assert torch.equal(y[:, t // 2 :], tail)
-    assert all(torch.equal(a, b) for a, b in zip(final, last, strict=True))
+    check_halves(cell, wx, kernel, extra)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -104,7 +104,7 @@ class Problem:
 
     def reserve(self):
         """Unset tensors of the reserve: gates, saved."""
-        return unset(self.wx), [unset(self.dy) for _ in range(self.info.saved)]
+        return unset(self.wx), [unset(self.dy) for _ in range(LIB.saved(self.config()))]
 
     def gradients(self, gates=None):
         """Unset tensors of the gradients: dwx (or `gates`), dq, dextra."""
@@ -209,6 +209,40 @@ def assert_near(ours, expected, dtype, name, tolerance=None):
 def assert_same_bits(ours, expected):
     for name, tensor in expected.items():
         assert torch.equal(ours[name], tensor), name
+
+
+def check_nan_stays_in_its_row(problem):
+    """A NaN in row 2 at step 3 changes no other row and no step before it, to the bit."""
+    clean = problem.run()
+    problem.wx[2, 3] = NAN
+    spoiled = problem.run()
+    rows = [row for row in range(len(problem.wx)) if row != 2]
+    for name in ("y", "dwx"):
+        assert torch.equal(spoiled[name][rows], clean[name][rows]), name
+    assert spoiled["y"][2, 3:].isnan().all()
+    assert torch.equal(spoiled["y"][2, :3], clean["y"][2, :3])
+
+
+def check_halves(cell, wx, kernel, extra, **options):
+    """The second half of the steps, from where the first ended, gives the bits of the whole."""
+    n, t, k, _, h = wx.shape
+
+    def walk(part, s0):
+        config = LIB.config(cell, part, **options)
+        y = torch.full((n, part.shape[1], k, h), NAN, device=ON)
+        final = [torch.full((n, k, h), NAN, device=ON) for _ in s0]
+        scratch = LIB.workspace(config, backward=False)
+        given = {"s0": s0, "extra": extra, "sT": final}
+        LIB.forward(config, part, kernel, y=y, workspace=scratch, **given)
+        return y, final
+
+    nothing = [None] * LIB.cell(cell).states
+    y, final = walk(wx, nothing)
+    _, middle = walk(wx[:, : t // 2].contiguous(), nothing)
+    tail, last = walk(wx[:, t // 2 :].contiguous(), middle)
+    assert y.isfinite().all()
+    assert torch.equal(y[:, t // 2 :], tail)
+    assert all(torch.equal(a, b) for a, b in zip(final, last, strict=True))
 
 
 def zoneouts(cell):

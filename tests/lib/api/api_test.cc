@@ -18,6 +18,7 @@
 #include "lib/cpu/threads/thread_pool.h"
 #include "tests/lib/check.h"
 #include "tests/lib/problem.h"
+#include "tests/lib/simd_targets.h"
 
 namespace haste {
 namespace {
@@ -279,25 +280,6 @@ void Setters() {
 }  // namespace
 }  // namespace haste
 
-// The tests on one SIMD target, in a process of its own: the library chooses once.
-int RunOn(const char* target, unsigned seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (target != nullptr) setenv("HASTE_SIMD_TARGET", target, 1);
-    haste::TargetName(target);
-    haste::Gradients(seed);
-    haste::BadArguments();
-    haste::EmptyWalks();
-    haste::Memory();
-    haste::Setters();
-    haste::Exceptions();
-    _exit(haste_test::Report(target == nullptr ? "api_test" : target));
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
-  return status;
-}
-
 // A forked child does not have its parent's threads and starts its own; so does its own child.
 int ForkWithThreads(unsigned seed, int generations) {
   EXPECT_TRUE(haste::ThreadsWork(), "%d generations to come", generations);
@@ -340,13 +322,16 @@ int UnknownTarget() {
 }
 
 int main() {
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::fflush(stdout);
-  int failed = 0;
-  for (const char* target : {static_cast<const char*>(nullptr), "avx2", "baseline"}) {
-    failed |= RunOn(target, seed);
-  }
+  const unsigned seed = haste_test::RandomSeed();
+  int failed = haste_test::OnTargets("api_test", {"avx2", "baseline"}, [&](const char* target) {
+    haste::TargetName(target);
+    haste::Gradients(seed);
+    haste::BadArguments();
+    haste::EmptyWalks();
+    haste::Memory();
+    haste::Setters();
+    haste::Exceptions();
+  });
   failed |= UnknownTarget();
   failed |= ForkWithThreads(seed, 2);
   failed |= haste_test::Report("forks");

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "tests/lib/check.h"
 #include "tests/lib/cells/dual.h"
+#include "tests/lib/check.h"
 
 namespace haste_test {
 

@@ -1,7 +1,5 @@
 // bfloat16 forward and backward, on each kind of instruction that this machine has, against
 // float64: and the same bits for any number of threads and of rows.
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "tests/lib/problem.h"
+#include "tests/lib/simd_targets.h"
 #include "tests/lib/stored.h"
 
 namespace haste_test {
@@ -134,35 +133,18 @@ void TestCell(const HasteCellInfo& cell, std::mt19937& random) {
   }
 }
 
-// On one target, in a process of its own: the library chooses once.
-int RunOn(const char* target, unsigned seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (target != nullptr) setenv("HASTE_SIMD_TARGET", target, 1);
+}  // namespace
+}  // namespace haste_test
+
+int main() {
+  const unsigned seed = haste_test::RandomSeed();
+  return haste_test::OnTargets("bfloat16_test", {"avx3_dot", "avx2"}, [&](const char*) {
     std::mt19937 random(seed);
     const char* only = getenv("HASTE_TEST_CELL");
     for (int i = 0; i < haste_cell_count(); ++i) {
       const HasteCellInfo& cell = *haste_cell(i);
       if (only != nullptr && strcmp(only, cell.name) != 0) continue;
-      if (cell.recurrence == HASTE_DENSE) TestCell(cell, random);
+      if (cell.recurrence == HASTE_DENSE) haste_test::TestCell(cell, random);
     }
-    _exit(Report(target == nullptr ? "bfloat16_test" : target));
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
-  return status;
-}
-
-}  // namespace
-}  // namespace haste_test
-
-int main() {
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::fflush(stdout);
-  int failed = 0;
-  for (const char* target : {static_cast<const char*>(nullptr), "avx3_dot", "avx2"}) {
-    failed |= haste_test::RunOn(target, seed);
-  }
-  return failed == 0 ? 0 : 1;
+  });
 }

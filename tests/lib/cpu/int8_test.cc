@@ -1,6 +1,4 @@
 // int8 weights against the same arithmetic written plainly: integer sums, and float32 after them.
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tests/lib/problem.h"
+#include "tests/lib/simd_targets.h"
 #include "tests/lib/stored.h"
 
 namespace haste_test {
@@ -309,37 +308,20 @@ void BadArguments() {
   expect(haste::Forward(config, args, scratch), "dense");
 }
 
-// A part of the tests on one target, in a process of its own: the library chooses once.
-int RunOn(const char* target, unsigned seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (target != nullptr) setenv("HASTE_SIMD_TARGET", target, 1);
-    std::mt19937 random(seed);
-    Products(random);
-    OneStep(random);
-    for (int i = 0; i < haste_cell_count(); ++i) {
-      const HasteCellInfo& cell = *haste_cell(i);
-      if (cell.recurrence == HASTE_DENSE) Recurrences(cell, random);
-    }
-    BadArguments();
-    _exit(Report(target == nullptr ? "int8_test" : target));
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
-  return status;
-}
-
 }  // namespace
 }  // namespace haste_test
 
 int main() {
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::fflush(stdout);
-  int failed = 0;
-  for (const char* target :
-       {static_cast<const char*>(nullptr), "avx3_dot", "avx3", "avx2", "baseline"}) {
-    failed |= haste_test::RunOn(target, seed);
-  }
-  return failed == 0 ? 0 : 1;
+  const unsigned seed = haste_test::RandomSeed();
+  const auto test = [&](const char*) {
+    std::mt19937 random(seed);
+    haste_test::Products(random);
+    haste_test::OneStep(random);
+    for (int i = 0; i < haste_cell_count(); ++i) {
+      const HasteCellInfo& cell = *haste_cell(i);
+      if (cell.recurrence == HASTE_DENSE) haste_test::Recurrences(cell, random);
+    }
+    haste_test::BadArguments();
+  };
+  return haste_test::OnTargets("int8_test", {"avx3_dot", "avx3", "avx2", "baseline"}, test);
 }

@@ -1,13 +1,12 @@
 // The recurrence of every cell of the library, through its C++ API and its HasteCellInfo: gradients
 // against finite differences, masked steps, tensors that share memory, any number of threads. A new
 // cell needs no line here.
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <limits>
 
 #include "tests/lib/problem.h"
+#include "tests/lib/simd_targets.h"
 
 namespace haste_test {
 namespace {
@@ -192,26 +191,9 @@ void TestCell(const HasteCellInfo& cell, unsigned seed) {
 }  // namespace
 }  // namespace haste_test
 
-// On one SIMD target, in a process of its own: the library chooses once.
-int RunOn(const char* target, unsigned seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (target != nullptr) setenv("HASTE_SIMD_TARGET", target, 1);
-    for (int i = 0; i < haste_cell_count(); ++i) haste_test::TestCell(*haste_cell(i), seed);
-    _exit(haste_test::Report(target == nullptr ? "recurrence_test" : target));
-  }
-  int status = 1;
-  waitpid(child, &status, 0);
-  return status;
-}
-
 int main() {
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::fflush(stdout);
-  int failed = 0;
-  for (const char* target : {static_cast<const char*>(nullptr), "avx2", "baseline"}) {
-    failed |= RunOn(target, seed);
-  }
-  return failed == 0 ? 0 : 1;
+  const unsigned seed = haste_test::RandomSeed();
+  return haste_test::OnTargets("recurrence_test", {"avx2", "baseline"}, [&](const char*) {
+    for (int i = 0; i < haste_cell_count(); ++i) haste_test::TestCell(*haste_cell(i), seed);
+  });
 }
