@@ -53,6 +53,8 @@ struct RnnSignature : Signature {
 // Made once; lives as long as the process. `cell` is one that haste_cell gives.
 const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell);
 
+// Saved tensors that do not depend on recurrent dropout.
+int SavedWithoutDropout(const HasteCellInfo& cell);
 // Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
 // Whether there is one with int8 weights.

@@ -113,7 +113,7 @@ class GRUCell(RecurrentCell):
         if self.reset_after:
             q_g = r * q[:, :, 2]
         else:
-            q_g = self.product(r * h, weights["candidate"])[:, :, 0]
+            q_g = self.product(r * h, {**weights, **weights["candidate"]})[:, :, 0]
         return None, [z * h + (1 - z) * self.activation(x_g + q_g)]
 
     def get_config(self):

@@ -41,7 +41,7 @@ def _kernel_gradient(operand, dq, lanes):
 
 def _recurrent_kernel_gradient(spec, reserve, gradients, lanes):
     """Gradient of a dense recurrent_kernel [K, H, G, H] from {name: tensor} of what is there."""
-    operands = [reserve[name] for name in spec.saved]
+    operands = [reserve[name] for name in spec.saved[:2]]
     dq = gradients["dq" if spec.splits_gradient else "dwx"]
     if not spec.reset_gates:
         return _kernel_gradient(operands[0], dq, lanes)
