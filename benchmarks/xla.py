@@ -68,8 +68,10 @@ _OPS = {
 
 def _check_same(functions, arguments):
     outputs = [tf.nest.flatten(function(*arguments)) for function in functions.values()]
+    # Products by other algorithms, on a GPU in TensorFloat-32.
+    tolerance = 1e-3 if tf.config.list_logical_devices("GPU") else 1e-5
     for one, other in zip(*outputs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
 
 
 def _times(ours, trivial, arguments, seconds):

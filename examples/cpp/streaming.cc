@@ -1,6 +1,7 @@
 // Streams through an LSTM with the C API, one step a call, as an audio plug-in does: its states
-// stay in two buffers that take turns, and the loop allocates nothing. Prints how long a step
-// takes.
+// stay in two buffers that take turns, and the loop allocates nothing. Its memory is that of
+// haste_allocate, which is aligned: reading weights that are not aligned to 64 bytes takes a third
+// longer. Prints how long a step takes.
 //
 //   streaming [float32|bfloat16|int8] [steps]
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "haste/c_api.h"
@@ -26,10 +28,26 @@ void Check(int32_t code, const HasteStatus& status) {
   exit(1);
 }
 
+// Memory of the library, set to 0.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) {
+    HasteStatus status = {};
+    Check(haste_allocate(HASTE_CPU, bytes, &data_, &status), status);
+    memset(data_, 0, bytes);
+  }
+  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  ~Memory() { haste_free(HASTE_CPU, data_, nullptr); }
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
 // Numbers as a dtype stores them.
-std::vector<char> Stored(const std::vector<float>& values, int32_t dtype) {
+Memory Stored(const std::vector<float>& values, int32_t dtype) {
   const size_t size = dtype == HASTE_BFLOAT16 ? 2 : 4;
-  std::vector<char> bytes(values.size() * size);
+  Memory bytes(values.size() * size);
   for (size_t i = 0; i < values.size(); ++i) {
     uint32_t bits;
     memcpy(&bits, &values[i], sizeof bits);
@@ -41,23 +59,21 @@ std::vector<char> Stored(const std::vector<float>& values, int32_t dtype) {
 
 // A matrix [depth, G·H]; as int8, with a scale for each column.
 struct Weights {
-  std::vector<char> values;
+  Memory values;
   std::vector<float> scale;
 
-  Weights(const std::vector<float>& w, int32_t dtype, bool int8) {
-    if (!int8) {
-      values = Stored(w, dtype);
-      return;
-    }
+  Weights(const std::vector<float>& w, int32_t dtype, bool int8)
+      : values(int8 ? Memory(w.size()) : Stored(w, dtype)) {
+    if (!int8) return;
     const int64_t columns = G * H, depth = static_cast<int64_t>(w.size()) / columns;
-    values.resize(w.size());
     scale.resize(columns);
     for (int64_t j = 0; j < columns; ++j) {
       float most = 1e-30f;
       for (int64_t i = 0; i < depth; ++i) most = std::max(most, std::fabs(w[i * columns + j]));
       scale[j] = most / 127;
       for (int64_t i = 0; i < depth; ++i) {
-        values[i * columns + j] = static_cast<char>(std::nearbyint(w[i * columns + j] / scale[j]));
+        const float q = std::nearbyint(w[i * columns + j] / scale[j]);
+        values.data()[i * columns + j] = static_cast<char>(q);
       }
     }
   }
@@ -84,9 +100,10 @@ int main(int argc, char** argv) {
   };
   const Weights W(draw(C * G * H, 1 / std::sqrt(float{C})), dtype, int8);
   const Weights R(draw(H * G * H, 1 / std::sqrt(float{H})), dtype, int8);
-  const std::vector<char> b = Stored(draw(G * H, 0.1f), dtype);
-  const std::vector<char> x = Stored(draw(C, 1), dtype);
-  std::vector<char> y = Stored(std::vector<float>(H), dtype), h[2] = {y, y}, c[2] = {y, y};
+  const Memory b = Stored(draw(G * H, 0.1f), dtype);
+  const Memory x = Stored(draw(C, 1), dtype);
+  const auto zeros = [&] { return Stored(std::vector<float>(H), dtype); };
+  const Memory y = zeros(), h[2] = {zeros(), zeros()}, c[2] = {zeros(), zeros()};
 
   HasteRnnConfig config = HASTE_INIT(HasteRnnConfig);
   config.cell = "lstm";
@@ -110,9 +127,8 @@ int main(int argc, char** argv) {
 
   HasteStatus status = {};
   size_t bytes = 0;
-  void* workspace = nullptr;
   Check(haste_layer_forward_workspace_bytes(&config, &layer, &executor, &bytes, &status), status);
-  Check(haste_allocate(HASTE_CPU, bytes, &workspace, &status), status);
+  const Memory workspace(bytes);
 
   using Clock = std::chrono::steady_clock;
   std::vector<float> microseconds(steps);
@@ -123,10 +139,9 @@ int main(int argc, char** argv) {
     rnn.sT[0] = h[1 - now].data();
     rnn.sT[1] = c[1 - now].data();
     const Clock::time_point start = Clock::now();
-    Check(haste_layer_forward(&config, &layer, &rnn, workspace, &executor, &status), status);
+    Check(haste_layer_forward(&config, &layer, &rnn, workspace.data(), &executor, &status), status);
     microseconds[t] = std::chrono::duration<float, std::micro>(Clock::now() - start).count();
   }
-  Check(haste_free(HASTE_CPU, workspace, &status), status);
 
   std::sort(microseconds.begin(), microseconds.end());
   printf("LSTM C=H=%d in %s, %lld steps: p50 %.2f us, p99 %.2f us, max %.1f us\n",
