@@ -118,7 +118,7 @@ RnnSignature ForwardSignature(const HasteCellInfo& cell, bool layer) {
     in.Projected(&signature.in);
   }
   in.Parameters(&signature.in);
-  in.States("0", kRequired, &signature.in);
+  in.States("0", kOptional, &signature.in);
   in.MaskAndSeed(&signature.in);
   List out(cell, "", &signature.outputs);
   signature.out.y = out.One("y", "NTKH", kRequired);
@@ -134,7 +134,7 @@ RnnSignature Int8Signature(const HasteCellInfo& cell) {
   in.Projected(&signature.in);
   in.Int8Kernel(&signature.in);
   in.Extras(&signature.in);
-  in.States("0", kRequired, &signature.in);
+  in.States("0", kOptional, &signature.in);
   in.Mask(&signature.in);
   List out(cell, "", &signature.outputs);
   signature.out.y = out.One("y", "NTKH", kRequired);

@@ -7,6 +7,8 @@
 //                       -> dwx, dh0, dc0
 //   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
 //                       -> those of HasteLstmGrad, dx, dkernel, dbias, drecurrent_kernel
+//
+// [0] where it is left out: bias, initial states, mask, seed, and gradients of outputs.
 #ifndef HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
 #define HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
 

@@ -64,6 +64,7 @@ class _Emitter:
             return body(*inputs)
         attributes = {"T": inputs[0].dtype, **attributes}
         tag = tags.Tag(stock.op, attributes, len(inputs), tags.constants_of(inputs))
+        inputs = tags.kept_inputs(inputs, tag.constants)
         body.__name__ = name
         function = tf.function(
             body, autograph=False, experimental_attributes=tags.function_attributes(tag)

@@ -155,6 +155,12 @@ class Scenes:
     def constant_weights(self, wx, kernel):
         return self.lstm(wx, tf.constant(self.kernel))[0]
 
+    def large_constants(self, wx, kernel):
+        """Too large for a tag, and not moved into the function."""
+        rng = np.random.default_rng(2)
+        kernel, wx = (rng.standard_normal(n).astype("float32") / 8 for n in (65536, 71680))
+        return self.lstm(wx.reshape(20, 7, 1, 4, 128), kernel.reshape(1, 128, 4, 128))[0]
+
     def last_state(self, wx, kernel):
         """Outputs before the one that is read are dropped."""
         return self.lstm(wx, kernel, mask=self.mask)[1][1]
@@ -218,6 +224,7 @@ class Scenes:
 SCENES = {
     "constants": 1,
     "constant_weights": 1,
+    "large_constants": 1,
     "last_state": 1,
     "states_alone": 1,
     "chain": 2,

@@ -293,6 +293,11 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
             for size in self.state_size
         ]
 
+    @property
+    def starts_at_zero(self):
+        """Whether no subclass has replaced `get_initial_state`."""
+        return type(self).get_initial_state is RecurrentCell.get_initial_state
+
     def get_config(self):
         config = {
             "units": self.units,
