@@ -93,6 +93,7 @@ std::string NameOf(const Plan& plan, const HasteCellInfo& cell) {
       for (int i = 0; i < haste::PhasesOf(cell); ++i) {
         const haste::TiledTiling& tile = plan.tiled[i].tiling;
         name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
+        if (tile.stationary()) name += Format(" s%d t%d", tile.sharers, tile.turns);
       }
       return name;
     default: return "-";

@@ -6,13 +6,15 @@
 namespace haste {
 namespace {
 
-const char* ReasonOf(EngineKind kind, const HasteCellInfo& cell) {
-  switch (kind) {
+const char* ReasonOf(const Plan& plan, const HasteCellInfo& cell) {
+  switch (plan.engine) {
     case EngineKind::kCluster: return "R stays in a cluster's registers and shared memory";
     case EngineKind::kGrid: return "R stays in registers and shared memory of the GPU";
     case EngineKind::kBlock: return "R stays in the registers of each block, and a step there";
     case EngineKind::kTiled:
-      return "products in tiles on tensor cores; R from shared memory and the L2 cache";
+      return plan.tiled[0].tiling.stationary()
+                 ? "products in tiles on tensor cores; R stays in registers and shared memory"
+                 : "products in tiles on tensor cores; R from shared memory and the L2 cache";
     case EngineKind::kBlas: return "products by cuBLAS, and a launch of the cell a step";
     default:
       return cell.normalizes || cell.reset_gates > 0
@@ -47,7 +49,7 @@ int32_t PlanCuda(const HasteRnnConfig& config, const HasteCellInfo& cell,
               least = clocks;
               *plan = cut;
             });
-  plan->reason = ReasonOf(plan->engine, cell);
+  plan->reason = ReasonOf(*plan, cell);
   if (least > 0) return HASTE_OK;
   if (Wants(config, EngineKind::kBlas) && !cuda.has_cublas) {
     return SetStatus(

@@ -124,6 +124,7 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     if (backward) problem.depth *= gates;
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
+    problem.backward = backward;
     VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   Plan plan;

@@ -15,8 +15,15 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
     snprintf(product, sizeof product,
              "%s %" PRId64 " blocks of rows × units %d × %d, depth in %d, %d%% of R kept, %s",
              clocks > 0 ? ";" : ":", t.blocks(config.lanes), t.rows, t.units, t.splits,
-             100 * t.kept / t.chunks, t.persistent ? "one launch" : "a launch a step");
+             t.stationary() ? 100 : 100 * t.kept / t.chunks,
+             t.persistent ? "one launch" : "a launch a step");
     text += product;
+    if (t.stationary()) {
+      char form[64];
+      snprintf(form, sizeof form, ", clusters of %d share h, row tiles in %d turn%s", t.sharers,
+               t.turns, t.turns > 1 ? "s" : "");
+      text += form;
+    }
     clocks += tiled.clocks;
   }
   char about[48];

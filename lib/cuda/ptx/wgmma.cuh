@@ -54,6 +54,30 @@ HASTE_DEVICE void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b, bo
   }
 #undef HASTE_WGMMA_OF
 #undef HASTE_WGMMA
+#endif
+}
+
+// The same for 64 rows, with a warp's 16 × 16 of `a` in its registers, as mma.sync has them.
+template <class Operand>
+HASTE_DEVICE void WarpgroupMmaKept(float (&c)[32], const uint32_t (&a)[4], uint64_t b, bool adds) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HASTE_WGMMA_KEPT(types)                                              \
+  asm volatile(                                                              \
+      "{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, %37, 0;\n\t"               \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {" HASTE_SUMS_32 \
+      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 0;\n\t}"                    \
+      : HASTE_16(0), HASTE_16(16)                                            \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)))
+  if constexpr (std::is_same_v<Operand, Half>) {
+    HASTE_WGMMA_KEPT("f16.f16");
+  } else {
+    HASTE_WGMMA_KEPT("bf16.bf16");
+  }
+#undef HASTE_WGMMA_KEPT
+#endif
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #undef HASTE_SUMS_64
 #undef HASTE_SUMS_32
 #undef HASTE_SUMS_16
@@ -62,13 +86,16 @@ HASTE_DEVICE void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b, bo
 #undef HASTE_16
 #undef HASTE_4
 #endif
-}
 
 // Where wgmma finds core matrices: 128 bytes each; those along a chunk's depth follow one another.
 template <int kDepth>
-HASTE_DEVICE uint64_t CoreMatrices(const void* shared) {
+HASTE_DEVICE uint64_t CoreMatricesAt(uint32_t shared) {
   constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
-  return (SharedAddress(shared) & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
+  return (shared & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
+}
+template <int kDepth>
+HASTE_DEVICE uint64_t CoreMatrices(const void* shared) {
+  return CoreMatricesAt<kDepth>(SharedAddress(shared));
 }
 
 // Call before the first product of a group: makes threads' writes to accumulators visible.

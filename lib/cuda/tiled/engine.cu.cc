@@ -8,6 +8,7 @@
 #include "lib/cuda/cell/engine_table.h"
 #include "lib/cuda/tiled/kernels.cuh"
 #include "lib/cuda/tiled/pack.cuh"
+#include "lib/cuda/tiled/stationary.cuh"
 
 namespace haste {
 namespace {
@@ -44,11 +45,18 @@ class TiledKernel {
   StepKernel<const Params, int64_t, int64_t> kernel_;
 };
 
+// Whether a direction has kernels for R that is stationary (TiledProblem::allows_stationary).
+template <class D>
+constexpr bool kCanBeStationary =
+    !D::First::kBackward && D::kPhases == 1 && sizeof(typename D::Params::Storage) == 2 &&
+    D::Params::kTerms == 1;
+
 // The EnginePolicy for WalkEngine.
 template <class Cell, class D>
 class TiledPolicy {
   using First = typename D::First;
   static constexpr int kLast = D::kPhases - 1;
+  static constexpr bool kStationary = kCanBeStationary<D>;
 
  public:
   using Direction = D;
@@ -62,14 +70,14 @@ class TiledPolicy {
     const TiledProductShape shape = ShapeOf<Phase>();
     const int64_t chunks = t.total_chunks();
     p->exact = config_.allow_tf32 == 0;
-    p->kernel =
-        workspace->Take<uint4>(p->K * t.unit_tiles * chunks * shape.kernel_bytes() / sizeof(uint4));
+    const int kernel_bytes = t.stationary() ? kStationaryChunkBytes : shape.kernel_bytes();
+    p->kernel = workspace->Take<uint4>(p->K * t.unit_tiles * chunks * kernel_bytes / sizeof(uint4));
     p->operand.chunks = static_cast<int>(chunks);
     p->operand.row_tiles = t.row_tiles;
     p->operand.width = shape.operand_width();
     while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
     p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
-    p->arrived = workspace->Take<uint32_t>(p->K * t.row_tiles);
+    p->arrived = workspace->Take<uint32_t>(Counters(*p));
     p->most = workspace->Take<float>(2);
     return p->operand;
   }
@@ -86,18 +94,19 @@ class TiledPolicy {
       HASTE_CUDA_TRY(LaunchPrepare(FindMost<Cell, Phase>, weights, executor, p, weights, from),
                      status);
     }
-    const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
-    HASTE_CUDA_TRY(LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from,
-                                 const_cast<uint4*>(p.kernel)),
-                   status);
+    HASTE_CUDA_TRY(Pack<Phase>(p, from, executor), status);
     const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
     HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
-    return HASTE_CUDA_STATUS(Clear(p.arrived, p.K * t.row_tiles * sizeof(uint32_t), executor),
-                             status);
+    return HASTE_CUDA_STATUS(Clear(p.arrived, Counters(p) * sizeof(uint32_t), executor), status);
   }
 
   int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,
                HasteStatus* status) const {
+    if constexpr (kStationary) {
+      if (plan_.tiled[0].tiling.stationary()) {
+        return WalkStationary(phased.of[0], steps, executor, status);
+      }
+    }
     TiledKernel<First> one(phased.of[0]);
     TiledKernel<typename D::Second> two(phased.of[kLast]);
     HASTE_TRY(one.Set(plan_.tiled[0].shared_bytes, device_, status));
@@ -113,6 +122,40 @@ class TiledPolicy {
   }
 
  private:
+  // What blocks count, or set flags for, that they have ended a step.
+  template <class Params>
+  static int64_t Counters(const Params& p) {
+    const TiledTiling& t = p.tiling;
+    return p.K * t.row_tiles * (t.stationary() ? t.flags() : 1);
+  }
+
+  template <class Phase, class Params, class T>
+  static cudaError_t Pack(const Params& p, const T* from, const HasteExecutor& executor) {
+    const TiledTiling& t = p.tiling;
+    uint4* to = const_cast<uint4*>(p.kernel);
+    if constexpr (kStationary) {
+      if (t.stationary()) {
+        const int64_t pieces =
+            p.K * t.unit_tiles * t.chunks * (kStationaryChunkBytes / sizeof(uint4));
+        return LaunchPrepare(PackStationary<Phase>, pieces, executor, p, from, to);
+      }
+    }
+    const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
+    return LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from, to);
+  }
+
+  template <class Params>
+  int32_t WalkStationary(const Params& p, int64_t steps, const HasteExecutor& executor,
+                         HasteStatus* status) const {
+    const TiledTiling& t = p.tiling;
+    StepKernel<const Params, int64_t> kernel(t.turns > 1 ? StationarySteps<Cell, 2, Params>
+                                                         : StationarySteps<Cell, 1, Params>);
+    const LaunchShape shape = {t.blocks(p.K), kStationaryThreads,
+                               static_cast<size_t>(plan_.tiled[0].shared_bytes), t.sharers, true};
+    HASTE_TRY(kernel.Set(shape, device_, status));
+    return kernel.Run(false, executor, status, p, steps);
+  }
+
   const HasteRnnConfig& config_;
   const Plan& plan_;
   const CudaProperties& device_;

@@ -66,6 +66,50 @@ __global__ void PackTiled(const typename Phase::Params p,
   }
 }
 
+// For R that is stationary. to[k, unit tile, half, chunk of the half, 512], uint4: a half has every
+// other chunk of the depth. First the chunks that registers hold, [16 of the depth, thread], then
+// those in shared memory, in the order of wgmma_tile.cuh. In both, row 16 g + 8 u + i is gate g of
+// unit 2 i + u.
+template <class Phase>
+__global__ void PackStationary(const typename Phase::Params p,
+                               const typename Phase::Params::Storage* __restrict__ r,
+                               uint4* __restrict__ to) {
+  using T = typename Phase::Params::Storage;
+  const TiledTiling& t = p.tiling;
+  const int64_t H = p.H;
+  constexpr int kPieces = kStationaryChunkBytes / 16;
+  const int64_t half_chunks = t.chunks / 2, pieces = p.K * t.unit_tiles * t.chunks * kPieces;
+  for (int64_t at = GlobalThread(); at < pieces; at += GlobalThreads()) {
+    const int piece = static_cast<int>(at % kPieces);
+    int64_t rest = at / kPieces;
+    const int64_t of_half = rest % half_chunks;
+    rest /= half_chunks;
+    const int64_t depth = (2 * of_half + rest % 2) * kStationaryDepth;
+    rest /= 2;
+    const int64_t unit = rest % t.unit_tiles * kStationaryUnits, k = rest / t.unit_tiles;
+    const auto element = [&](int row, int in_chunk) -> uint32_t {
+      const int64_t d = depth + in_chunk, j = unit + row % 8 * 2 + row / 8 % 2;
+      const int gate = row / 16;
+      if (gate >= Phase::kAllGates || d >= H || j >= H) return 0;
+      return r[((k * H + d) * Phase::kAllGates + gate) * H + j].bits;
+    };
+    uint32_t packed[4];
+    HASTE_UNROLL for (int i = 0; i < 4; ++i) {
+      int row, in_chunk;
+      if (of_half < kStationaryRegisterChunks) {
+        const int thread = piece % 128, lane = thread % 32;
+        row = thread / 32 * 16 + lane / 4 + i % 2 * 8;
+        in_chunk = piece / 128 * 16 + lane % 4 * 2 + i / 2 * 8;
+      } else {
+        row = piece / 64 * 8 + piece % 8;
+        in_chunk = piece / 8 % 8 * 8 + 2 * i;
+      }
+      packed[i] = element(row, in_chunk) | element(row, in_chunk + 1) << 16;
+    }
+    to[at] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+  }
+}
+
 // Finds what ScalesOf uses, over all rows and lanes. `most` must be 0 before. weights: numbers of
 // R.
 template <class Cell, class Phase>

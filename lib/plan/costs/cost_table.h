@@ -103,6 +103,10 @@ struct TiledCosts {
   double element_clocks;            // of one element of each thread of a multiprocessor,
   double gate_clocks;               // and of each of its gates
   double shared_bytes_per_clock;
+  // Where R is stationary: of a step; of a row tile of several; of a chunk that blocks share, or
+  // each loads alone.
+  double stationary_clocks, stationary_turn_clocks;
+  double shared_chunk_clocks, alone_chunk_clocks;
 };
 
 struct BlasCosts {

@@ -93,11 +93,62 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
   return true;
 }
 
+double StationaryClocks(const TiledTiling& t, const TiledCosts& costs) {
+  const double chunk = t.sharers > 1 ? costs.shared_chunk_clocks : costs.alone_chunk_clocks;
+  const double product = t.chunks * chunk;
+  // Other turns' work hides the wait for other blocks.
+  return std::max(costs.stationary_clocks + product,
+                  t.turns * (costs.stationary_turn_clocks + product));
+}
+
+// R stationary, in clusters of `sharers` blocks that take `turns` row tiles each; false if that
+// does not fit.
+bool FillStationary(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
+                    int sharers, int turns, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  t.rows = kStationaryRows;
+  t.units = kStationaryUnits;
+  t.splits = 1;
+  t.persistent = true;
+  t.sharers = static_cast<uint8_t>(sharers);
+  t.turns = static_cast<uint8_t>(turns);
+  t.unit_tiles = static_cast<int>(PadTo(CeilDiv(p.hidden, kStationaryUnits), sharers));
+  t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, kStationaryRows)));
+  t.chunks = static_cast<int>(2 * CeilDiv(p.depth, 2 * kStationaryDepth));
+  t.kept = std::min(t.chunks, 2 * kStationaryRegisterChunks);
+  const int64_t clusters = sharers == 1 ? device.multiprocessors : device.clusters[sharers];
+  if (turns > 1 && t.row_tiles == 1) return false;
+  if (t.blocks(p.lanes) > clusters * sharers) return false;
+  const int stride = t.loaders();
+  if (t.chunks < stride) return false;
+  const auto room = [&](int slots) {
+    t.slots = static_cast<uint8_t>(slots);
+    plan->shared_bytes = StationaryLayout(t).bytes;
+    return plan->shared_bytes <= device.shared_bytes_per_block;
+  };
+  int slots = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
+  while (slots >= stride && !room(slots)) slots -= stride;
+  if (slots < stride) return false;
+  plan->clocks = StationaryClocks(t, costs);
+  return true;
+}
+
+void VisitStationary(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
+                     const std::function<void(const TiledPlan&)>& visit) {
+  for (int sharers = 1; sharers <= kMaxStationarySharers; sharers *= 2) {
+    for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
+      TiledPlan plan = {};
+      if (FillStationary(p, device, costs, sharers, turns, &plan)) visit(plan);
+    }
+  }
+}
+
 }  // namespace
 
 void VisitTiled(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
                 const std::function<void(const TiledPlan&)>& visit) {
   if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
+  if (p.allows_stationary()) VisitStationary(p, device, costs, visit);
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {

@@ -59,6 +59,24 @@ struct TiledProductShape {
   constexpr int sum_bytes(int rows) const { return tiles() * sum_tile(rows) * 4; }
 };
 
+// The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh): forward, in 16 bits. A
+// block has 16 units with up to four gates, and 64 rows or several tiles of them in turn.
+constexpr int kStationaryRows = 64, kStationaryUnits = 16;
+constexpr int kStationaryDepth = 64;             // of a chunk
+constexpr int kStationaryChunkBytes = 64 * 128;  // of R, or of the operand
+constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
+constexpr int kStationaryRegisterChunks = 8;  // of R that each half of the warps holds
+constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
+constexpr int kStationaryThreads = kStationaryElementThreads + 128;
+// Of a chunk of the operand: of each of its four unit tiles, of each warp that makes it.
+constexpr int kStationaryChunkFlags = kStationaryDepth / kStationaryUnits * kStationaryWarps;
+constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 16 * kMaxStationarySlots;
+// Sums: rows of a gate's unit side by side, units so far apart that banks differ.
+constexpr int kStationarySumStride = 72, kStationarySums = 64 * kStationarySumStride;
+
+// Warps of a block that load, where so many blocks share what they load.
+constexpr int StationaryLoaders(int sharers) { return sharers < 4 ? 4 : 2; }
+
 struct TiledTiling {
   int rows, units, splits;
   int chunks;      // of the depth of a block
@@ -67,13 +85,35 @@ struct TiledTiling {
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
   bool persistent;
+  // Only where R is stationary, else 0, 1 and 0: blocks of a cluster that share the operand; row
+  // tiles of a block; chunks of the operand that there is room for.
+  uint8_t sharers, turns = 1, slots;
 
+  constexpr bool stationary() const { return sharers > 0; }
+  // Loading warps of a cluster, which take turns in the chunks; and flags of a row tile, of each of
+  // those warps' chunks in turn, four at a time.
+  constexpr int loaders() const { return sharers * StationaryLoaders(sharers); }
+  constexpr int flag_rounds() const { return ((chunks - 1) / loaders() + 4) / 4 * 4; }
+  constexpr int flags() const { return loaders() * flag_rounds() * kStationaryChunkFlags; }
+  constexpr int cluster() const { return stationary() ? sharers : splits; }
+  constexpr int row_groups() const { return (row_tiles + turns - 1) / turns; }
   constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums
   constexpr bool streams() const { return kept < chunks; }
   constexpr int total_chunks() const { return chunks * splits; }
   constexpr int64_t padded_rows() const { return static_cast<int64_t>(rows) * row_tiles; }
   constexpr int64_t group_blocks() const { return static_cast<int64_t>(unit_tiles) * splits; }
-  constexpr int64_t blocks(int64_t lanes) const { return lanes * row_tiles * group_blocks(); }
+  constexpr int64_t blocks(int64_t lanes) const { return lanes * row_groups() * group_blocks(); }
+};
+
+// Where regions of shared memory begin, in bytes, where R is stationary.
+struct StationaryLayout {
+  int slots, kept, sums, bytes;
+
+  constexpr explicit StationaryLayout(const TiledTiling& t)
+      : slots(kStationaryCounterBytes),
+        kept(slots + t.slots * kStationaryChunkBytes),
+        sums(kept + (t.chunks - t.kept) * kStationaryChunkBytes),
+        bytes(sums + kStationarySums * 4) {}
 };
 
 // Where regions of shared memory begin, in bytes. Sums overwrite the stages.
@@ -99,6 +139,12 @@ struct TiledProblem {
   int gates;        // of the product
   bool exact;       // for floats: full precision, not that of TensorFloat-32
   bool one_a_step;  // no other product comes between two steps
+  bool backward;
+
+  // Whether R can be stationary.
+  constexpr bool allows_stationary() const {
+    return !backward && one_a_step && shape.terms == 1 && shape.operand_terms == 1;
+  }
 };
 
 struct TiledPlan {

@@ -24,8 +24,11 @@ void InTiles() {
     EngineKind engine;
     int rows, splits;
     bool persistent;
+    int sharers = 0, turns = 1;  // where R is stationary
   } cases[] = {
-      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
+      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 1},
+      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 8, true},
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
@@ -36,7 +39,7 @@ void InTiles() {
       {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
       {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
-      {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 2, true},
+      {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
@@ -51,6 +54,7 @@ void InTiles() {
     if (c.engine != EngineKind::kTiled) continue;
     EXPECT_TRUE(t.rows == c.rows && t.splits == c.splits && t.persistent == c.persistent, "%s",
                 text.c_str());
+    EXPECT_TRUE(t.sharers == c.sharers && t.turns == c.turns, "%s", text.c_str());
   }
 }
 
@@ -77,7 +81,12 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
     EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
     EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s", text.c_str());
     const int at_once =
-        t.splits == 1 ? hopper.multiprocessors : hopper.clusters[t.splits] * t.splits;
+        t.cluster() == 1 ? hopper.multiprocessors : hopper.clusters[t.cluster()] * t.cluster();
+    if (t.stationary()) {
+      EXPECT_TRUE(!backward && config.dtype == HASTE_FLOAT16 && t.persistent, "%s", text.c_str());
+      EXPECT_TRUE(t.slots >= t.loaders() && t.slots % t.loaders() == 0, "%s", text.c_str());
+      EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s", text.c_str());
+    }
     EXPECT_TRUE(!t.persistent || t.blocks(config.lanes) <= at_once, "%s", text.c_str());
   }
 }
@@ -119,7 +128,8 @@ void ByCublas() {
     EngineKind engine;
     int splits;
   } cases[] = {
-      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
+      {&hopper, &kLstm, 128, 1, 1150, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 128, 4, 1024, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 16, 1, 768, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
@@ -130,7 +140,8 @@ void ByCublas() {
       {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
       {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
-      {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
+      {&hopper, &gru, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
       {&ampere, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&turing, &kLstm, 128, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},

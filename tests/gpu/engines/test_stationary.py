@@ -1,0 +1,104 @@
+"""`tiled` with R on the chip for all steps: its cuts, sizes that fill no tile, any alignment."""
+
+import pytest
+from needs import need_module
+
+torch = need_module("torch")
+
+from engine_problem import (  # noqa: E402
+    OF_ANY_SIZE,
+    check_nothing_is_written_after_the_last_row,
+    check_tensors_that_begin_anywhere,
+    lanes,
+    make,
+)
+from kernel_problem import LIB, assert_same_bits, make_mask, there, unset, zoneouts  # noqa: E402
+
+pytestmark = pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
+
+CELLS = ["lstm", "gru", "elman", "ligru"]
+# N, T, K, H: R in registers, and partly in shared memory; blocks that share h, or each its own; row
+# tiles in one turn and in two, of which the last block has one; lanes; H of no whole word, tile or
+# chunk.
+ONE_TURN = [(70, 6, 1, 512), (64, 5, 1, 1100), (9, 5, 2, 140), (130, 4, 2, 257), (40, 3, 1, 2048)]
+TWO_TURNS = [(200, 5, 1, 1024), (130, 4, 1, 1030), (190, 4, 1, 777), (100, 3, 1, 2047)]
+
+
+def make_stationary(cell, precision, size, **options):
+    problem = make(cell, "tiled", precision, size, **options)
+    two = any(size[::2] == other[::2] and size[3] == other[3] for other in TWO_TURNS)
+    assert ("row tiles in 2 turns" if two else "row tiles in 1 turn") in problem.plan()
+    return problem
+
+
+each_cell = pytest.mark.parametrize("cell", CELLS)
+each_size = pytest.mark.parametrize("size", [*ONE_TURN, *TWO_TURNS], ids=str)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@each_size
+@each_cell
+def test_sizes(cell, precision, size):
+    problem = make_stationary(cell, precision, size, reverse=lanes(size))
+    problem.check()
+    first = problem.run()
+    for _ in range(3):
+        assert_same_bits(problem.run(), first)
+
+
+@each_size
+@each_cell
+def test_regularised_with_masks(cell, size):
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    mask = make_mask("holes", *size[:2])
+    problem = make_stationary(cell, "bfloat16", size, mask=mask, reverse=lanes(size), **options)
+    problem.check(alias=True)
+    assert_same_bits(problem.run(), problem.run(alias=True))
+
+
+@pytest.mark.parametrize("size", [ONE_TURN[0], ONE_TURN[3], TWO_TURNS[1]], ids=str)
+@pytest.mark.parametrize("zero_output", [0, 1])
+@pytest.mark.parametrize("pattern", ["right", "left", "none live"])
+def test_masks(size, pattern, zero_output):
+    options = {"mask": make_mask(pattern, *size[:2]), "zero_output_for_mask": zero_output}
+    make_stationary("lstm", "bfloat16", size, reverse=lanes(size), **options).check()
+
+
+@pytest.mark.parametrize("size", [ONE_TURN[0], ONE_TURN[3], TWO_TURNS[1]], ids=str)
+@each_cell
+def test_tensors_anywhere(cell, size):
+    problem = make_stationary(cell, "bfloat16", size, reverse=lanes(size))
+    check_tensors_that_begin_anywhere(problem)
+    check_nothing_is_written_after_the_last_row(problem)
+
+
+@pytest.mark.parametrize("activation", ["relu", "hard_sigmoid"])
+@each_cell
+def test_activations(cell, activation):
+    make_stationary(cell, "float16", ONE_TURN[2], activation=activation).check()
+
+
+@each_size
+@each_cell
+def test_inference_is_the_forward_pass(cell, size):
+    """Without a reserve, and without final states: the same y, bit for bit."""
+    problem = make_stationary(cell, "bfloat16", size, initial=False, reverse=lanes(size))
+    expected = problem.run()["y"]
+    wx, kernel, *extra = there([problem.wx, problem.kernel, *problem.extra])
+    config, y = problem.config(), unset(problem.dy)
+    scratch = LIB.workspace(config, backward=False)
+    LIB.forward(config, wx, kernel, extra=extra, y=y, workspace=scratch)
+    assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("size", [(70, 600, 1, 512), (130, 600, 1, 1030)], ids=str)
+def test_many_steps(size):
+    """Every slot, flag and parity many times over: the first half, walked alone, is the same."""
+    problem = make_stationary("lstm", "bfloat16", size)
+    whole = problem.run()["y"]
+    wx, kernel = there([problem.wx[:, :300], problem.kernel])
+    y = unset(problem.dy[:, :300])
+    config = LIB.config("lstm", wx, engine="tiled")
+    scratch = LIB.workspace(config, backward=False)
+    LIB.forward(config, wx, kernel, s0=there(problem.s0), y=y, workspace=scratch)
+    assert torch.equal(y, whole[:, :300])
