@@ -87,8 +87,8 @@ wheel-aarch64: deps $(VENV_STAMP)  ## the same for aarch64, the CPU half alone, 
 
 # Not what this machine's GPUs would have `make build` make.
 release: CUDA_ARCHS := $(WHEEL_ARCHS)
-release: deps $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release.py
-	$(PY) tools/release.py $(ARGS)
+release: deps $(VENV_STAMP)  ## everything for an index in dist/, checked; ARGS of tools/release/release.py
+	$(PY) tools/release/release.py $(ARGS)
 
 test: test-lib test-python  ## everything that runs without a GPU
 
@@ -110,7 +110,7 @@ test-jax: build  ## the recurrence in JAX, which is installed into build/jax
 	PYTHONPATH=build/jax $(PY) -m pytest tests/xla/test_jax.py $(ARGS)
 
 test-wheel: $(VENV_STAMP)  ## the wheels of make wheel: what is in them, their tags, sizes and drivers
-	$(PY) tools/wheel_limits.py dist/*.whl
+	$(PY) tools/release/wheel_limits.py dist/*.whl
 	$(PY) -m pytest tests/wheel $(ARGS)
 
 test-gpu: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## tests that need an NVIDIA GPU
@@ -122,7 +122,7 @@ sanitize: build $(if $(GPU_PYTHON),,$(GPU_VENV_STAMP))  ## each GPU engine under
 
 test-tf-matrix: build  ## one wheel, tested under every supported TensorFlow
 	tools/build_wheel.sh $(PY)
-	$(PY) tools/tf_matrix.py dist/haste_keras-*-linux_*.whl $(MATRIX_VERSIONS)
+	$(PY) tools/release/tf_matrix.py dist/haste_keras-*-linux_*.whl $(MATRIX_VERSIONS)
 
 demo: build  ## train, sample from, export and reload a character model: some six minutes in all
 	PYTHONPATH=. $(PY) examples/char_model.py $(ARGS)

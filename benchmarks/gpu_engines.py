@@ -20,8 +20,8 @@ import time
 
 import torch
 
-from benchmarks import gpu_cases
-from tests.gpu import lib_ctypes
+from benchmarks.gpu.cases import DTYPES, Case
+from tests.gpu.support import lib_ctypes
 
 ODD = (1, 3, 7, 13, 33, 50, 65, 97, 100, 127, 129, 250, 255, 300, 333, 500, 511)
 ALIGNED = (8, 32, 64, 96, 104, 128, 256, 320, 384, 512)
@@ -36,7 +36,7 @@ class Direction:
         self.library, self.case, self.backward = library, case, backward
         self.info = library.cell(case.cell)
         n, t, k, g, h = case.N, case.T, case.K, self.info.gates, case.H
-        self.dtype = gpu_cases.DTYPES[case.dtype]
+        self.dtype = DTYPES[case.dtype]
         self.wx = self._random(n, t, k, g, h)
         self.kernel = self._random(k, h, g, h, scale=h**-0.5)
         self.extra = [self._random(k, g, h) for _ in range(self.info.extras)]
@@ -269,7 +269,7 @@ def main(arguments):
         if time.monotonic() > end:
             print(f"time limit: ended before H={h} N={n} {cell} {dtype}")
             break
-        case = gpu_cases.Case(cell, dtype, n, options.steps, 0, h, k)
+        case = Case(cell, dtype, n, options.steps, 0, h, k)
         row = measure(library, case, backward, options.engines, options.against, options.calls)
         if row:
             rows.append(row)

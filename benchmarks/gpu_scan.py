@@ -17,7 +17,7 @@ import sys
 
 import torch
 
-from tests.gpu import lib_ctypes
+from tests.gpu.support import lib_ctypes
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 CELLS = ["forget_mult", "qrnn_fo", "qrnn_ifo", "mingru", "minlstm", "indrnn"]

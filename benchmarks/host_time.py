@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from tests.gpu import lib_ctypes
+from tests.gpu.support import lib_ctypes
 
 # N, T, C, H
 SIZES = [(1, 1, 64, 64), (1, 100, 64, 64), (16, 1, 768, 768), (16, 100, 768, 768)]

@@ -10,14 +10,14 @@ import copy
 import keras
 
 from haste_keras._compat import flattened_layers
-from haste_keras.layers.activation import get_activation, is_fused, name_of
-from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.base.activation import get_activation, is_fused, name_of
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
+from haste_keras.layers.base.validation import check_choice
 from haste_keras.layers.elman import Elman, ElmanCell, SimpleRNN, SimpleRNNCell
 from haste_keras.layers.forget_mult import ForgetMult
 from haste_keras.layers.gru import GRU, GRUCell
-from haste_keras.layers.layer import RecurrentLayer
 from haste_keras.layers.lstm import LSTM, LSTMCell
-from haste_keras.layers.validation import check_choice
 
 _FUSED = {"LSTM": LSTM, "GRU": GRU, "SimpleRNN": SimpleRNN}  # stock class name → ours
 _STOCK = {

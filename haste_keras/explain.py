@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from haste_keras._compat import flattened_layers
+from haste_keras.layers.base.layer import RecurrentLayer
+from haste_keras.layers.base.step_loop import ACTIVATION
+from haste_keras.layers.base.validation import check_choice
 from haste_keras.layers.forget_mult import ForgetMult
-from haste_keras.layers.layer import RecurrentLayer
-from haste_keras.layers.step_loop import ACTIVATION
-from haste_keras.layers.validation import check_choice
 from haste_keras.native import binding, cell_spec, library, raw_ops
 
 _SPECS = {spec.op: spec for spec in cell_spec.CELLS}

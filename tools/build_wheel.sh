@@ -34,7 +34,7 @@ pack() {
   scratch=$(mktemp -d)
   "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$scratch" "./$1"
   wheel=$(ls "$scratch"/*.whl)
-  "$python" tools/normalise_wheel.py "$wheel"
+  "$python" tools/release/normalise_wheel.py "$wheel"
   rm -f "dist/$2"-*-"${wheel##*-}" # of other versions
   mv "$wheel" dist
   rm -r "$scratch"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs tests/gpu/test_small.py under compute-sanitizer; fails where one of its tools finds anything.
+# Runs tests/gpu/engines/test_small.py under compute-sanitizer; fails where one of its tools finds
+# anything.
 #   sanitize.sh PYTHON [arguments of pytest]
 # PYTHON has torch, and nvidia-cuda-sanitizer-api unless COMPUTE_SANITIZER names the program: that
 # of CUDA 13.5 or later, as racecheck of earlier ones takes named barriers and clusters for races.
@@ -34,10 +35,10 @@ for tool in ${TOOLS:-memcheck synccheck racecheck}; do
   left_out=()
   # Before 9.0, warps of a scan exchange words whose bits show that they have arrived.
   if [ "$tool" = racecheck ] && [ "$capability" -lt 9 ]; then
-    left_out=(--deselect tests/gpu/test_small.py::test_scan)
+    left_out=(--deselect tests/gpu/engines/test_small.py::test_scan)
   fi
   "$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
-    --kernel-name kernel_substring=haste "$python" -m pytest -q tests/gpu/test_small.py \
+    --kernel-name kernel_substring=haste "$python" -m pytest -q tests/gpu/engines/test_small.py \
     "${left_out[@]}" "$@" || status=1
 done
 exit $status

@@ -13,7 +13,7 @@ constexpr double kWorthTiming = 2.5, kEngineWorthTiming = 8, kMostClocks = 1e6;
 // Of a pinned problem: what may be the best.
 constexpr double kMayBeBest = 1.5, kEngineMayBeBest = 1.8;
 
-// Problems whose plans tests pin (tests/lib/plan_*_test.cc).
+// Problems whose plans tests pin (tests/lib/plan/plan_*_test.cc).
 struct Pinned {
   const char *cell, *dtype;
   int64_t batch, lanes, hidden;

@@ -1,5 +1,6 @@
 """Character models side by side: what zoneout.py and layer_norm.py have in common."""
 
+import argparse
 import math
 
 import keras
@@ -8,11 +9,24 @@ import tensorflow as tf
 from benchmarks.papers import draw, text, training
 
 
-def add_arguments(parser, defaults):
-    """Sizes of the run: {option: its value in the small one}."""
+def main(name, what, variants, defaults, title, arguments):
+    """Trains the variants and plots them; what a result's program does.
+
+    Args:
+      name: of the result: "layer-norm".
+      what: what it shows, in a line.
+      variants: {name: function that takes units and makes a layer}.
+      defaults: {option: its value in the small run}.
+      title: of the plot, with options in braces: "{units} units".
+      arguments: of the command line.
+    """
+    parser = argparse.ArgumentParser(prog=name, description=what)
     for option, value in defaults.items():
         parser.add_argument(option, type=type(value), default=value)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plot", default=f"{name.replace('-', '_')}.png")
+    options = parser.parse_args(arguments)
+    plot(run_all(variants, options), title.format(**vars(options)), options.plot)
 
 
 def run_all(variants, options):

@@ -7,7 +7,6 @@ of 8 and sequences of 700; this is a character model with batches of 8. `--lengt
 has their sequences, and layers of the size of theirs.
 """
 
-import argparse
 import functools
 
 import haste_keras
@@ -24,24 +23,19 @@ VARIANTS = {
 }
 
 
+DEFAULTS = {
+    "--units": 128,
+    "--batch": 8,
+    "--length": 400,
+    "--epochs": 16,
+    "--characters": 150_000,
+    "--rate": 3e-3,
+}
+
+
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="layer-norm", description=__doc__.splitlines()[0])
-    curves.add_arguments(
-        parser,
-        {
-            "--units": 128,
-            "--batch": 8,
-            "--length": 400,
-            "--epochs": 16,
-            "--characters": 150_000,
-            "--rate": 3e-3,
-        },
-    )
-    parser.add_argument("--plot", default="layer_norm.png")
-    options = parser.parse_args(arguments)
-    results = curves.run_all(VARIANTS, options)
-    title = f"Character model, batch {options.batch}, {options.length} steps, {options.units} units"
-    curves.plot(results, title, options.plot)
+    title = "Character model, batch {batch}, {length} steps, {units} units"
+    curves.main("layer-norm", __doc__.splitlines()[0], VARIANTS, DEFAULTS, title, arguments)
 
 
 if __name__ == "__main__":

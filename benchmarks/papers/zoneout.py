@@ -8,8 +8,6 @@ Treebank with 1,000 units; `--units 1000 --characters 10000000` comes near it, o
 reference.
 """
 
-import argparse
-
 import haste_keras
 from benchmarks.papers import curves
 
@@ -25,23 +23,19 @@ VARIANTS = {
 }
 
 
+DEFAULTS = {
+    "--units": 192,
+    "--batch": 16,
+    "--length": 50,
+    "--epochs": 40,
+    "--characters": 60_000,
+    "--rate": 3e-3,
+}
+
+
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="zoneout", description=__doc__.splitlines()[0])
-    curves.add_arguments(
-        parser,
-        {
-            "--units": 192,
-            "--batch": 16,
-            "--length": 50,
-            "--epochs": 40,
-            "--characters": 60_000,
-            "--rate": 3e-3,
-        },
-    )
-    parser.add_argument("--plot", default="zoneout.png")
-    options = parser.parse_args(arguments)
-    results = curves.run_all(VARIANTS, options)
-    curves.plot(results, f"Character model, LSTM of {options.units} units", options.plot)
+    title = "Character model, LSTM of {units} units"
+    curves.main("zoneout", __doc__.splitlines()[0], VARIANTS, DEFAULTS, title, arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // The bodies of the ops of every cell: they fill the library's argument structs and call it.
 //
 // `Call` is one run in a framework: its inputs by their number in the signature, its outputs,
-// scratch memory and where the work runs. frameworks/tf/op_call.h and frameworks/xla/ffi_call.h are
-// two.
+// scratch memory and where the work runs. frameworks/tf/c_api/op_call.h and
+// frameworks/xla/ffi_call.h are two.
 #ifndef HASTE_FRAMEWORKS_OPS_RNN_RUN_H_
 #define HASTE_FRAMEWORKS_OPS_RNN_RUN_H_
 

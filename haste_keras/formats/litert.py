@@ -7,7 +7,7 @@ import tensorflow as tf
 from haste_keras._compat import convert_variables_to_constants_v2
 from haste_keras.formats import files
 from haste_keras.formats.trace import check_model, check_no_ops, trace
-from haste_keras.layers.validation import is_integer
+from haste_keras.layers.base.validation import is_integer
 from haste_keras.serving import portable
 
 QUANTIZATIONS = (None, "dynamic")

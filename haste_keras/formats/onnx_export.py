@@ -10,7 +10,7 @@ from haste_keras.formats.onnx_nodes import emit_nodes, has_node, is_right_padded
 from haste_keras.formats.onnx_scan import scan_loop
 from haste_keras.formats.stand_in import StandIns
 from haste_keras.formats.trace import check_model, check_no_ops, trace
-from haste_keras.layers.cell import RecurrentCell
+from haste_keras.layers.base.cell import RecurrentCell
 from haste_keras.native.emit import emitted_by
 from haste_keras.serving.scope import check_draws, where
 from haste_keras.serving.stock import STOCK, Recurrence

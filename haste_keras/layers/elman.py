@@ -8,8 +8,8 @@ Elman, "Finding structure in time", Cognitive Science 14(2), 1990.
 import keras
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
 from haste_keras.native import cell_spec
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras._compat import has_tangents
-from haste_keras.layers import pooling_cell, step_loop
-from haste_keras.layers.validation import (
+from haste_keras.layers.base import pooling_cell, step_loop
+from haste_keras.layers.base.validation import (
     cast_real,
     check_choice,
     check_dense,

@@ -12,10 +12,10 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.activation import get_activation
-from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer
-from haste_keras.layers.validation import check_use_cudnn
+from haste_keras.layers.base.activation import get_activation
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
+from haste_keras.layers.base.validation import check_use_cudnn
 from haste_keras.native import cell_spec
 
 

@@ -11,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.cell import RecurrentCell
-from haste_keras.layers.layer import RecurrentLayer
+from haste_keras.layers.base.cell import RecurrentCell
+from haste_keras.layers.base.layer import RecurrentLayer
 from haste_keras.native import cell_spec
 
 

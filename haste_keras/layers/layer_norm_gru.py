@@ -1,13 +1,13 @@
 """The layer-normalised gated recurrent unit: the layer and its cell.
 
-The GRU of `gru.py`, reset after the product, with x·W and h·R normalised (`normalized.py`).
+The GRU of `gru.py`, reset after the product, with x·W and h·R normalised (`base/normalized.py`).
 """
 
 import keras
 
 from haste_keras import ops
+from haste_keras.layers.base.normalized import NormalizedCell, NormalizedLayer
 from haste_keras.layers.gru import GRU, GRUCell
-from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer
 from haste_keras.native import cell_spec
 
 

@@ -1,14 +1,14 @@
 """The layer-normalised independently recurrent network: the layer and its cell.
 
-    h' = a(LN(x·W) + b + u ∘ h)                  LN of `normalized.py`
+    h' = a(LN(x·W) + b + u ∘ h)                  LN of `base/normalized.py`
 
 Only x·W is normalised: u ∘ h is no product with a matrix.
 """
 
 import keras
 
+from haste_keras.layers.base.normalized import NormalizedCell, NormalizedLayer
 from haste_keras.layers.indrnn import IndRNN, IndRNNCell
-from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer
 
 
 @keras.saving.register_keras_serializable("haste_keras")

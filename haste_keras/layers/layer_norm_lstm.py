@@ -1,6 +1,6 @@
 """The layer-normalised long short-term memory: the layer and its cell.
 
-The LSTM of `lstm.py` with x·W and h·R normalised (`normalized.py`), and c where it makes h:
+The LSTM of `lstm.py` with x·W and h·R normalised (`base/normalized.py`), and c where it makes h:
 
     h' = o ∘ a(γ_h ∘ LN(c') + β_h)               LN over the units of a head
 """
@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
+from haste_keras.layers.base.normalized import NormalizedCell, NormalizedLayer, normalized
 from haste_keras.layers.lstm import LSTM, LSTMCell
-from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer, normalized
 from haste_keras.native import cell_spec
 
 

@@ -4,8 +4,8 @@
     g = a(x_g + q_g)                             a = activation, ρ = recurrent_activation
     h' = z ∘ h + (1 - z) ∘ g
 
-The paper normalises x·W by batch; `normalization="layernorm"` does it by layer (`normalized.py`),
-which is the same in training and inference.
+The paper normalises x·W by batch; `normalization="layernorm"` does it by layer, which is the same
+in training and inference (`base/normalized.py`).
 
 Ravanelli, Brakel, Omologo & Bengio, "Light gated recurrent units for speech recognition", IEEE
 TETCI 2(2), 2018 (arXiv 1803.10225).
@@ -15,9 +15,9 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.activation import get_activation
-from haste_keras.layers.normalized import NormalizedCell, NormalizedLayer
-from haste_keras.layers.validation import check_choice
+from haste_keras.layers.base.activation import get_activation
+from haste_keras.layers.base.normalized import NormalizedCell, NormalizedLayer
+from haste_keras.layers.base.validation import check_choice
 from haste_keras.native import cell_spec
 
 

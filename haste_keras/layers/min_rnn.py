@@ -12,9 +12,9 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers.activation import get_activation
-from haste_keras.layers.layer import RecurrentLayer
-from haste_keras.layers.pooling_cell import PoolingCell
+from haste_keras.layers.base.activation import get_activation
+from haste_keras.layers.base.layer import RecurrentLayer
+from haste_keras.layers.base.pooling_cell import PoolingCell
 from haste_keras.native import cell_spec
 
 

@@ -14,11 +14,11 @@ import keras
 import tensorflow as tf
 
 from haste_keras import ops
-from haste_keras.layers import directions
-from haste_keras.layers.activation import get_activation
-from haste_keras.layers.layer import RecurrentLayer
-from haste_keras.layers.pooling_cell import PoolingCell
-from haste_keras.layers.validation import check_choice, is_integer
+from haste_keras.layers.base import directions
+from haste_keras.layers.base.activation import get_activation
+from haste_keras.layers.base.layer import RecurrentLayer
+from haste_keras.layers.base.pooling_cell import PoolingCell
+from haste_keras.layers.base.validation import check_choice, is_integer
 from haste_keras.native import cell_spec
 from haste_keras.ops.shapes import size
 

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from haste_keras import layers
-from haste_keras.layers import pooling_cell
-from haste_keras.layers.normalized import normalized
+from haste_keras.layers.base import pooling_cell
+from haste_keras.layers.base.normalized import normalized
 from haste_keras.native.cell_spec import CELLS
 from haste_keras.ops import int8
 from haste_keras.ops.shapes import size, sizes

@@ -5,7 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import cases, cpu, measure, peers
+from benchmarks import cases, measure
+from benchmarks.cpu import __main__ as cpu
+from benchmarks.cpu import peers
 
 SHAPE = (2, 3, 5, 4)  # N, T, C, H
 

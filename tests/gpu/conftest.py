@@ -1,4 +1,5 @@
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "keras"))  # rows, compare, layer_oracle
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE / "support"), str(HERE.parent / "keras")]  # rows, compare, layer_oracle

@@ -1,6 +1,6 @@
 // The walk from a kernel's context to its stream and pool, for every row of the table, over objects
 // with that row's layout and one virtual function each. Also which row a version gets.
-#include "frameworks/tf/context_walk.h"
+#include "frameworks/tf/abi/context_walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/tf_abi.h"
 #include "tests/lib/check.h"
 
 namespace haste {

@@ -84,10 +84,10 @@ def test_default_activations(struct):
 @pytest.mark.parametrize(
     ("path", "name", "groups"),
     [
-        ("tests/gpu/cell_reference.py", "CELLS", ("matrix",)),
-        ("tests/gpu/scan_reference.py", "CELLS", ("scan",)),
-        ("tests/gpu/engine_problem.py", "CELLS", ("one",)),
-        ("benchmarks/gpu_cases.py", "CELLS", ("matrix",)),
+        ("tests/gpu/support/cell_reference.py", "CELLS", ("matrix",)),
+        ("tests/gpu/support/scan_reference.py", "CELLS", ("scan",)),
+        ("tests/gpu/support/engine_problem.py", "CELLS", ("one",)),
+        ("benchmarks/gpu/cases.py", "CELLS", ("matrix",)),
     ],
 )
 def test_gpu(path, name, groups):
@@ -95,7 +95,7 @@ def test_gpu(path, name, groups):
     assert sorted(value(path, name)) == sorted(expected), f"{path}, {name}"
 
 
-@pytest.mark.parametrize("path", ["tests/gpu/test_small.py", "tests/keras/rows.py"])
+@pytest.mark.parametrize("path", ["tests/gpu/engines/test_small.py", "tests/keras/rows.py"])
 def test_normalised(path):
     text = (ROOT / path).read_text().lower().replace("_", "")
     for cell in NAMES["norm"]:
@@ -103,12 +103,12 @@ def test_normalised(path):
 
 
 # Files that the guide names and that have no line of a cell, or of cells of one family only.
-OF_ALL = {"tests/lib/cells_test.cc", "tests/lib/recurrence_test.cc"}
+OF_ALL = {"tests/lib/cells/cells_test.cc", "tests/lib/cpu/recurrence_test.cc"}
 OF_SOME = {
     *("haste_keras/ops/dense.py", "haste_keras/ops/pooling.py", "haste_keras/ops/normalization.py"),
-    *("tests/gpu/cell_reference.py", "tests/gpu/scan_reference.py"),
-    *("tests/gpu/engine_problem.py", "tests/gpu/test_small.py"),
-    *("benchmarks/gpu_cases.py", "benchmarks/gpu_scan.py"),
+    *("tests/gpu/support/cell_reference.py", "tests/gpu/support/scan_reference.py"),
+    *("tests/gpu/support/engine_problem.py", "tests/gpu/engines/test_small.py"),
+    *("benchmarks/gpu/cases.py", "benchmarks/gpu_scan.py"),
 }
 SOURCES = (".py", ".h", ".cc", ".cuh", ".bzl", ".md", ".inc")
 TOUCHED = ("lib", "frameworks", "haste_keras", "tests", "benchmarks", "examples", "tools", "docs")
@@ -144,7 +144,7 @@ def test_the_guide(cell, page):
         if not name.startswith((*examples, "benchmarks/papers/", "tests/benchmarks/"))
     }
     assert not found - named, "docs/adding_a_cell.md does not name them"
-    assert named - found <= OF_SOME | {f"tests/tf/test_{page}.py"}, f"they do not name {cell}"
+    assert named - found <= OF_SOME | {f"tests/tf/ops/test_{page}.py"}, f"they do not name {cell}"
 
 
 def test_docs():

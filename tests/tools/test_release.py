@@ -1,4 +1,4 @@
-"""The parts of tools/release.py that build nothing: sizes, missing files, the bill, checksums."""
+"""The parts of `make release` that build nothing: sizes, missing files, the bill, checksums."""
 
 import argparse
 import json

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import haste_keras
-from haste_keras.layers import step_loop
+from haste_keras.layers.base import step_loop
 from haste_keras.native import library
 
 NOISE = {"zoneout": 0.2, "recurrent_dropout": 0.2}

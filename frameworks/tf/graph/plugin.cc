@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "frameworks/tf/gpu_kernels.h"
+#include "frameworks/tf/abi/tf_abi.h"
+#include "frameworks/tf/c_api/gpu_kernels.h"
 #include "frameworks/tf/graph/rewrite.h"
 #include "frameworks/tf/graph/tag.h"
-#include "frameworks/tf/tf_abi.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
 
 namespace haste {

@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "frameworks/tf/tf_status.h"
+#include "frameworks/tf/c_api/tf_status.h"
 #include "frameworks/xla/attributes.h"
 #include "frameworks/xla/handler.h"
 

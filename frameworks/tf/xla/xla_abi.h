@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "frameworks/tf/tf_abi.h"
+#include "frameworks/tf/abi/tf_abi.h"
 
 namespace haste {
 namespace tf {

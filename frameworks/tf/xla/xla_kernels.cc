@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "frameworks/tf/gpu_kernels.h"
-#include "frameworks/tf/op_options.h"
-#include "frameworks/tf/op_registry.h"
+#include "frameworks/tf/c_api/gpu_kernels.h"
+#include "frameworks/tf/c_api/op_options.h"
+#include "frameworks/tf/c_api/op_registry.h"
 #include "frameworks/tf/xla/call_site.h"
 #include "frameworks/tf/xla/xla_abi.h"
 #include "frameworks/xla/handler.h"

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from haste_keras import ops
 from haste_keras._compat import registered_op
-from haste_keras.layers.projection import op_projects
+from haste_keras.layers.base.projection import op_projects
 from haste_keras.native.raw_ops import Projection
 from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import sizes

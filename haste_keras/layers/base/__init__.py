@@ -1,0 +1,1 @@
+"""What the layers and their cells share."""

@@ -1,0 +1,150 @@
+// bfloat16 forward and backward, on each kind of instruction that this machine has, against
+// float64: and the same bits for any number of threads and of rows.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/lib/problem.h"
+#include "tests/lib/simd_targets.h"
+#include "tests/lib/stored.h"
+
+namespace haste_test {
+namespace {
+
+struct Sizes {
+  int64_t n, t, k, h;
+};
+using Results = std::map<std::string, Stored>;
+
+// Of the rows [first, first + rows) of the problem: the outputs and the gradients of a dtype.
+Results Run(const HasteCellInfo& cell, const Sizes& s, const Tensors& in, int32_t dtype,
+            int threads, int64_t first, int64_t rows) {
+  const int64_t state = s.k * s.h, walk = s.t * state, G = cell.gates;
+  haste::RnnConfig config =
+      haste::Config(cell.name, static_cast<HasteDtype>(dtype), HASTE_CPU, rows, s.t, s.k, s.h);
+  if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
+  config.epsilon = 0.01f;
+  const std::vector<uint8_t> reverse = {0, 1};
+  config.reverse = reverse.data();
+  config.training = 1;
+  config.recurrent_dropout = 0.25f;
+  const int64_t seed[2] = {5, 6};
+  std::vector<uint8_t> mask(rows * s.t, 1);
+  for (int64_t r = 0; r < rows; ++r) mask[r * s.t + s.t / 2] = (first + r) % 3 != 0;
+
+  Results given, out;
+  const auto take = [&](const std::string& name, int64_t row) {
+    const Tensor& all = in.at(name);
+    const Tensor part(all.begin() + first * row,
+                      row == 0 ? all.end() : all.begin() + (first + rows) * row);
+    return given.emplace(name, Stored(dtype, part)).first->second.data();
+  };
+  const auto make = [&](const std::string& name, int64_t count) {
+    return out.emplace(name, Stored(dtype, count)).first->second.data();
+  };
+  haste::ForwardArgs args;
+  args.set_wx(take("wx", walk * G)).set_R(take("R", 0)).set_mask(mask.data()).set_seed(seed);
+  args.set_y(make("y", rows * walk)).set_gates(make("gates", rows * walk * G));
+  if (cell.normalizes) args.set_products(make("products", rows * walk * G));
+  for (int e = 0; e < cell.extras; ++e) args.set_extra(e, take(cell.extra_names[e], 0));
+  for (int i = 0; i < cell.saved; ++i) args.set_saved(i, make(cell.saved_names[i], rows * walk));
+  for (int i = 0; i < cell.states; ++i) {
+    args.set_initial_state(i, take(std::string(cell.state_names[i]) + "0", state));
+  }
+  haste::Executor executor;
+  executor.threads = threads;
+  haste::ScratchMemory scratch(HASTE_CPU);
+  ExpectOk(haste::Forward(config, args, scratch, executor));
+
+  haste::BackwardArgs back;
+  back.set_R(args.R).set_mask(mask.data()).set_seed(seed).set_gates(args.gates);
+  back.set_products(args.products).set_dy(take("dy", walk)).set_dwx(make("dwx", rows * walk * G));
+  if (cell.splits_gradient) back.set_dq(make("dq", rows * walk * G));
+  for (int e = 0; e < cell.extras; ++e) {
+    back.set_extra(e, args.extra[e]);
+    const bool each = strcmp(cell.extra_dims[e], "KGH") == 0;
+    back.set_dextra(e, make(std::string("d") + cell.extra_names[e], each ? state * G : state));
+  }
+  for (int i = 0; i < cell.saved; ++i) back.set_saved(i, args.saved[i]);
+  for (int i = 0; i < cell.states; ++i) {
+    back.set_initial_state_gradient(i, make(std::string("d") + cell.state_names[i], rows * state));
+  }
+  ExpectOk(haste::Backward(config, back, scratch, executor));
+  return out;
+}
+
+void TestCell(const HasteCellInfo& cell, std::mt19937& random) {
+  for (const Sizes& s :
+       {Sizes{1, 3, 2, 40}, Sizes{5, 4, 2, 33}, Sizes{35, 3, 1, 80}, Sizes{18, 2, 1, 130}}) {
+    Tensors in;
+    std::normal_distribution<double> normal;
+    const auto draw = [&](const std::string& name, int64_t count, double size, double mean = 0) {
+      Tensor values(count);
+      for (double& v : values) v = mean + size * normal(random);
+      in[name] = Stored(HASTE_BFLOAT16, values).Values();  // float64 begins from the same numbers
+    };
+    const int64_t units = s.k * cell.gates * s.h, state = s.k * s.h;
+    draw("wx", s.n * s.t * units, 1);
+    draw("R", units * s.h, 0.8 / std::sqrt(s.h));
+    draw("dy", s.n * s.t * state, 1);
+    for (int e = 0; e < cell.extras; ++e) {
+      const bool each = strcmp(cell.extra_dims[e], "KGH") == 0;
+      const bool gamma = strstr(cell.extra_names[e], "gamma") != nullptr;
+      draw(cell.extra_names[e], each ? units : state, gamma ? 0.1 : 0.3, gamma ? 0.3 : 0);
+    }
+    for (int i = 0; i < cell.states; ++i) {
+      const std::string name = std::string(cell.state_names[i]) + "0";
+      draw(name, s.n * state, 0.5);
+      for (double& v : in[name]) v = i > 1 ? 1 : v;
+    }
+    const Results got = Run(cell, s, in, HASTE_BFLOAT16, 1, 0, s.n);
+    const Results exact = Run(cell, s, in, HASTE_FLOAT64, 1, 0, s.n);
+    for (const auto& [name, stored] : got) {
+      const Tensor ours = stored.Values(), theirs = exact.at(name).Values();
+      double error = 0, size = 1e-30;
+      for (size_t i = 0; i < ours.size(); ++i) {
+        error += std::pow(ours[i] - theirs[i], 2);
+        size += std::pow(theirs[i], 2);
+      }
+      // Numbers have 8 bits, so that each is off by 0.2 % on average.
+      EXPECT_NEAR(std::sqrt(error / size), 0, 0.04, "%s, N=%d H=%d: %s", cell.name,
+                  static_cast<int>(s.n), static_cast<int>(s.h), name.c_str());
+    }
+    for (int threads : {2, 3}) {
+      EXPECT_TRUE(Run(cell, s, in, HASTE_BFLOAT16, threads, 0, s.n) == got,
+                  "%s, N=%d H=%d: %d threads", cell.name, static_cast<int>(s.n),
+                  static_cast<int>(s.h), threads);
+    }
+    // The first row alone: what is drawn depends on the row's number.
+    const Results alone = Run(cell, s, in, HASTE_BFLOAT16, 1, 0, 1);
+    for (const char* name : {"y", "gates", "dwx"}) {
+      const Tensor one = alone.at(name).Values();
+      Tensor all = got.at(name).Values();
+      all.resize(one.size());
+      EXPECT_TRUE(all == one, "%s, N=%d H=%d: a row alone, %s", cell.name, static_cast<int>(s.n),
+                  static_cast<int>(s.h), name);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace haste_test
+
+int main() {
+  const unsigned seed = haste_test::RandomSeed();
+  return haste_test::OnTargets("bfloat16_test", {"avx3_dot", "avx2"}, [&](const char*) {
+    std::mt19937 random(seed);
+    const char* only = getenv("HASTE_TEST_CELL");
+    for (int i = 0; i < haste_cell_count(); ++i) {
+      const HasteCellInfo& cell = *haste_cell(i);
+      if (only != nullptr && strcmp(only, cell.name) != 0) continue;
+      if (cell.recurrence == HASTE_DENSE) haste_test::TestCell(cell, random);
+    }
+  });
+}

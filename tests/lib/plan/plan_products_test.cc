@@ -1,0 +1,173 @@
+// Pins which products of a step PlanRecurrence gives to `tiled` and to `blas`, and how they are
+// divided.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string>
+
+#include "lib/base/int_math.h"
+#include "lib/plan/plan.h"
+#include "tests/lib/plan/plan_case.h"
+
+namespace haste {
+namespace {
+
+// Which problems go to `tiled`, and how they are divided.
+void InTiles() {
+  const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>(),
+                      elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
+  const struct {
+    const HasteCellInfo* cell;
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool backward;
+    EngineKind engine;
+    int rows, splits;
+    bool persistent;
+  } cases[] = {
+      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
+      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
+      {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
+      {&kLstm, 16, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 4, true},
+      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 2, true},
+      {&kLstm, 64, 1, 1536, HASTE_FLOAT32, true, EngineKind::kTiled, 64, 8, true},
+      {&gru, 32, 1, 1000, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 8, true},
+      {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
+      {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
+      {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
+      {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 2, true},
+      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kGrid, 0, 0, false},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
+  };
+  for (const auto& c : cases) {
+    const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    const Plan plan = PlanOnHopper(config, *c.cell, c.backward);
+    const std::string text = Describe(plan, config, *c.cell);
+    const TiledTiling& t = plan.tiled[0].tiling;
+    EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
+    if (c.engine != EngineKind::kTiled) continue;
+    EXPECT_TRUE(t.rows == c.rows && t.splits == c.splits && t.persistent == c.persistent, "%s",
+                text.c_str());
+  }
+}
+
+// What `tiled` plans covers the problem and fits the GPU.
+void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward) {
+  config.engine = "tiled";
+  const Plan plan = PlanOnHopper(config, cell, backward);
+  const std::string text = Describe(plan, config, cell);
+  const CudaProperties hopper = Hopper();
+  const int terms = config.dtype == HASTE_FLOAT32 ? 3 : 1;
+  const int chunk = TiledDepth(terms, cell.exponential ? std::max(2, terms) : terms);
+  // If gates have scales, a chunk of the depth belongs to one gate.
+  const bool scales = backward && terms > 1 && ScalesTiledGradients(cell);
+  const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
+  for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
+    const TiledTiling& t = plan.tiled[i].tiling;
+    const int gates = cell.reset_gates == 0 ? cell.gates
+                      : i == 0              ? cell.reset_gates
+                                            : cell.gates - cell.reset_gates;
+    const int64_t depth = units * (backward ? gates : 1);
+    EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
+    EXPECT_TRUE(t.padded_rows() >= config.batch, "%s", text.c_str());
+    EXPECT_TRUE(t.unit_tiles * int64_t{t.units} >= config.hidden, "%s", text.c_str());
+    EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
+    EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s", text.c_str());
+    const int at_once =
+        t.splits == 1 ? hopper.multiprocessors : hopper.clusters[t.splits] * t.splits;
+    EXPECT_TRUE(!t.persistent || t.blocks(config.lanes) <= at_once, "%s", text.c_str());
+  }
+}
+
+void TilesFit() {
+  const HasteCellInfo cells[] = {CellInfo<Lstm>(), CellInfo<Gru>(), CellInfo<GruResetBefore>(),
+                                 CellInfo<Elman>(), CellInfo<SLstm>()};
+  for (const HasteCellInfo& cell : cells) {
+    for (int64_t n : {0, 1, 31, 33, 128, 1000, 100000}) {
+      for (int64_t k : {1, 2, 12}) {
+        for (int64_t h : {1, 17, 128, 500, 1030, 4096}) {
+          for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_FLOAT16}) {
+            CheckTiles(CudaSizes(n, k, h, dtype), cell, false);
+            CheckTiles(CudaSizes(n, k, h, dtype), cell, true);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Which problems go to cuBLAS if it is installed, and how their depth is divided.
+void ByCublas() {
+  const HasteCellInfo gru = CellInfo<Gru>(), reset_before = CellInfo<GruResetBefore>();
+  CudaProperties hopper = Hopper(), ampere = Hopper(), turing = Hopper();
+  hopper.has_cublas = ampere.has_cublas = turing.has_cublas = true;
+  ampere.sm_major = 8;
+  turing.sm_major = 7;
+  turing.sm_minor = 5;
+  for (CudaProperties* gpu : {&ampere, &turing}) {
+    std::fill(std::begin(gpu->clusters), std::end(gpu->clusters), 0);
+  }
+  const struct {
+    const CudaProperties* gpu;
+    const HasteCellInfo* cell;
+    int64_t n, k, h;
+    HasteDtype dtype;
+    bool tf32, backward;
+    EngineKind engine;
+    int splits;
+  } cases[] = {
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 128, 4, 1024, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 16, 1, 768, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, false, false, EngineKind::kTiled, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 64, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kGrid, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
+      {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
+      {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
+      {&ampere, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&turing, &kLstm, 128, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
+      // cuBLAS has no bfloat16 there.
+      {&turing, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kStepwise, 0},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
+    config.allow_tf32 = c.tf32;
+    const Plan plan = PlanOnGpu(config, *c.cell, *c.gpu, c.backward);
+    const std::string text = Describe(plan, config, *c.cell);
+    EXPECT_TRUE(plan.engine == c.engine, "%s", text.c_str());
+    if (c.engine != EngineKind::kBlas) continue;
+    const int64_t depth = c.h * (c.backward ? 4 : 1);
+    EXPECT_TRUE(plan.blas[0].splits == c.splits, "%s", text.c_str());
+    EXPECT_TRUE(plan.blas[0].depth * c.splits >= depth && plan.blas[0].depth % 8 == 0, "%s",
+                text.c_str());
+  }
+  // Without cuBLAS, `blas` is refused by name, and "auto" takes another engine.
+  HasteRnnConfig config = CudaSizes(128, 1, 2048, HASTE_BFLOAT16);
+  EXPECT_TRUE(PlanOnHopper(config, kLstm, false).engine == EngineKind::kTiled, "no cuBLAS");
+  config.engine = "blas";
+  Plan plan;
+  HasteStatus status = {};
+  EXPECT_TRUE(PlanRecurrence(config, kLstm, {}, Hopper(), &plan, &status) == HASTE_UNIMPLEMENTED &&
+                  strstr(status.message, "engine") != nullptr &&
+                  strstr(status.message, "cuBLAS") != nullptr,
+              "%s", status.message);
+  EXPECT_TRUE(PlanOnGpu(config, kLstm, hopper, false).engine == EngineKind::kBlas, "by its name");
+}
+
+}  // namespace
+}  // namespace haste
+
+int main() {
+  haste::InTiles();
+  haste::TilesFit();
+  haste::ByCublas();
+  return haste_test::Report("plan_products_test");
+}
