@@ -181,17 +181,16 @@ class ForwardWalk : public Walk<Cell, T> {
         NarrowInPlace<kPhase>(operand, k, panel * kUnits * W, rows.begin, cell);
       }
     }
-    for (int64_t end = panel; panel < panels.end; ++panel) {
-      const int64_t first = panel * kUnits * W;
+    for (const int64_t begin = panel; panel < panels.end; ++panel) {
+      const int64_t first = panel * kUnits * W, spared = (panel - begin) % kPackedTogether;
       const int units = static_cast<int>(std::min<int64_t>(kUnits, (H - first + W - 1) / W));
-      if (!packs_ && panel == end) {
-        end = std::min(panels.end, panel + kPackedTogether);
-        PackNarrowPanels(kPhase, k, panel, end - panel, operand.spare());
+      if (!packs_ && spared == 0) {
+        const int64_t some = std::min(kPackedTogether, panels.end - panel);
+        PackNarrowPanels(kPhase, k, panel, some, operand.spare());
       }
-      char* const packed =
-          operand.spare() + (panel - end + kPackedTogether) * narrow_[kPhase].bytes();
       const NarrowPanel weights =
-          narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates, packed);
+          narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates,
+                                operand.spare() + spared * narrow_[kPhase].bytes());
       operand.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
         for (int u = 0; u < units; ++u) {
           V q[kPanelGates];
