@@ -3,9 +3,11 @@
     make fit-plan                                   measures if there is a GPU, then fits
     .venv/bin/python -m benchmarks.fit_plan         fits to the data in the repository
 
-benchmarks/data/plan_<device>.csv has the timings, of many cuts of each engine (plan_timings of
-benchmarks/cpp). benchmarks/data/plan_priors.csv has what a fit begins with, and why some costs stay
-as they are. The estimates are the planner's own, from libplan_costs.so of benchmarks/cpp.
+benchmarks/data has the timings: plan_<device>.csv those of many cuts of each engine,
+products_<device>.csv of large products and how they are cut, layers_<device>.csv of layers and what
+runs during the walk (plan_timings and layer_timings of benchmarks/cpp). plan_priors.csv has what a
+fit begins with, and why some costs stay as they are. The estimates are the planner's own, from
+libplan_costs.so of benchmarks/cpp.
 
 A fit minimises the squares of log(estimate / measured), and of log(cost / prior). It is for choices
 between cuts. An error that all cuts of a recurrence have in common changes none, and one of a cut
@@ -29,8 +31,9 @@ DATA = ROOT / "benchmarks/data"
 PRIORS = DATA / "plan_priors.csv"
 BUILT = ROOT / "bazel-bin/benchmarks/cpp"
 CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
-# Files end in these; a GPU's name has what follows.
-DEVICES = {"h200": "H200"}
+# Of a table: the GPUs that it is for, which files are named after, as their names say. Of each kind
+# of timings it is fitted to those of the first that has a file.
+DEVICES = {"h200": ["h200", "h100"]}
 
 # Engines whose costs are fitted together, and what the table calls these.
 ENGINES = {
@@ -39,7 +42,11 @@ ENGINES = {
     ("tiled",): ["tiled"],
     ("blas",): ["blas"],
     ("stepwise", "stepwise_cut"): ["stepwise", "stepwise_cut"],
+    ("product",): ["gemm", "overlap.cublas"],
+    ("layer",): ["overlap"],
 }
+# Estimates of later ones take the costs of those before.
+STAGES = [list(ENGINES)[:-2], [("product",)], [("layer",)]]
 
 # Logarithms: of an estimate's error, of its part that all cuts of a recurrence have in common, and
 # of what separates a cost from its prior.
@@ -48,39 +55,61 @@ ERROR, COMMON_ERROR, FREEDOM = 0.08, 0.3, 0.5
 LESS_FREEDOM = {"blas": 0.1}
 # How much longer than the best cut of its recurrence a row takes that has half of the weight.
 NEAR = 0.3
+# Those of products and layers: a product is compared with the walk that it runs beside, so that no
+# error is in common.
+COMMON_ERRORS = {"product": 0.05, "layer": 0.1}
+NEARS = {"product": 0.5, "layer": 0.15}
 DIGITS = 3
-SECONDS, ROWS = 220, 3000  # that a measurement takes at most
+# What makes the files: the seconds, and of cuts the rows, that it takes at most.
+MEASUREMENTS = {
+    "plan": ["plan_timings", "220", "3000"],
+    "products": ["layer_timings", "products", "14"],
+    "layers": ["layer_timings", "layers", "42"],
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """A timing."""
 
-    problem: tuple  # cell, dtype, batch, lanes, hidden, backward
-    engine: str
+    problem: tuple  # names and sizes, as the file has them
+    engine: str  # or "product" or "layer"
     cut: str
     microseconds: float
     megahertz: float
+    device: tuple  # what plans depend on of the GPU
 
     @property
-    def clocks(self):
-        return self.microseconds * self.megahertz
+    def measured(self):
+        """What an estimate is of: a step's clocks, a product's or a layer's microseconds."""
+        of_step = self.engine not in ("product", "layer")
+        return self.microseconds * (self.megahertz if of_step else 1)
 
 
-def read_rows(path):
-    """The properties of the GPU, and the rows."""
-    with open(path) as file:
+def read_file(device, kind, names, sizes):
+    """The rows of a kind; a problem is columns of names and of sizes."""
+    paths = [DATA / f"{kind}_{gpu}.csv" for gpu in DEVICES[device]]
+    with open(next(path for path in paths if path.exists())) as file:
         head = file.readline().removeprefix("#").split(",")
-        device = [int(x) for x in (*head[1].split("."), *head[2:])]
-        rows = [
+        properties = tuple(int(x) for x in (*head[1].split("."), *head[2:]))
+        return [
             Row(
-                (r["cell"], r["dtype"], *(int(r[k]) for k in ("batch", "lanes", "hidden")),
-                 int(r["backward"])),
-                r["engine"], r["cut"], float(r["microseconds"]), float(r["mhz"]),
+                (*(r[k] for k in names), *(int(r[k]) for k in sizes)),
+                r.get("engine", kind.removesuffix("s")), r["cut"], float(r["microseconds"]),
+                float(r["mhz"]), properties,
             )
             for r in csv.DictReader(file)
         ]  # fmt: skip
-    return device, rows
+
+
+def read_rows(device):
+    """What the table of a device is fitted to."""
+    layer = ("batch", "lanes", "hidden", "time", "features", "backward")
+    return [
+        *read_file(device, "plan", ("cell", "dtype"), ("batch", "lanes", "hidden", "backward")),
+        *read_file(device, "products", ("product", "dtype"), ("m", "n", "k")),
+        *read_file(device, "layers", ("cell", "dtype", "walk"), layer),
+    ]
 
 
 def read_priors(path=PRIORS):
@@ -92,7 +121,7 @@ def read_priors(path=PRIORS):
 class Planner:
     """The planner's estimates of rows."""
 
-    def __init__(self, library, device, rows):
+    def __init__(self, library, rows):
         lib = ctypes.CDLL(str(library))
         lib.plan_costs_name.restype = ctypes.c_char_p
         lib.plan_costs_table.restype = ctypes.POINTER(ctypes.c_double)
@@ -100,8 +129,12 @@ class Planner:
         lib.plan_costs_add.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
                                        ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p,
                                        ctypes.c_char_p]  # fmt: skip
+        lib.plan_costs_add_product.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
+                                               ctypes.c_void_p, ctypes.c_char_p]  # fmt: skip
+        lib.plan_costs_add_layer.argtypes = lib.plan_costs_add.argtypes
         lib.plan_costs_estimate.argtypes = [ctypes.c_void_p] * 3
-        self._lib = lib
+        lib.plan_costs_free.argtypes = [ctypes.c_void_p]
+        self._lib, self._library, self._count = lib, library, len(rows)
         at = ctypes.c_int32()
         names = []
         self._places = []
@@ -109,38 +142,72 @@ class Planner:
             names.append(name.decode())
             self._places.append(at.value)
         self.names = names
-        table = lib.plan_costs_table(*device[:2])
+        table = lib.plan_costs_table(*rows[0].device[:2])
         self.compiled = {n: table[i] for n, i in zip(names, self._places, strict=True)}
-        self._rows = lib.plan_costs_rows((ctypes.c_int64 * len(device))(*device))
-        self.count = 0
-        for row in rows:
-            cell, dtype, *sizes, backward = row.problem
-            if not lib.plan_costs_add(self._rows, cell.encode(), dtype.encode(),
-                                      (ctypes.c_int64 * 3)(*sizes), backward,
-                                      row.engine.encode(), row.cut.encode()):  # fmt: skip
+        self._of_device = {}  # rows there, and their numbers here
+        for number, row in enumerate(rows):
+            if row.device not in self._of_device:
+                numbers = (ctypes.c_int64 * len(row.device))(*row.device)
+                self._of_device[row.device] = lib.plan_costs_rows(numbers), []
+            there, here = self._of_device[row.device]
+            if not self._add(there, row):
                 raise ValueError(f"the planner has no such cut: {row}")
-            self.count += 1
+            here.append(number)
+
+    def _add(self, to, row):
+        names = [name.encode() for name in row.problem if isinstance(name, str)]
+        sizes = [size for size in row.problem if isinstance(size, int)]
+        numbers = (ctypes.c_int64 * len(sizes))(*sizes)
+        cut = row.cut.encode()
+        if row.engine == "product":
+            return self._lib.plan_costs_add_product(to, *names, numbers, cut)
+        if row.engine == "layer":
+            return self._lib.plan_costs_add_layer(to, *names[:2], numbers, sizes[-1],
+                                                  names[2], cut)  # fmt: skip
+        return self._lib.plan_costs_add(to, *names, numbers, sizes[-1],
+                                        row.engine.encode(), cut)  # fmt: skip
+
+    def of(self, rows):
+        """The planner's estimates of some rows."""
+        return Planner(self._library, rows)
+
+    def __del__(self):
+        for there, _ in self._of_device.values():
+            self._lib.plan_costs_free(there)
 
     def estimate(self, costs):
-        """Clocks of a step of each row, by a dict of costs."""
+        """Of each row what was measured, by a dict of costs."""
         table = np.zeros(len(self.names))
         for name, place in zip(self.names, self._places, strict=True):
             table[place] = costs[name]
-        clocks = np.zeros(self.count)
-        self._lib.plan_costs_estimate(self._rows, table.ctypes.data, clocks.ctypes.data)
-        return clocks
+        estimates = np.zeros(self._count)
+        for there, here in self._of_device.values():
+            some = np.zeros(len(here))
+            self._lib.plan_costs_estimate(there, table.ctypes.data, some.ctypes.data)
+            estimates[here] = some
+        return estimates
 
 
 def fit(planner, rows, priors):
-    """The fitted costs, and those that stay, by Levenberg and Marquardt's method."""
+    """The fitted costs, and those that stay."""
     costs = {name: prior for name, (prior, _) in priors.items()}
-    free = [name for name, (_, fixed) in priors.items() if not fixed]
+    for stage in STAGES:
+        engines = [engine for group in stage for engine in group]
+        some = [row for row in rows if row.engine in engines]
+        free = [name for name, (_, fixed) in priors.items()
+                if not fixed and list(ENGINES)[_group_of_cost(name)] in stage]  # fmt: skip
+        costs |= _fit_some(planner.of(some), some, costs, free)
+    return costs
+
+
+def _fit_some(planner, rows, costs, free):
+    """The costs that are free, by Levenberg and Marquardt's method."""
     start = np.log([costs[name] for name in free])
-    measured = np.log([row.clocks for row in rows])
+    measured = np.log([row.measured for row in rows])
     freedom = np.array([LESS_FREEDOM.get(name.split(".")[0], FREEDOM) for name in free])
     scaled = _scale_of_errors(rows)
-    group_of_rows = np.array([_group(row.engine, 0) for row in rows])
-    group_of_costs = np.array([_group(name.split(".")[0], 1) for name in free])
+    group_of_rows = np.array([_group_of_engine(row.engine) for row in rows])
+    group_of_costs = np.array([_group_of_cost(name) for name in free])
 
     def errors(logs):
         some = dict(zip(free, np.exp(logs), strict=True))
@@ -178,12 +245,17 @@ def fit(planner, rows, priors):
         if before - now @ now < 1e-6 * before:
             break
     rounded = [float(f"{value:.{DIGITS}g}") for value in np.exp(logs)]
-    return costs | dict(zip(free, rounded, strict=True))
+    return dict(zip(free, rounded, strict=True))
 
 
-def _group(name, kind):
-    """The number of the group of an engine, kind 0, or of a part of the table, 1."""
-    return next(i for i, pair in enumerate(ENGINES.items()) if name in pair[kind])
+def _group_of_engine(name):
+    return next(i for i, engines in enumerate(ENGINES) if name in engines)
+
+
+def _group_of_cost(name):
+    return next(
+        (i for i, costs in enumerate(ENGINES.values()) if name.startswith(tuple(costs))), -1
+    )
 
 
 def _scale_of_errors(rows):
@@ -192,13 +264,14 @@ def _scale_of_errors(rows):
     names = [(row.problem, row.engine == "stepwise_cut") for row in rows]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
     problem = np.array([numbers[name] for name in names])
-    times = np.array([row.clocks for row in rows])
+    times = np.array([row.measured for row in rows])
     best = np.full(len(numbers), np.inf)
     np.minimum.at(best, problem, times)
-    weights = 1 / (1 + ((times / best[problem] - 1) / NEAR) ** 2)
+    weights = 1 / (1 + ((times / best[problem] - 1) / NEARS.get(rows[0].engine, NEAR)) ** 2)
     totals = np.bincount(problem, weights)
     # Of a mean over a problem's cuts, what is taken off so that the rest is as if independent.
-    common = 1 - 1 / np.sqrt(1 + totals * (COMMON_ERROR / ERROR) ** 2)
+    share = COMMON_ERRORS.get(rows[0].engine, COMMON_ERROR) / ERROR
+    common = 1 - 1 / np.sqrt(1 + totals * share**2)
 
     def scaled(errors):
         sums = np.zeros((len(numbers), *errors.shape[1:]))
@@ -222,7 +295,7 @@ def table_text(costs, priors, source):
 
 def errors_by_engine(rows, estimates):
     """By engine: number of rows, root mean square and 95th percentile of the relative error."""
-    logs = np.log(estimates / np.array([row.clocks for row in rows]))
+    logs = np.log(estimates / np.array([row.measured for row in rows]))
     engines = np.array([row.engine for row in rows])
     found = {}
     for engine in sorted(set(engines)):
@@ -231,54 +304,93 @@ def errors_by_engine(rows, estimates):
     return found
 
 
-def loss_of_choice(rows, estimates):
+def _compared(rows, costs):
+    """Of rows of one problem those that a plan chooses from, and by how much it favours each."""
+    on_chip = any(row.engine in ("block", "cluster", "grid") for row in rows)
+    for row in rows:
+        if row.engine == "product":
+            # Only exact floats can be left to others.
+            if row.cut != "plain":
+                yield row, costs["gemm.float_margin"]
+            elif row.problem[1] == "f32":
+                yield row, 1
+        elif row.engine == "stepwise":
+            # It runs only where no engine holds R (lib/plan/cuda.cc).
+            if not on_chip:
+                yield row, 1
+        elif row.engine != "stepwise_cut" and row.cut != "walk":
+            yield row, 1
+
+
+def loss_of_choice(rows, estimates, costs):
     """How much longer the cuts take that estimates choose than the best that were timed.
 
     Returns:
-        The mean logarithm, over problems, and by problem: the rows of the choice and of the best.
+        By kind of problem, "step", "product" or "layer", and by problem: the rows of the choice and
+        of the best.
     """
-    choices = {}
-    numbered = sorted(range(len(rows)), key=lambda i: rows[i].problem)
-    for problem, group in itertools.groupby(numbered, key=lambda i: rows[i].problem):
-        # `stepwise` runs only where no engine holds R (lib/plan/cuda.cc).
-        of = [i for i in group if rows[i].engine != "stepwise_cut"]
-        holds = any(rows[i].engine in ("block", "cluster", "grid") for i in of)
-        of = [i for i in of if not (holds and rows[i].engine == "stepwise")]
-        if len(of) > 1:
-            chosen = min(of, key=lambda i: estimates[i])
-            best = min(of, key=lambda i: rows[i].microseconds)
-            choices[problem] = rows[chosen], rows[best]
-    losses = [np.log(a.microseconds / b.microseconds) for a, b in choices.values()]
-    return float(np.mean(losses)), choices
+    estimate_of = dict(zip(rows, estimates, strict=True))
+    problems = {}
+    for row in rows:
+        problems.setdefault(row.problem, []).append(row)
+    found = {"step": {}, "product": {}, "layer": {}}
+    for problem, group in problems.items():
+        compared = list(_compared(group, costs))
+        if len(compared) > 1:
+            times = [weight * estimate_of[row] for row, weight in compared]
+            # Of about the same ones the most chunks, as in lib/plan/overlap.cc.
+            same = [
+                row
+                for (row, _), time in zip(compared, times, strict=True)
+                if time <= (1.002 if "chunks" in group[-1].cut else 1) * min(times)
+            ]
+            chosen = max(
+                same, key=lambda row: int((row.cut + " 0").split()[1]) if "chunks" in row.cut else 0
+            )
+            best = min((row for row, _ in compared), key=lambda row: row.microseconds)
+            kind = chosen.engine if chosen.engine in found else "step"
+            found[kind][problem] = chosen, best
+    return found
 
 
-def report(rows, before, after):
+def mean_loss(choices):
+    return float(np.mean([np.log(a.microseconds / b.microseconds) for a, b in choices.values()]))
+
+
+def report(rows, planner, fitted):
     """Prints what a fit changes."""
+    compiled = planner.compiled
+    before, after = planner.estimate(compiled), planner.estimate(fitted)
     print(f"{'engine':14}{'rows':>6}   {'rms, 95 % before':18}{'after':16}")
-    old, new = errors_by_engine(rows, before), errors_by_engine(rows, after)
+    old, new = (errors_by_engine(rows, estimates) for estimates in (before, after))
     for engine, (count, rms, tail) in old.items():
         was = f"{100 * rms:6.1f} %{100 * tail:7.1f} %"
         now = f"{100 * new[engine][1]:6.1f} %{100 * new[engine][2]:7.1f} %"
         print(f"{engine:14}{count:6}   {was:18}{now:16}")
-    (lost, old_choices), (loses, choices) = (loss_of_choice(rows, x) for x in (before, after))
-    print(f"chosen cuts take longer than the best timed: {100 * lost:.2f} % → {100 * loses:.2f} %")
-    for problem, (row, best) in choices.items():
-        was = old_choices[problem][0]
-        if row.microseconds > 1.02 * was.microseconds:
-            print("slower:", *problem, "|", was.engine, was.cut, was.microseconds, "→", row.engine,
-                  row.cut, row.microseconds, "| best", best.engine, best.cut,
-                  best.microseconds)  # fmt: skip
+    old, new = (
+        loss_of_choice(rows, x, costs) for x, costs in ((before, compiled), (after, fitted))
+    )
+    for kind, choices in new.items():
+        print(f"{kind}: what is chosen takes longer than the best timed of {len(choices)}: "
+              f"{100 * mean_loss(old[kind]):.2f} % → {100 * mean_loss(choices):.2f} %")  # fmt: skip
+        for problem, (row, best) in choices.items():
+            was = old[kind][problem][0]
+            if row.microseconds > 1.02 * was.microseconds:
+                print("slower:", *problem, "|", was.engine, was.cut, was.microseconds, "→",
+                      row.engine, row.cut, row.microseconds, "| best", best.engine, best.cut,
+                      best.microseconds)  # fmt: skip
 
 
 def measure(device):
     """Times this machine's GPU and writes its data."""
-    to = DATA / f"plan_{device}.csv"
-    command = [BUILT / "plan_timings", CUDA_HALF, str(SECONDS), str(ROWS)]
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    name = text.partition(",")[0]
-    if DEVICES[device] not in name:
-        raise SystemExit(f"this GPU is {name.strip('# ')}: its costs need a table of their own")
-    to.write_text(text)
+    for kind, (program, *arguments) in MEASUREMENTS.items():
+        command = [BUILT / program, CUDA_HALF, *arguments]
+        text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        name = text.partition(",")[0].strip("# ")
+        gpu = next((gpu for gpu in DEVICES[device] if gpu.upper() in name), None)
+        if gpu is None:
+            raise SystemExit(f"this GPU is {name}: its costs need a table of their own")
+        (DATA / f"{kind}_{gpu}.csv").write_text(text)
 
 
 def main(arguments=None):
@@ -288,16 +400,15 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.measure:
         measure(options.device)
-    data = DATA / f"plan_{options.device}.csv"
-    device, rows = read_rows(data)
+    rows = read_rows(options.device)
     priors = read_priors()
-    planner = Planner(BUILT / "libplan_costs.so", device, rows)
+    planner = Planner(BUILT / "libplan_costs.so", rows)
     if list(priors) != planner.names:
         raise SystemExit("plan_priors.csv does not name the costs of lib/plan/costs in their order")
     costs = fit(planner, rows, priors)
-    report(rows, planner.estimate(planner.compiled), planner.estimate(costs))
+    report(rows, planner, costs)
     to = ROOT / f"lib/plan/costs/costs_{options.device}.inc"
-    to.write_text(table_text(costs, priors, data.relative_to(ROOT)))
+    to.write_text(table_text(costs, priors, "benchmarks/data"))
     # GPUs that nobody timed have what a fit begins with.
     untimed = ROOT / "lib/plan/costs/costs_untimed.inc"
     untimed.write_text(table_text(None, priors, PRIORS.relative_to(ROOT)))

@@ -17,6 +17,17 @@ CPU_SMALL = [
     *((n, 100, h, h) for n in (2, 4) for h in (64, 128, 256, 512)),
 ]
 
+# Where weights of fewer bytes should pay: the large ones of CPU, and a few rows of wide layers.
+CPU_NARROW = [
+    *(shape for shape in CPU if shape[0] >= 16),
+    (1, 1, 512, 512),
+    (1, 100, 256, 256),
+    (1, 100, 512, 512),
+    (4, 100, 256, 256),
+    (8, 100, 256, 256),
+    (8, 50, 512, 512),
+]
+
 # The long sequence on which Haste and FlashRNN report.
 GPU_LONG = (16, 1024, 768, 768)
 

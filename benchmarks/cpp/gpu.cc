@@ -89,6 +89,17 @@ void Gpu::Upload(void* to, const void* from, size_t bytes) const {
   Call("cuMemcpyHtoD_v2", to, from, bytes);
 }
 
+void Gpu::Download(void* to, const void* from, size_t bytes) const {
+  Call("cuMemcpyDtoH_v2", to, from, bytes);
+}
+
+void Gpu::KeepBusy() const {
+  void* to = clocks_;
+  void* arguments[] = {&to};
+  Call("cuLaunchKernel", clock_kernel_, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream_, &arguments[0],
+       static_cast<void**>(nullptr));
+}
+
 void Gpu::Start() const { Call("cuEventRecord", start_, stream_); }
 
 double Gpu::MicrosecondsSinceStart() const {
@@ -109,10 +120,7 @@ double Gpu::MicrosecondsSinceStart() const {
 }
 
 double Gpu::Megahertz() const {
-  void* to = clocks_;
-  void* arguments[] = {&to};
-  Call("cuLaunchKernel", clock_kernel_, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream_, &arguments[0],
-       static_cast<void**>(nullptr));
+  KeepBusy();
   Call("cuStreamSynchronize", stream_);
   uint64_t clocks[2] = {};
   Call("cuMemcpyDtoH_v2", static_cast<void*>(clocks), static_cast<const void*>(clocks_),

@@ -16,9 +16,12 @@ class Gpu {
 
   const std::string& name() const { return name_; }
   void* stream() const { return stream_; }  // cudaStream_t
-  // Copies to the GPU and waits.
+  // Copies to the GPU, or back, and waits.
   void Upload(void* to, const void* from, size_t bytes) const;
+  void Download(void* to, const void* from, size_t bytes) const;
 
+  // Queues work of 0.1 ms.
+  void KeepBusy() const;
   // Of what was queued on the stream between both calls; -1: it does not end.
   void Start() const;
   double MicrosecondsSinceStart() const;

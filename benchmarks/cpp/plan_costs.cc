@@ -1,10 +1,13 @@
 // The planner's own estimates for benchmarks/fit_plan.py: of rows, for any table of costs. Tables
 // are arrays in the order of lib/plan/costs/cost_table.h.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
+#include "benchmarks/cpp/layer_rows.h"
 #include "benchmarks/cpp/plan_rows.h"
 #include "lib/plan/internal.h"
 
@@ -38,7 +41,7 @@ class Rows {
 
   bool Add(const Problem& problem, const std::string& engine, const std::string& name) {
     if (problem.CellIndex() < 0) return false;
-    const haste::CostTable& costs = haste::CostsOf(cuda_.sm_major, cuda_.sm_minor);
+    const haste::CostTable& costs = CompiledCosts();
     bool found = false;
     Row row = {count_, 0, ""};
     if (engine == kStepwiseCut) {
@@ -60,7 +63,32 @@ class Rows {
     return true;
   }
 
+  bool Add(const Product& product, const std::string& cut) {
+    if (ProductMicroseconds(product, cut, cuda_, CompiledCosts()) <= 0) return false;
+    products_.push_back({count_++, product, cut});
+    return true;
+  }
+
+  bool Add(const Layer& layer, const std::string& walk, const std::string& cut) {
+    if (layer.walk.CellIndex() < 0) return false;
+    const double time = LayerEstimates(layer, walk, cuda_, CompiledCosts()).Of(cut);
+    if (time <= 0 || !std::isfinite(time)) return false;
+    if (layers_.empty() || layers_.back().walk != walk || !(layers_.back().layer == layer)) {
+      layers_.push_back({layer, walk, {}});
+    }
+    layers_.back().cuts.emplace_back(count_++, cut);
+    return true;
+  }
+
+  // Clocks of steps, microseconds of products and layers.
   void Estimate(const haste::CostTable& costs, double* clocks) const {
+    for (const auto& [number, product, cut] : products_) {
+      clocks[number] = ProductMicroseconds(product, cut, cuda_, costs);
+    }
+    for (const LayerRows& rows : layers_) {
+      const LayerEstimates estimates(rows.layer, rows.walk, cuda_, costs);
+      for (const auto& [number, cut] : rows.cuts) clocks[number] = estimates.Of(cut);
+    }
     std::vector<double> all;
     for (const auto& [problem, rows] : rows_) {
       all.clear();
@@ -75,8 +103,25 @@ class Rows {
   }
 
  private:
+  struct ProductRow {
+    int number;
+    Product product;
+    std::string cut;
+  };
+  struct LayerRows {
+    Layer layer;
+    std::string walk;
+    std::vector<std::pair<int, std::string>> cuts;
+  };
+
+  const haste::CostTable& CompiledCosts() const {
+    return haste::CostsOf(cuda_.sm_major, cuda_.sm_minor);
+  }
+
   const haste::CudaProperties cuda_;
   std::map<Problem, std::vector<Row>> rows_;
+  std::vector<ProductRow> products_;
+  std::vector<LayerRows> layers_;
   int count_ = 0;
 };
 
@@ -116,6 +161,19 @@ EXPORT int32_t plan_costs_add(void* rows, const char* cell, const char* dtype,
       cell,         dtype, batch_lanes_hidden[0], batch_lanes_hidden[1], batch_lanes_hidden[2],
       backward != 0};
   return static_cast<benchmark::Rows*>(rows)->Add(problem, engine, cut);
+}
+EXPORT int32_t plan_costs_add_product(void* rows, const char* name, const char* dtype,
+                                      const int64_t* mnk, const char* cut) {
+  return static_cast<benchmark::Rows*>(rows)->Add(
+      benchmark::Product{name, dtype, mnk[0], mnk[1], mnk[2]}, cut);
+}
+// sizes: batch, lanes, hidden, time, features.
+EXPORT int32_t plan_costs_add_layer(void* rows, const char* cell, const char* dtype,
+                                    const int64_t* sizes, int32_t backward, const char* walk,
+                                    const char* cut) {
+  const benchmark::Layer layer = {
+      {cell, dtype, sizes[0], sizes[1], sizes[2], backward != 0}, sizes[3], sizes[4]};
+  return static_cast<benchmark::Rows*>(rows)->Add(layer, walk, cut);
 }
 // Of all rows, in the order in which they were added.
 EXPORT void plan_costs_estimate(const void* rows, const double* table, double* clocks) {

@@ -26,25 +26,6 @@ std::string Format(const char* format, Values... values) {
   return text;
 }
 
-std::string NameOf(const Plan& plan, int phases) {
-  const haste::PersistentTiling& t = plan.persistent.tiling;
-  std::string name;
-  switch (plan.engine) {
-    case EngineKind::kCluster:
-    case EngineKind::kGrid:
-      return Format("u%d r%d p%d s%d w%d", t.unit_tiles, t.row_tiles, t.passes, t.sharers,
-                    t.element_warps);
-    case EngineKind::kBlock: return Format("r%d", plan.block.tiling.rows);
-    case EngineKind::kTiled:
-      for (int i = 0; i < phases; ++i) {
-        const haste::TiledTiling& tile = plan.tiled[i].tiling;
-        name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
-      }
-      return name;
-    default: return "-";
-  }
-}
-
 // What `stepwise` multiplies in a phase (lib/cuda/stepwise/setup.cuh).
 haste::TilingProblem StepProduct(const Problem& p, int phase) {
   const HasteCellInfo& cell = p.Cell();
@@ -99,12 +80,30 @@ HasteRnnConfig Problem::Config() const {
   return config;
 }
 
+std::string NameOf(const Plan& plan, const HasteCellInfo& cell) {
+  const haste::PersistentTiling& t = plan.persistent.tiling;
+  std::string name;
+  switch (plan.engine) {
+    case EngineKind::kCluster:
+    case EngineKind::kGrid:
+      return Format("u%d r%d p%d s%d w%d", t.unit_tiles, t.row_tiles, t.passes, t.sharers,
+                    t.element_warps);
+    case EngineKind::kBlock: return Format("r%d", plan.block.tiling.rows);
+    case EngineKind::kTiled:
+      for (int i = 0; i < haste::PhasesOf(cell); ++i) {
+        const haste::TiledTiling& tile = plan.tiled[i].tiling;
+        name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
+      }
+      return name;
+    default: return "-";
+  }
+}
+
 void VisitRows(const Problem& p, const haste::CudaProperties& cuda, const haste::CostTable& costs,
                const std::function<void(const Cut&)>& visit) {
   const HasteCellInfo& cell = p.Cell();
   haste::VisitCuts(p.Config(), cell, cuda, p.backward, costs, [&](const Plan& plan, double clocks) {
-    visit({haste::EngineName(plan.engine), NameOf(plan, haste::PhasesOf(cell)), plan, clocks,
-           cuda.multiprocessors});
+    visit({haste::EngineName(plan.engine), NameOf(plan, cell), plan, clocks, cuda.multiprocessors});
   });
 }
 

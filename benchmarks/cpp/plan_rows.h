@@ -38,6 +38,9 @@ struct Cut {
   int multiprocessors;  // of the GPU that `stepwise` cuts for, in place of the real one
 };
 
+// What tells the cuts of plan.engine apart.
+std::string NameOf(const haste::Plan&, const HasteCellInfo&);
+
 // Calls visit for all cuts of all engines, always in the same order. `stepwise` is one of them,
 // since its engine cuts it.
 void VisitRows(const Problem&, const haste::CudaProperties&, const haste::CostTable&,

@@ -6,21 +6,17 @@
 // SKIP: so many of the first cuts are not timed, to go on after one that never ends.
 // libhaste_cuda.so is of the same sources. Neither CUDA's toolkit nor TensorFlow is needed.
 // Problems come in one order, whatever the machine: first those that tests pin, then drawn ones.
-#include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
-#include "benchmarks/cpp/gpu.h"
+#include "benchmarks/cpp/cuda_half.h"
 #include "benchmarks/cpp/plan_problems.h"
 #include "lib/base/dtypes.h"
 #include "lib/base/status.h"
-#include "lib/engine/cuda_backend.h"
 
 namespace benchmark {
 namespace {
@@ -28,73 +24,7 @@ namespace {
 // A step's time is the difference between walks of so many steps: what comes before the first step
 // (R's packing, a launch) is in both.
 constexpr int64_t kShortWalk = 24, kLongWalk = 88;
-// The first call loads kernels, the second one may record a graph.
-constexpr int kUntimed = 2, kTimed = 5;
 constexpr int kMostFailures = 20;  // one after the other
-constexpr size_t kArenaBytes = size_t{8} << 30;
-
-const haste::CudaBackend& Load(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) Fail(dlerror());
-  const auto get =
-      reinterpret_cast<const haste::CudaBackend* (*)()>(dlsym(library, "haste_cuda_backend"));
-  if (get == nullptr) Fail("not the CUDA half: " + std::string(path));
-  const haste::CudaBackend& backend = *get();
-  if (std::string(backend.version) != HASTE_VERSION ||
-      backend.table_bytes != sizeof(haste::CudaBackend)) {
-    Fail("the CUDA half is of another version");
-  }
-  return backend;
-}
-
-// Memory of one walk. What a walk reads is small numbers, which none writes.
-class Memory {
- public:
-  Memory(const haste::CudaBackend& backend, const Gpu& gpu) {
-    HasteStatus status = {};
-    for (char** arena : {&read_, &written_, &scratch_}) {
-      void* memory = nullptr;
-      if (backend.ops.allocate(kArenaBytes, &memory, &status) != HASTE_OK) Fail(status.message);
-      *arena = static_cast<char*>(memory);
-    }
-    // As bfloat16 and as float32 between 2^-7 and 2^-6, as float64 less, of both signs.
-    std::vector<uint32_t> pattern(1 << 20);
-    uint32_t random = 1;
-    for (uint32_t& word : pattern) {
-      random = random * 1664525 + 1013904223;
-      word = 0x3C003C00 | (random & 0x80008000) | (random >> 8 & 0x007F007F);
-    }
-    size_t filled = pattern.size() * sizeof(uint32_t);
-    gpu.Upload(read_, pattern.data(), filled);
-    HasteExecutor executor = {};
-    executor.stream = gpu.stream();
-    for (; filled < kArenaBytes; filled *= 2) {
-      const size_t bytes = std::min(filled, kArenaBytes - filled);
-      if (backend.ops.copy(read_ + filled, read_, bytes, executor, &status) != HASTE_OK) {
-        Fail(status.message);
-      }
-    }
-  }
-
-  // Takes turns through the arenas; false once a walk has more tensors than there is room for.
-  void Restart() { read_at_ = written_at_ = 0; }
-  void* Read(size_t bytes) { return Take(read_, bytes, &read_at_); }
-  void* Write(size_t bytes) { return Take(written_, bytes, &written_at_); }
-  void* scratch() const { return scratch_; }
-  bool Fits(size_t scratch_bytes) const {
-    return std::max({read_at_, written_at_, scratch_bytes}) <= kArenaBytes;
-  }
-
- private:
-  static void* Take(char* arena, size_t bytes, size_t* at) {
-    void* const taken = arena + *at;
-    *at += (bytes + 255) / 256 * 256;
-    return taken;
-  }
-
-  char *read_, *written_, *scratch_;
-  size_t read_at_ = 0, written_at_ = 0;
-};
 
 class Timer {
  public:
@@ -104,7 +34,6 @@ class Timer {
   }
 
   // Microseconds of a step; 0: it did not run, and the status says why.
-  static constexpr double kHangs = -1e9;
   double MicrosecondsOfStep(const Problem& problem, const Cut& cut, HasteStatus* status) {
     HasteRnnConfig config = problem.Config();
     config.training = 1;
@@ -166,15 +95,7 @@ class Timer {
       return problem.backward ? engine.backward(call, backward, status)
                               : engine.forward(call, forward, status);
     };
-    std::vector<double> times;
-    for (int i = 0; i < kUntimed + kTimed; ++i) {
-      gpu_.Start();
-      if (walk() != HASTE_OK) return 0;
-      times.push_back(gpu_.MicrosecondsSinceStart());
-      if (times.back() < 0) return kHangs;
-    }
-    std::sort(times.begin() + kUntimed, times.end());
-    return times[kUntimed + kTimed / 2];
+    return MedianMicroseconds(gpu_, walk, false);
   }
 
   const haste::CudaBackend& backend_;
@@ -183,14 +104,6 @@ class Timer {
   HasteExecutor executor_ = {};
 };
 
-void PrintHead(const Gpu& gpu, const haste::CudaProperties& cuda) {
-  std::printf("# %s, %d.%d, %d, %lld, %lld", gpu.name().c_str(), cuda.sm_major, cuda.sm_minor,
-              cuda.multiprocessors, static_cast<long long>(cuda.shared_bytes_per_block),
-              static_cast<long long>(cuda.l2_bytes));
-  for (int count : cuda.clusters) std::printf(", %d", count);
-  std::puts("\ncell,dtype,batch,lanes,hidden,backward,engine,cut,microseconds,mhz");
-}
-
 std::string TextOf(const Problem& p, const Cut& cut) {
   return p.cell + "," + p.dtype + "," + std::to_string(p.batch) + "," + std::to_string(p.lanes) +
          "," + std::to_string(p.hidden) + "," + std::to_string(p.backward) + "," + cut.engine +
@@ -198,14 +111,15 @@ std::string TextOf(const Problem& p, const Cut& cut) {
 }
 
 void Run(const char* path, double seconds, int most_rows, int skipped) {
-  const haste::CudaBackend& backend = Load(path);
+  const haste::CudaBackend& backend = LoadCudaHalf(path);
   haste::CudaProperties cuda;
   HasteStatus status = {};
   if (backend.properties(&cuda, &status) != HASTE_OK) Fail(status.message);
   cuda.has_cublas = true;  // until it is not found
   const Gpu gpu;
   Timer timer(backend, gpu);
-  PrintHead(gpu, cuda);
+  PrintGpu(gpu, cuda);
+  std::puts("cell,dtype,batch,lanes,hidden,backward,engine,cut,microseconds,mhz");
   const auto begin = std::chrono::steady_clock::now();
   const auto spent = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -219,7 +133,7 @@ void Run(const char* path, double seconds, int most_rows, int skipped) {
       if (spent() > seconds || rows >= most_rows) break;
       status = {};
       const double microseconds = timer.MicrosecondsOfStep(problem, cut, &status);
-      if (microseconds == Timer::kHangs) {
+      if (microseconds == kHangs) {
         std::fprintf(stderr, "%s hangs; go on with SKIP %d\n", TextOf(problem, cut).c_str(),
                      number);
         _exit(3);  // whatever else ends the process waits for the GPU

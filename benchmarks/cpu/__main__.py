@@ -1,7 +1,8 @@
 """haste_keras on a CPU against keras.layers, PyTorch and ONNX Runtime: inference, training step.
 
     python -m benchmarks.cpu [--layers LSTM GRU …] [--shape N T C H] [--seconds 4] [--csv FILE]
-                             [--plot FILE] [--small]
+                             [--plot FILE] [--phases PHASE …] [--small]
+                             [--dtype {float32,bfloat16,int8}]
 
 float32, return_sequences, the same weights, ours and Keras's inside tf.function. If Keras does not
 have the layer, the peer is Keras's loop over our step-wise cell; some layers are also compared with
@@ -18,6 +19,7 @@ x·W + b, dx, dW, dR and the bias's gradient, timed in turn too. The last column
 of our training step and its budget: the reserve (gates and states), inputs, outputs and gradients,
 and one recurrent kernel.
 
+--dtype bfloat16, --dtype int8: inference in it beside the peers' own, see narrow.py.
 --small: small batches in inference instead, see small.py.
 """
 
@@ -36,11 +38,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import cases, measure, shapes
-from benchmarks.cpu import peers, small
+from benchmarks.cpu import narrow, peers, small
 
 MATMUL_SIZE = 1024
+PHASES = ("inference", "training")
 # Columns of a table in addition to the comparison with Keras.
-COLUMNS = {"infer": ("torch", "ort", "vs"), "train": ("reach", "torch", "vs")}
+COLUMNS = {"inference": ("torch", "ort", "vs"), "training": ("reach", "torch", "vs")}
 REST, BURST = 0.02, 0.05  # seconds; see measure.interleaved_medians
 
 
@@ -50,8 +53,8 @@ def make_matmul():
     return tf.function(lambda: tf.matmul(a, a))
 
 
-def run_case(name, shape, seconds):
-    """Medians of inference and of a training step: {peer: seconds} each."""
+def run_case(name, shape, seconds, phases=PHASES):
+    """Medians of `phases`, of inference and of a training step: {phase: {peer: seconds}}."""
     x, target, layers = cases.make_layers(name, *shape)
     steps = [cases.make_functions(layer, x, target) for layer in layers]
     beside = {}
@@ -60,8 +63,9 @@ def run_case(name, shape, seconds):
             who: make(name, layers[1].get_weights(), x.numpy(), target.numpy())
             for who, make in peers.installed().items()
         }
-    medians = []
-    for i, kind in enumerate(("inference", "training")):
+    medians = {}
+    for kind in phases:
+        i = PHASES.index(kind)
         where = f"{name} {shape} {kind}"
         cases.check(steps[0][i], steps[1][i], f"{where}: ours and Keras's")
         functions = dict(zip(("ours", "keras", "other"), (step[i] for step in steps), strict=False))
@@ -79,7 +83,7 @@ def run_case(name, shape, seconds):
             blocking["rest"] = cases.blocking(rest)
         for function in blocking.values():
             function()
-        medians.append(measure.interleaved_medians(blocking, seconds, rest=REST, burst=BURST))
+        medians[kind] = measure.interleaved_medians(blocking, seconds, rest=REST, burst=BURST)
     return medians
 
 
@@ -128,8 +132,8 @@ def plot(rows, path):
     labels = ["×".join(str(s) for s in row["shape"]) for row in rows]
     at = np.arange(len(rows))
     plt.figure(figsize=(9, 4))
-    plt.bar(at - 0.2, [r["infer_ratio"] for r in rows], 0.4, label="inference")
-    plt.bar(at + 0.2, [r["train_ratio"] for r in rows], 0.4, label="training step")
+    plt.bar(at - 0.2, [r["inference_ratio"] for r in rows], 0.4, label="inference")
+    plt.bar(at + 0.2, [r["training_ratio"] for r in rows], 0.4, label="training step")
     plt.axhline(1, color="black", linewidth=0.8)
     plt.yscale("log")
     plt.yticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
@@ -149,8 +153,9 @@ def run_row(name, shape, options):
     row = {"layer": name, "shape": shape}
     text = f"{name:10}" + "".join(f"{s:5}" for s in shape)
     work = cases.multiply_adds(name, *shape)
-    medians = run_case(name, shape, options.seconds)
-    for kind, times, times_work in zip(("infer", "train"), medians, (1, 3), strict=True):
+    medians = run_case(name, shape, options.seconds, options.phases)
+    for kind, times in medians.items():
+        times_work = 3 if kind == "training" else 1
         # A step is multiplied once forward and once backward.
         of_recurrence = 2 * cases.multiply_adds(name, *shape, of_x=False)
         numbers = describe(times, times_work * work, of_recurrence)
@@ -158,7 +163,7 @@ def run_row(name, shape, options):
         for column in COLUMNS[kind]:
             text += f" {numbers[column]:6.2f}" if column in numbers else 7 * " "
         row.update({f"{kind}_{key}": value for key, value in numbers.items()})
-    if not options.no_memory:
+    if not options.no_memory and "training" in options.phases:
         row["mib"] = memory_of(name, shape) / 2**20
         row["budget_mib"] = cases.memory_budget(name, *shape) / 2**20
         text += " |{mib:4.0f} {budget_mib:6.0f}".format(**row)
@@ -169,13 +174,14 @@ def run_row(name, shape, options):
 def print_means(name, rows):
     """Prints the geometric means of a layer's ratios."""
     texts = []
-    for kind, label in (("infer", "inference"), ("train", "training")):
-        text = label
+    for kind in PHASES:
+        text = kind
         for key in ("ratio", "bound", *COLUMNS[kind]):
             values = [row[f"{kind}_{key}"] for row in rows if f"{kind}_{key}" in row]
             if values:
                 text += f" {key} {measure.geometric_mean(values):.2f}"
-        texts.append(text)
+        if text != kind:
+            texts.append(text)
     other = cases.LAYERS[name].other
     versus = f" (vs: {other[0]})" if other else ""
     print(f"{name}: geometric means: {', '.join(texts)}{versus}", flush=True)
@@ -203,21 +209,37 @@ def main():
     parser.add_argument("--csv", help="write the table there")
     parser.add_argument("--plot", help="draw it there")
     parser.add_argument("--no-memory", action="store_true", help="skip the memory columns")
+    parser.add_argument(
+        "--phases", nargs="+", choices=PHASES, default=PHASES, help="what of a layer is timed"
+    )
     parser.add_argument("--small", action="store_true", help="small batches, inference")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16", "int8"), default="float32", help="of the weights"
+    )
     options = parser.parse_args()
+    if options.plot and len(options.phases) < len(PHASES):
+        parser.error("--plot draws both phases. Received: --phases " + " ".join(options.phases))
+    if options.small and options.dtype != "float32":
+        parser.error(f"--small is a table in float32. Received: --dtype {options.dtype}")
 
     print(
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, float32, {os.cpu_count()} cores"
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {options.dtype}, "
+        f"{os.cpu_count()} cores"
     )
     print(f"peers beside Keras: {', '.join(peers.versions()) or 'none is installed'}")
     if options.small:
         chosen = [tuple(shape) for shape in options.shape or shapes.CPU_SMALL]
         return write_csv(options.csv, small.run(options.layers, chosen, options.seconds))
+    if options.dtype != "float32":
+        chosen = [tuple(shape) for shape in options.shape or shapes.CPU_NARROW]
+        rows = narrow.run(options.layers, chosen, options.dtype, options.seconds)
+        return write_csv(options.csv, rows)
     print("medians; ratio = keras / ours; memory: peak of a training step, MiB")
-    part = "      ms  keras  ratio  bound"
-    heads = {kind: part + "".join(f" {c:>6}" for c in columns) for kind, columns in COLUMNS.items()}
     print("layer        N    T    C    H", end="")
-    print(f" | inference{heads['infer'][9:]} | training{heads['train'][8:]} | MiB budget")
+    for kind in options.phases:
+        columns = "".join(f" {column:>6}" for column in COLUMNS[kind])
+        print(f" | {kind[:5]} ms  keras  ratio  bound{columns}", end="")
+    print("" if options.no_memory else " | MiB budget")
     rows = []
     for name in options.layers:
         of_layer = [

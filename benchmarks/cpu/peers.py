@@ -80,18 +80,28 @@ def _biases(bias, order):
     return _by_gate(first, order), _by_gate(second, order)
 
 
-def _make_torch(name, weights, x, target):
-    """torch.nn's layer; weights: kernel, recurrent kernel, bias of Keras; x [N, T, C]."""
+def torch_layer(name, weights):
+    """torch.nn's layer; weights: kernel, recurrent kernel, bias of Keras."""
     import torch
 
     torch.set_num_threads(os.cpu_count())
     order = _TORCH_GATES[name]
     kernel, recurrent_kernel, bias = weights
-    layer = getattr(torch.nn, _OPERATORS[name])(x.shape[-1], target.shape[-1])
+    features, hidden = kernel.shape[0], recurrent_kernel.shape[0]
+    layer = getattr(torch.nn, _OPERATORS[name])(features, hidden)
     values = [_by_gate(kernel, order), _by_gate(recurrent_kernel, order), *_biases(bias, order)]
     with torch.no_grad():
         for parameter, value in zip(layer.parameters(), values, strict=True):
             parameter.copy_(torch.from_numpy(value))
+    return layer
+
+
+def _make_torch(name, weights, x, target):
+    """As `torch_layer`; x [N, T, C], target [N, T, H]."""
+    import torch
+
+    layer = torch_layer(name, weights)
+    order, bias = _TORCH_GATES[name], weights[2]
     x = torch.from_numpy(np.ascontiguousarray(x.swapaxes(0, 1)))
     target = torch.from_numpy(np.ascontiguousarray(target.swapaxes(0, 1)))
     watched = x.clone().requires_grad_()
@@ -113,14 +123,13 @@ def _make_torch(name, weights, x, target):
     return Peer(infer, lambda y: [y.numpy().swapaxes(0, 1)], train, gradients)
 
 
-def _make_onnxruntime(name, weights, x, target):
-    """A model of the one operator, inference only; arguments as of `_make_torch`."""
+def onnx_model(name, weights, x):
+    """A model of the one operator; arguments as of `_make_torch`."""
     import onnx
-    import onnxruntime
 
     order = _ONNX_GATES[name]
     kernel, recurrent_kernel, bias = weights
-    hidden = target.shape[-1]
+    hidden = recurrent_kernel.shape[0]
     parameters = {
         "W": _by_gate(kernel, order),
         "R": _by_gate(recurrent_kernel, order),
@@ -144,15 +153,25 @@ def _make_onnxruntime(name, weights, x, target):
         [onnx.numpy_helper.from_array(value[None], key) for key, value in parameters.items()],
     )
     # Versions that every ONNX Runtime of the last years reads.
-    model = onnx.helper.make_model(
+    return onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=8
     )
+
+
+def onnx_session(model):
+    """What runs an ONNX model, given as bytes."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count()
     # Its threads spin for a while after a run, which would slow down the next measurement.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _make_onnxruntime(name, weights, x, target):
+    """Inference only; arguments as of `_make_torch`."""
+    del target
+    session = onnx_session(onnx_model(name, weights, x).SerializeToString())
     feed = {"X": np.ascontiguousarray(x.swapaxes(0, 1))}
     return Peer(lambda: session.run(None, feed)[0], lambda y: [y[:, 0].swapaxes(0, 1)])

@@ -28,6 +28,12 @@ struct RnnOptions {
     return some && config.training != 0;
   }
 
+  // Saved tensors that forward leaves if it saves.
+  int Saved(const HasteCellInfo& cell) const {
+    const bool drops = config.recurrent_dropout > 0.0f && config.training != 0;
+    return drops ? cell.saved : SavedWithoutDropout(cell);
+  }
+
   // Points into this object.
   HasteRnnConfig Config(int64_t batch, int64_t time, int64_t lanes, int64_t hidden) const {
     HasteRnnConfig result = config;

@@ -88,7 +88,9 @@ class RnnRun {
       // A layer's op has no wx to overwrite.
       if (in_.kernel != kAbsent) args.gates = call_.Output(out_.gates);
       args.products = call_.Output(out_.products);
-      for (int i = 0; i < cell_.saved; ++i) args.saved[i] = call_.Output(out_.saved + i);
+      const int saved = op_.options.Saved(cell_);
+      for (int i = 0; i < saved; ++i) args.saved[i] = call_.Output(out_.saved + i);
+      for (int i = saved; i < cell_.saved; ++i) call_.EmptyOutput(out_.saved + i);
     } else {
       const int count = static_cast<int>(op_.signature.outputs.size());
       for (int i = out_.states + cell_.states; i < count; ++i) call_.EmptyOutput(i);

@@ -96,7 +96,9 @@ class List {
   void Reserve(Presence presence, Positions* at) {
     if (!cell_.separate_gates) at->gates = One("gates", "NTKGH", presence);
     if (cell_.normalizes) at->products = One("products", "NTKGH", presence);
-    at->saved = Each(cell_.saved_names, cell_.saved, "", "NTKH", presence);
+    const int always = SavedWithoutDropout(cell_);
+    at->saved = Each(cell_.saved_names, always, "", "NTKH", presence);
+    Each(cell_.saved_names + always, cell_.saved - always, "", "NTKH", kOptional);
   }
 
  private:
@@ -116,7 +118,7 @@ RnnSignature ForwardSignature(const HasteCellInfo& cell, bool layer) {
     in.Projected(&signature.in);
   }
   in.Parameters(&signature.in);
-  in.States("0", kRequired, &signature.in);
+  in.States("0", kOptional, &signature.in);
   in.MaskAndSeed(&signature.in);
   List out(cell, "", &signature.outputs);
   signature.out.y = out.One("y", "NTKH", kRequired);
@@ -132,7 +134,7 @@ RnnSignature Int8Signature(const HasteCellInfo& cell) {
   in.Projected(&signature.in);
   in.Int8Kernel(&signature.in);
   in.Extras(&signature.in);
-  in.States("0", kRequired, &signature.in);
+  in.States("0", kOptional, &signature.in);
   in.Mask(&signature.in);
   List out(cell, "", &signature.outputs);
   signature.out.y = out.One("y", "NTKH", kRequired);
@@ -186,6 +188,10 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell) {
     return made;
   }();
   return all->at(Key(&cell, op));
+}
+
+int SavedWithoutDropout(const HasteCellInfo& cell) {
+  return cell.saved - (cell.state_bound == HASTE_BOUND_MEAN);
 }
 
 bool HasLayer(const HasteCellInfo& cell) { return !cell.separate_gates && !cell.normalizes; }

@@ -7,6 +7,8 @@
 //                       -> dwx, dh0, dc0
 //   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
 //                       -> those of HasteLstmGrad, dx, dkernel, dbias, drecurrent_kernel
+//
+// [0] where it is left out: bias, initial states, mask, seed, and gradients of outputs.
 #ifndef HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
 #define HASTE_FRAMEWORKS_OPS_RNN_SIGNATURE_H_
 
@@ -53,6 +55,8 @@ struct RnnSignature : Signature {
 // Made once; lives as long as the process. `cell` is one that haste_cell gives.
 const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell);
 
+// Saved tensors that do not depend on recurrent dropout.
+int SavedWithoutDropout(const HasteCellInfo& cell);
 // Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
 // Whether there is one with int8 weights.

@@ -10,6 +10,7 @@ time-major, has its lanes first, and multiplies W·x where we have x·W:
 import tensorflow as tf
 
 from haste_keras.formats.stand_in import StandIn
+from haste_keras.ops.shapes import size
 
 # Of each cell: the operator, our gates in its order, its own attributes.
 _OPERATORS = {
@@ -83,10 +84,12 @@ def emit_nodes(stand_ins, recurrence, inputs, attributes, where):
         name: tf.cast(each, tf.float32) if each.dtype.is_floating else each
         for name, each in given.items()
     }
+    reverse, hidden = attributes["reverse"], given["kernel"].shape[3]
+    for name in (f"{state}0" for state in spec.states):
+        if wide[name].shape.rank == 1:  # left out
+            wide[name] = tf.zeros([size(given["x"], 0), len(reverse), hidden])
     arguments = _arguments(spec, wide, order)
     lengths = None if mask is None else tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
-    hidden = given["kernel"].shape[3]
-    reverse = attributes["reverse"]
     lanes, parts = [], []
     for group in _groups(reverse):
         lanes += group

@@ -97,13 +97,13 @@ class GRUCell(RecurrentCell):
             recurrence["recurrent_bias"] = tf.reshape(bias, self.gate_shape)
         return projection, recurrence
 
-    def hoisted(self, weights):
+    def hoisted(self, weights, loop=False):
         if self.reset_after:
-            return super().hoisted(weights)
+            return super().hoisted(weights, loop)
         # Gates z and r, and the candidate, whose product comes after theirs.
         before = {name: w[..., :2, :] for name, w in weights.items()}
         after = {name: w[..., 2:, :] for name, w in weights.items()}
-        return {**super().hoisted(before), "candidate": super().hoisted(after)}
+        return {**super().hoisted(before, loop), "candidate": super().hoisted(after, loop)}
 
     def step(self, x, states, weights, share):
         (h,) = states
@@ -113,7 +113,7 @@ class GRUCell(RecurrentCell):
         if self.reset_after:
             q_g = r * q[:, :, 2]
         else:
-            q_g = self.product(r * h, weights["candidate"])[:, :, 0]
+            q_g = self.product(r * h, {**weights, **weights["candidate"]})[:, :, 0]
         return None, [z * h + (1 - z) * self.activation(x_g + q_g)]
 
     def get_config(self):

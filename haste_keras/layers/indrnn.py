@@ -116,7 +116,7 @@ class IndRNNCell(RecurrentCell):
         return self.gate_shape
 
     def step(self, x, states, weights, share):
-        q = weights["recurrent_kernel"] * states[0][:, :, tf.newaxis]
+        q = weights["recurrent_kernel"] * self.dropped(states[0], weights)[:, :, tf.newaxis]
         return None, [self.activation(x + q)[:, :, 0]]
 
     def get_config(self):

@@ -17,7 +17,8 @@ class CellSpec:
     layer: name of the Keras layer; that of its cell ends in "Cell".
     gates: names in the order of axis G of wx and recurrent_kernel.
     states: names in the order of initial_state; the first enters h·R.
-    saved: tensors [N, T, K, H] that the gradient reads; the first is what R multiplies.
+    saved: tensors [N, T, K, H] that the gradient reads; the first is what R multiplies. "h_prev" is
+      h without dropout, where it enters a step beside h·R: empty if there is no recurrent dropout.
     extras: {parameter other than recurrent_kernel: its axes, "KGH" or "KH"}.
     recurrence: "dense" (h·R, R [K, H, G, H]), "diagonal" (u ∘ h, [K, G, H]) or "none" (no R).
     separate_gates: each gate is an input [N, T, K, H] of its own; there is no wx.
@@ -165,12 +166,12 @@ GRU = CellSpec(
     "GRU",
     ("z", "r", "g"),
     ("h",),
-    ("h_in", "q_g"),
+    ("h_in", "q_g", "h_prev"),
     extras={"recurrent_bias": "KGH"},
     splits_gradient=True,
 )
 GRU_RESET_BEFORE = CellSpec(
-    "gru_reset_before", "GRU", ("z", "r", "g"), ("h",), ("h_in", "rh_in"), reset_gates=2
+    "gru_reset_before", "GRU", ("z", "r", "g"), ("h",), ("h_in", "rh_in", "h_prev"), reset_gates=2
 )
 ELMAN = CellSpec("elman", "Elman", ("g",), ("h",), ("h_in",))
 SLSTM = CellSpec(
@@ -181,7 +182,7 @@ SLSTM = CellSpec(
     ("h_in", "c_in", "n_in", "f_slope"),
     exponential=True,
 )
-LIGRU = CellSpec("ligru", "LiGRU", ("z", "g"), ("h",), ("h_in",))
+LIGRU = CellSpec("ligru", "LiGRU", ("z", "g"), ("h",), ("h_in", "h_prev"))
 LAYER_NORM_LSTM = CellSpec(
     "layer_norm_lstm",
     "LayerNormLSTM",

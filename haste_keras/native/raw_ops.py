@@ -19,11 +19,22 @@ ATTRIBUTES = (
     "engine",
     "allow_tf32",
 )
+# Those of the op with int8 weights, which is of inference alone.
+INT8_ATTRIBUTES = (
+    "reverse",
+    "activation",
+    "recurrent_activation",
+    "zoneout",
+    "zero_output_for_mask",
+    "engine",
+    "epsilon",
+)
 
 
 def attributes(spec, op, present=None):
     """`ATTRIBUTES` of an op of a graph or of a tape, as `forward` and `backward` take them.
 
+    op: has the method `get_attr`.
     present: names of the attributes that the op has; None: all of them.
     """
     names = (*ATTRIBUTES, "epsilon") if spec.normalizes else ATTRIBUTES
@@ -42,7 +53,7 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
       layer: the op that forms x·W + b; inputs then as `spec.layer_inputs` lists them.
     Returns:
       list of tensors, as `spec.forward_outputs` lists them; those of `spec.reserve` are of shape
-      [0] unless `save`, and where no op is emitted.
+      [0] unless `save`, and where no op is emitted; h_prev also without recurrent dropout.
     """
     save = save and has_reserve()
     outputs = emit(spec.python_op + ("_layer" if layer else ""), inputs, save=save, **attrs)
@@ -51,8 +62,12 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
     if layer:
         gates = gates[:2].concatenate(inputs[1].shape[1:])
     shapes = {"NTKGH": gates, "NTKH": outputs[0].shape}
-    for output, dims in zip(outputs[-len(spec.reserve) :], spec.reserve.values(), strict=True):
-        output.set_shape(shapes[dims] if save else [0])
+    kept = set(spec.reserve) if save else set()
+    if not (attrs.get("training") and attrs.get("recurrent_dropout")):
+        kept -= {"h_prev"}
+    reserve = outputs[-len(spec.reserve) :]
+    for output, (name, dims) in zip(reserve, spec.reserve.items(), strict=True):
+        output.set_shape(shapes[dims] if name in kept else [0])
     return outputs
 
 

@@ -95,9 +95,12 @@ class Arguments:
         return tf.zeros(shape, first.dtype)
 
     def initial_state(self, states, value, label):
-        """The initial states, of names `states`, as a list of tensors [N, K, H]."""
+        """The initial states, of names `states`, as a list of tensors [N, K, H], or [0] for None.
+
+        So no zeros are written and read.
+        """
         if value is None:
-            return [self.zeros("NKH")] * len(states)
+            return [tf.zeros([0], self._first[1].dtype)] * len(states)
         is_sequence = isinstance(value, list | tuple)
         if not is_sequence or len(value) != len(states):
             came = f"{len(value)} elements" if is_sequence else type(value).__name__

@@ -5,6 +5,7 @@ op that forms x·W + b there is a gradient's op with all the products too. A GPU
 the recurrence; on a CPU TensorFlow's are faster.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from haste_keras._compat import skipped_inputs
@@ -15,9 +16,27 @@ from haste_keras.ops.matmul import matmul
 from haste_keras.ops.shapes import sizes
 
 
+def _is_zeros(tensor):
+    """Whether a tensor of a graph is what TensorFlow gives for an output that nothing uses."""
+    if tf.executing_eagerly():
+        return False
+    op = tensor.op
+    if op.type == "Fill":
+        op = op.inputs[1].op
+    return op.type == "ZerosLike" or (
+        op.type == "Const" and not np.any(tf.get_static_value(op.outputs[0]))
+    )
+
+
 def _or_empty(gradient, dtype):
-    """A gradient as the op takes it: a tensor, of shape [0] where there is none."""
-    return tf.zeros([0], dtype) if gradient is None else tf.convert_to_tensor(gradient)
+    """A gradient as the op takes it: a tensor, of shape [0] where it is none or zeros.
+
+    So no zeros are written and read: of the outputs' size in a layer that returns its last step.
+    """
+    if gradient is None:
+        return tf.zeros([0], dtype)
+    gradient = tf.convert_to_tensor(gradient)
+    return tf.zeros([0], dtype) if _is_zeros(gradient) else gradient
 
 
 def _kernel_gradient(operand, dq, lanes):
@@ -41,7 +60,7 @@ def _kernel_gradient(operand, dq, lanes):
 
 def _recurrent_kernel_gradient(spec, reserve, gradients, lanes):
     """Gradient of a dense recurrent_kernel [K, H, G, H] from {name: tensor} of what is there."""
-    operands = [reserve[name] for name in spec.saved]
+    operands = [reserve[name] for name in spec.saved[:2]]
     dq = gradients["dq" if spec.splits_gradient else "dwx"]
     if not spec.reset_gates:
         return _kernel_gradient(operands[0], dq, lanes)
@@ -134,7 +153,11 @@ def _register(spec, layer=False):
             found = _in_one(spec, available, wanted, options)
         else:
             found = composed(spec, available, wanted, options, layer)
-        return [found.get(f"d{name}") for name in inputs]
+        # A vector is an input that was left out, and has no gradient.
+        return [
+            None if tensor.shape.rank == 1 else found.get(f"d{name}")
+            for name, tensor in inputs.items()
+        ]
 
 
 def _register_refusal(spec):

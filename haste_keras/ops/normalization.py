@@ -107,7 +107,7 @@ def layer_norm_lstm(
       zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
         expectation of that.
       zoneout_cell: the same for c.
-      recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
+      recurrent_dropout: rate in [0, 1) of dropout on h where it enters h·R, one mask for all
         steps; nothing without `training`.
       epsilon: a positive number.
       {options}
@@ -190,7 +190,7 @@ def layer_norm_gru(
       recurrent_activation: one of these.
       zoneout: chance in [0, 1] that a unit of h keeps its value in a step; without `training` the
         expectation of that.
-      recurrent_dropout: rate in [0, 1) of dropout on h where it enters the step, one mask for all
+      recurrent_dropout: rate in [0, 1) of dropout on h where it enters h·R, one mask for all
         steps; nothing without `training`.
       epsilon: a positive number.
       {options}

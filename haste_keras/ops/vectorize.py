@@ -4,6 +4,9 @@ Without this, TensorFlow runs a loop of one op call an element. `keras.layers.Ti
 comes here too. The loop goes into the batch, whose rows know nothing of each other; in gradients
 that are sums over the batch, those of parameters, into the lanes.
 
+A portable export has a call of a tagged function in place of an op: `vectorize_call` gives the call
+the op's converter.
+
 TensorFlow's registry of converters is private: where it is absent nothing is registered, and
 TensorFlow loops.
 """
@@ -17,6 +20,47 @@ from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import CELLS
 from haste_keras.ops import gradients, matmul
 from haste_keras.ops.shapes import sizes
+
+_CONVERTERS = {}  # by op
+
+
+class _Call:
+    """A call in place of an op, as a converter sees the op: inputs, outputs and attributes."""
+
+    def __init__(self, pfor_input, attributes):
+        self._pfor_input, self._attributes = pfor_input, attributes
+
+    def __getattr__(self, name):
+        return getattr(self._pfor_input, name)
+
+    def get_attr(self, name):
+        return self._attributes[name]
+
+
+def vectorize_call(call, op, attributes):
+    """Makes `tf.vectorized_map` convert the call of a function as it converts an op.
+
+    Without this it converts the function's body, operation by operation, and the function is gone.
+
+    Args:
+      call: the tf.Operation that calls the function: inputs and outputs are the op's.
+      op: name of the op, "HasteLstm".
+      attributes: {name: value}, the op's.
+    """
+    converter = _CONVERTERS.get(op)
+    if converter is not None:
+        # PFor prefers it to the converter of the operation's type (TensorFlow 2.16.2 and 2.21.0).
+        call.pfor_converter = lambda pfor_input: converter(_Call(pfor_input, attributes))
+
+
+def _register_converter(op):
+    """Decorator of the converter of an op."""
+
+    def register(converter):
+        _CONVERTERS[op] = converter
+        return RegisterPFor(op)(converter)
+
+    return register
 
 
 def _fold(tensor, axis):
@@ -73,7 +117,7 @@ def _register(spec):
     sums = any("N" not in dims for dims in spec.backward_outputs.values())
 
     def options_of(pfor_input):
-        options = raw_ops.attributes(spec, pfor_input.op)
+        options = raw_ops.attributes(spec, pfor_input)
         draws = any(options["zoneout"]) or options["recurrent_dropout"]
         if sums and options["training"] and draws:
             # What is drawn depends on the number of the row and of the lane, so that the op and
@@ -87,9 +131,9 @@ def _register(spec):
         inputs = spec.layer_inputs if layer else spec.forward_inputs
         return _convert(pfor_input, function, inputs.values(), spec.forward_outputs.values(), "N")
 
-    RegisterPFor(spec.op)(functools.partial(convert_forward, layer=False))
+    _register_converter(spec.op)(functools.partial(convert_forward, layer=False))
 
-    @RegisterPFor(spec.op + "Grad")
+    @_register_converter(spec.op + "Grad")
     def convert_backward(pfor_input):
         options = options_of(pfor_input)
         # A reserve that is one for all iterations is not copied for each: TensorFlow loops.
@@ -103,9 +147,18 @@ def _register(spec):
         dims = spec.backward_inputs.values(), spec.backward_outputs.values()
         return _convert(pfor_input, function, *dims, "K" if sums else "N")
 
+    if spec.has_int8_op:
+
+        @_register_converter(spec.op + "Int8")
+        def convert_int8(pfor_input):
+            options = raw_ops.attributes(spec, pfor_input, raw_ops.INT8_ATTRIBUTES)
+            function = functools.partial(raw_ops.forward_int8, spec, **options)
+            dims = ["NTKH", *["NKH" for _ in spec.states]]
+            return _convert(pfor_input, function, spec.int8_inputs.values(), dims, "N")
+
     if spec.has_layer_op:
-        RegisterPFor(spec.op + "Layer")(functools.partial(convert_forward, layer=True))
-        RegisterPFor(spec.op + "LayerGrad")(functools.partial(_convert_layer_backward, spec))
+        _register_converter(spec.op + "Layer")(functools.partial(convert_forward, layer=True))
+        _register_converter(spec.op + "LayerGrad")(functools.partial(_convert_layer_backward, spec))
 
 
 def _convert_layer_backward(spec, pfor_input):
@@ -113,7 +166,7 @@ def _convert_layer_backward(spec, pfor_input):
 
     The op that has them all has no axis to fold into: x is of all lanes, dkernel of all rows.
     """
-    options = raw_ops.attributes(spec, pfor_input.op)
+    options = raw_ops.attributes(spec, pfor_input)
     flags = zip(spec.layer_gradients, pfor_input.get_attr("wanted"), strict=True)
     wanted = {name.removeprefix("d") for name, flag in flags if flag}
     given = [pfor_input.input(i) for i in range(pfor_input.num_inputs)]
@@ -135,7 +188,7 @@ def _convert_layer_backward(spec, pfor_input):
 def _register_layer_norm():
     rows, sums = "RKF", "KF"
 
-    @RegisterPFor("HasteLayerNorm")
+    @_register_converter("HasteLayerNorm")
     def convert_forward(pfor_input):
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
@@ -146,7 +199,7 @@ def _register_layer_norm():
             "R",
         )
 
-    @RegisterPFor("HasteLayerNormGrad")
+    @_register_converter("HasteLayerNormGrad")
     def convert_backward(pfor_input):
         epsilon = pfor_input.get_attr("epsilon")
         return _convert(
@@ -159,7 +212,7 @@ def _register_layer_norm():
 
 
 def _register_matmul(name, dims_in, dims_out, transpose_a=False, transpose_b=False):
-    @RegisterPFor(name)
+    @_register_converter(name)
     def convert(pfor_input):
         inputs = [pfor_input.input(i) for i in range(2)]
         if all(each.is_stacked for each in inputs):
@@ -171,10 +224,20 @@ def _register_matmul(name, dims_in, dims_out, transpose_a=False, transpose_b=Fal
         return _convert(pfor_input, lambda inputs: [product(*inputs)], dims_in, [dims_out], letter)
 
 
+def _register_matmul_int8():
+    @_register_converter("HasteMatMulInt8")
+    def convert(pfor_input):
+        def product(inputs):
+            return [raw_ops.matmul_int8(*inputs)]
+
+        return _convert(pfor_input, product, ["RC", "CW", "W"], ["RW"], "R")
+
+
 if RegisterPFor is not None:
     for _spec in CELLS:
         _register(_spec)
     _register_layer_norm()
+    _register_matmul_int8()
     _register_matmul("HasteMatMul", ["RC", "CW"], "RW")
     _register_matmul("HasteMatMulTransposeA", ["RC", "RW"], "CW", transpose_a=True)
     _register_matmul("HasteMatMulTransposeB", ["RW", "CW"], "RC", transpose_b=True)

@@ -54,8 +54,8 @@ def _lstm(wx, initial_state, product, squash, activation, recurrent_activation, 
     """LSTM with q = product(h), and h = o ∘ a(squash(c))."""
     a, r = ACTIVATIONS[activation], ACTIVATIONS[recurrent_activation]
 
-    def step(x, states, share):
-        z_i, z_f, z_g, z_o = tf.unstack(x + product(states[0]), axis=2)
+    def step(x, h, states, share):
+        z_i, z_f, z_g, z_o = tf.unstack(x + product(h), axis=2)
         c = r(z_f) * states[1] + r(z_i) * a(z_g)
         return None, [r(z_o) * a(squash(c)), c]
 
@@ -124,9 +124,9 @@ def _gru(wx, initial_state, product, activation, recurrent_activation, rates, op
     """GRU, reset after the product, with q = product(h)."""
     a, r = ACTIVATIONS[activation], ACTIVATIONS[recurrent_activation]
 
-    def step(x, states, share):
+    def step(x, h, states, share):
         x_z, x_r, x_g = tf.unstack(x, axis=2)
-        q_z, q_r, q_g = tf.unstack(product(states[0]), axis=2)
+        q_z, q_r, q_g = tf.unstack(product(h), axis=2)
         z, reset = r(x_z + q_z), r(x_r + q_r)
         return None, [z * states[0] + (1 - z) * a(x_g + reset * q_g)]
 
@@ -163,13 +163,12 @@ def gru(
         raise ValueError("recurrent_bias must be None with reset_after=False, but is given")
     a, r = ACTIVATIONS[activation], ACTIVATIONS[recurrent_activation]
 
-    def step(x, states, share):
-        (h,) = states
+    def step(x, h, states, share):
         x_z, x_r, x_g = tf.unstack(x, axis=2)
         z = r(x_z + _product(h, kernel[:, :, 0:1])[:, :, 0])
         reset = r(x_r + _product(h, kernel[:, :, 1:2])[:, :, 0])
         g = a(x_g + _product(reset * h, kernel[:, :, 2:3])[:, :, 0])
-        return None, [z * h + (1 - z) * g]
+        return None, [z * states[0] + (1 - z) * g]
 
     return recurrence(step, wx, initial_state, states=1, rates=(zoneout,), **options)
 
@@ -214,11 +213,10 @@ def ligru(
     """Light GRU. wx [N, T, K, 2, H], gates z, g; recurrent_kernel [K, H, 2, H]; state h."""
     kernel = _float64(recurrent_kernel)
 
-    def step(x, states, share):
-        (h,) = states
+    def step(x, h, states, share):
         z, g = tf.unstack(x + _product(h, kernel), axis=2)
         z = ACTIVATIONS[recurrent_activation](z)
-        return None, [z * h + (1 - z) * ACTIVATIONS[activation](g)]
+        return None, [z * states[0] + (1 - z) * ACTIVATIONS[activation](g)]
 
     return recurrence(step, wx, initial_state, states=1, rates=(zoneout,), **options)
 
@@ -227,8 +225,8 @@ def elman(wx, recurrent_kernel, initial_state=None, *, activation="tanh", zoneou
     """h' = a(x + h·R). wx [N, T, K, 1, H], recurrent_kernel [K, H, 1, H]; state h."""
     kernel = _float64(recurrent_kernel)
 
-    def step(x, states, share):
-        return None, [ACTIVATIONS[activation](x + _product(states[0], kernel))[:, :, 0]]
+    def step(x, h, states, share):
+        return None, [ACTIVATIONS[activation](x + _product(h, kernel))[:, :, 0]]
 
     return recurrence(step, wx, initial_state, states=1, rates=(zoneout,), **options)
 
@@ -238,8 +236,8 @@ def indrnn(wx, recurrent_kernel, initial_state=None, *, activation="tanh", zoneo
     kernel = _float64(recurrent_kernel)
     kernel = kernel if kernel.shape.rank == 3 else kernel[:, tf.newaxis]
 
-    def step(x, states, share):
-        return None, [ACTIVATIONS[activation](x[:, :, 0] + kernel[:, 0] * states[0])]
+    def step(x, h, states, share):
+        return None, [ACTIVATIONS[activation](x[:, :, 0] + kernel[:, 0] * h)]
 
     return recurrence(step, wx, initial_state, states=1, rates=(zoneout,), **options)
 
@@ -264,8 +262,8 @@ def slstm(
     kernel = _float64(recurrent_kernel)
     log_gate = {"exponential": tf.identity, "sigmoid": tf.math.log_sigmoid}[forget_activation]
 
-    def step(x, states, share):
-        h, c, n, m = states
+    def step(x, h, states, share):
+        _, c, n, m = states
         z_i, z_f, z_z, z_o = tf.unstack(x + _product(h, kernel), axis=2)
         held = n > 0
         log_f = log_gate(z_f) + tf.stop_gradient(m)
@@ -312,7 +310,7 @@ def qrnn(
     """
     a, r = ACTIVATIONS[activation], ACTIVATIONS[recurrent_activation]
 
-    def step(x, states, share):
+    def step(x, h, states, share):
         z, *gates = tf.unstack(x, axis=2)
         z, gates = a(z), [r(gate) for gate in gates]
         forget = share[0] + (1 - share[0]) * gates[0]
@@ -331,7 +329,7 @@ def _minimal(wx, initial_state, renewal, activation, zoneout, options):
     Zoneout is in the gate.
     """
 
-    def step(x, states, share):
+    def step(x, h, states, share):
         *gates, g = tf.unstack(x, axis=2)
         z = (1 - share[0]) * renewal(*gates)
         return None, [(1 - z) * states[0] + z * ACTIVATIONS[activation](g)]
@@ -376,7 +374,7 @@ def forget_mult(f, x, h0=None, *, reverse=False, **options):
         h0 = None if h0 is None else h0[:, tf.newaxis]
     lanes = x.shape[2]
 
-    def step(x, states, share):
+    def step(x, h, states, share):
         forget, value = tf.unstack(x, axis=2)
         return None, [forget * value + (1 - forget) * states[0]]
 

@@ -33,9 +33,10 @@ def recurrence(
     """Walks `step` over time, all lanes at once.
 
     Args:
-      step: (x [N, K, G, H], list of states [N, K, H], share) → (y [N, K, H], list of states). The
-        first of the states is with dropout where there is any. `share` is, of each state, how much
-        Zoneout keeps of it: 0 or 1 in training. y None: it is the first state, after Zoneout.
+      step: (x [N, K, G, H], h, list of states [N, K, H], share) → (y [N, K, H], list of states).
+        h is the first of the states as R multiplies it: with dropout where there is any. `share`
+        is, of each state, how much Zoneout keeps of it: 0 or 1 in training. y None: it is the first
+        state, after Zoneout.
       x: [N, T, K, G, H].
       initial_state: sequence of tensors [N, K, H]; default 0.
       states: their number.
@@ -73,7 +74,7 @@ def recurrence(
                 share[s] = draw(words[s], rate).astype(np.float64)
             elif rate:
                 share[s] = np.full(shape, np.float64(np.float32(rate)))
-        y, new = step(x[:, i], [now[0] * drop, *now[1:]], share)
+        y, new = step(x[:, i], now[0] * drop, now, share)
         kept = enumerate(zip(share, now, new, strict=True))
         new = [
             fresh if state in own_zoneout else s * old + (1 - s) * fresh

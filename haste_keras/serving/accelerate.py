@@ -45,8 +45,9 @@ def accelerate(source, target):
 
     Each loop over time that computes exactly what such a layer does becomes the call of a tagged
     function, as `haste_keras.export` writes them: any TensorFlow runs the result, and where
-    haste_keras is present its ops run. Weights, signatures and all else stay as they are. A loop
-    that is not recognised, node by node, stays as it is; so do unrolled layers, which have none.
+    haste_keras is present its ops run. So does cuDNN's op, which an export on a GPU has in place of
+    the loop, and which no CPU runs. Weights, signatures and all else stay as they are. A loop that
+    is not recognised, node by node, stays as it is; so do unrolled layers, which have none.
 
     Args:
       source: str or pathlib.Path of a SavedModel's folder: `model.export` of Keras 3.6 or newer.

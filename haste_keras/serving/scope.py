@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from haste_keras.native.emit import emitted_by
+from haste_keras.ops.vectorize import vectorize_call
 from haste_keras.serving import tag as tags
 from haste_keras.serving.stock import STOCK
 from haste_keras.serving.walk import list_loop, tensor_loop
@@ -63,11 +64,14 @@ class _Emitter:
             return body(*inputs)
         attributes = {"T": inputs[0].dtype, **attributes}
         tag = tags.Tag(stock.op, attributes, len(inputs), tags.constants_of(inputs))
+        inputs = tags.kept_inputs(inputs, tag.constants)
         body.__name__ = name
         function = tf.function(
             body, autograph=False, experimental_attributes=tags.function_attributes(tag)
         )
-        return function(*inputs)
+        outputs = function(*inputs)
+        vectorize_call(outputs[0].op, stock.op, attributes)
+        return outputs
 
 
 @contextlib.contextmanager

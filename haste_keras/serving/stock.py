@@ -68,8 +68,8 @@ class Recurrence:
         named = dict(zip(self.dims, inputs, strict=True))
         dtype = inputs[0].dtype
         given = {k: _wide(v) for k, v in named.items() if k not in ("mask", "seed")}
-        mask = self._agree(given, named["mask"])
-        hidden = given[f"{self.spec.states[0]}0"].shape[-1]
+        hidden = next(v for k, v in given.items() if self.dims[k].endswith("H")).shape[-1]
+        mask = self._agree(given, named["mask"], len(attributes["reverse"]), hidden)
         cell = make_cell(self.spec, hidden, attributes, generator)
         parts, start = [], 0
         # Each direction is a loop of its own: TensorFlow runs the two at once.
@@ -84,19 +84,28 @@ class Recurrence:
         outputs = [tf.cast(each, dtype) for each in outputs]
         return outputs + [tf.zeros([0], dtype) for _ in ([] if self.int8 else self.spec.reserve)]
 
-    def _agree(self, given, mask):
+    def _agree(self, given, mask, lanes, hidden):
         """Gives all tensors one batch, known if one of them knows it; returns the mask, or None.
+
+        Initial states that were left out become zeros.
 
         The op refuses tensors that differ. Here a batch of 1 would be broadcast instead, which
         `tf.reshape` refuses.
         """
-        batched = [name for name in given if self.dims[name].startswith("N")]
+        batched = [
+            name
+            for name, tensor in given.items()
+            if self.dims[name].startswith("N") and tensor.shape.rank != 1
+        ]
         known = [n for n in (given[name].shape[0] for name in batched) if n is not None]
         first = given[batched[0]]
         rows, time = known[0] if known else tf.shape(first)[0], size(first, 1)
         for name in batched:
             if given[name] is not first or given[name].shape[0] is None:
                 given[name] = tf.reshape(given[name], [rows, *sizes(given[name])[1:]])
+        for name in (f"{state}0" for state in self.spec.states):
+            if given[name].shape.rank == 1:
+                given[name] = tf.zeros([rows, lanes, hidden], given[name].dtype)
         return tf.reshape(mask, [rows, time]) if mask.shape.rank != 1 else None
 
     def _lanes(self, name, tensor, start, end):
@@ -155,9 +164,13 @@ class LayerNorm:
 
     def body(self, inputs, attributes, *, loop, generator):
         x, gamma, beta = (_wide(each) for each in inputs)
-        y = normalized(x, gamma, _float32(attributes["epsilon"]), [2])
-        y = y if beta.shape.rank == 1 else y + beta
-        return [tf.cast(y, inputs[0].dtype)]
+        has_beta, shape, axis = beta.shape.rank != 1, sizes(x), 2
+        if gamma.shape[0] == 1:  # one lane: matrices and vectors, whose operations are faster
+            x, gamma, axis = tf.reshape(x, [-1, shape[2]]), gamma[0], 1
+        y = normalized(x, gamma, _float32(attributes["epsilon"]), [axis])
+        if has_beta:
+            y = tf.nn.bias_add(y, beta[0]) if axis == 1 else y + beta
+        return [tf.cast(tf.reshape(y, shape), inputs[0].dtype)]
 
 
 class MatMul:

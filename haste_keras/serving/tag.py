@@ -42,6 +42,21 @@ def constants_of(inputs):
     }
 
 
+def kept_inputs(inputs, constants):
+    """`inputs`, of which none but `constants` becomes a constant of a function that is called.
+
+    Grappler moves a "Const" into the function, where a reader of the tag does not see it. It moves
+    no default of a placeholder, which might be fed.
+    """
+    known = {i for i, each in enumerate(inputs) if tf.get_static_value(each) is not None}
+    return [
+        tf.raw_ops.PlaceholderWithDefault(input=each, shape=each.shape)
+        if i in known and i not in constants
+        else each
+        for i, each in enumerate(inputs)
+    ]
+
+
 def _is_uniform(value):
     """Whether all elements have the bits of the first."""
     return value.size > 0 and value.tobytes() == np.full_like(value, value.flat[0]).tobytes()

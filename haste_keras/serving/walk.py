@@ -145,7 +145,7 @@ def tensor_loop(*arguments):
 
 def walk_cell(cell, wx, states, weights, mask, options):
     """A recurrence of a cell with a matrix: wx [N, T, K, G, H] → y, states."""
-    weights = cell.hoisted(weights)
+    weights = cell.hoisted(weights, loop=True)
     return walk(
         lambda x, old: cell.step(x[0], old, weights, options.share), [wx], states, mask, options
     )

@@ -154,7 +154,7 @@ int32_t haste_rnn_backward(const HasteRnnConfig* config, const HasteRnnBackwardA
     if (!haste::HasSteps(config)) {
       return haste::NoStepsBackward(config, cell->info, args, executor, status);
     }
-    HASTE_TRY(haste::CheckBackward(cell->info, args, workspace, status));
+    HASTE_TRY(haste::CheckBackward(config, cell->info, args, workspace, status));
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));
     return planned.engine->backward({config, planned, workspace, executor}, args, status);
@@ -271,7 +271,7 @@ int32_t haste_layer_backward(const HasteRnnConfig* config, const HasteLayerBackw
     HASTE_TRY(haste::CheckLayer(config, cell->info, layer.features, status));
     if (haste::HasSteps(config)) {
       HASTE_TRY(haste::CheckSeed(config, cell->info, rnn.seed, status));
-      HASTE_TRY(haste::CheckBackward(cell->info, rnn, workspace, status));
+      HASTE_TRY(haste::CheckBackward(config, cell->info, rnn, workspace, status));
       HASTE_TRY(haste::CheckOperands(layer, status));
       PlannedRnn planned;
       HASTE_TRY(haste::PlanRnn(config, *cell, true, executor, &planned, status));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "lib/cells/info.h"
 #include "lib/cpu/narrow/narrow.h"
 #include "lib/engine/cuda_backend.h"
 #include "lib/plan/plan.h"
@@ -127,10 +128,11 @@ int32_t CheckParameters(const HasteCellInfo& cell, const Args& args, HasteStatus
 
 // Tensors that forward writes and backward reads.
 template <class Args>
-int32_t CheckReserve(const HasteCellInfo& cell, const Args& args, HasteStatus* status) {
+int32_t CheckReserve(const HasteRnnConfig& config, const HasteCellInfo& cell, const Args& args,
+                     HasteStatus* status) {
   if (!cell.separate_gates) HASTE_TRY(CheckPointer(args.gates, "gates", status));
   if (cell.normalizes) HASTE_TRY(CheckPointer(args.products, "products", status));
-  for (int i = 0; i < cell.saved; ++i) {
+  for (int i = 0; i < SavedOf(config, cell); ++i) {
     HASTE_TRY(CheckPointer(args.saved[i], cell.saved_names[i], status));
   }
   return HASTE_OK;
@@ -206,7 +208,7 @@ int32_t CheckForward(const HasteRnnConfig& config, const HasteCellInfo& cell,
     return SetStatus(status, HASTE_INVALID_ARGUMENT,
                      "keep: expected 0 with int8 weights, which have no gradient, got 1");
   }
-  return args.keep ? CheckReserve(cell, args, status) : HASTE_OK;
+  return args.keep ? CheckReserve(config, cell, args, status) : HASTE_OK;
 }
 
 int32_t CheckHasGradient(const HasteRnnConfig& config, HasteStatus* status) {
@@ -216,10 +218,11 @@ int32_t CheckHasGradient(const HasteRnnConfig& config, HasteStatus* status) {
                    "gradient, got HASTE_INT8");
 }
 
-int32_t CheckBackward(const HasteCellInfo& cell, const HasteRnnBackwardArgs& args,
-                      const void* workspace, HasteStatus* status) {
+int32_t CheckBackward(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                      const HasteRnnBackwardArgs& args, const void* workspace,
+                      HasteStatus* status) {
   HASTE_TRY(CheckParameters(cell, args, status));
-  HASTE_TRY(CheckReserve(cell, args, status));
+  HASTE_TRY(CheckReserve(config, cell, args, status));
   for (int g = 0; cell.separate_gates && g < cell.gates; ++g) {
     HASTE_TRY(CheckPointer(args.dx[g], "dx", status));
   }

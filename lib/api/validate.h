@@ -18,8 +18,8 @@ int32_t CheckForward(const HasteRnnConfig&, const HasteCellInfo&, const HasteRnn
                      const void* workspace, HasteStatus*);
 // Backward has no int8.
 int32_t CheckHasGradient(const HasteRnnConfig&, HasteStatus*);
-int32_t CheckBackward(const HasteCellInfo&, const HasteRnnBackwardArgs&, const void* workspace,
-                      HasteStatus*);
+int32_t CheckBackward(const HasteRnnConfig&, const HasteCellInfo&, const HasteRnnBackwardArgs&,
+                      const void* workspace, HasteStatus*);
 int32_t CheckSeed(const HasteRnnConfig&, const HasteCellInfo&, const int64_t* seed, HasteStatus*);
 
 // Whether a product with int8 weights takes this dtype and depth, which the caller calls `name`.

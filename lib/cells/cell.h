@@ -13,6 +13,9 @@
 // states of kReadsState, of which the reserve has those that enter the step. The engine's product
 // adds to ds_prev[0].
 //
+// Recurrent dropout is on what R multiplies alone: in h·R, and in h as ForwardReset and
+// BackwardReset have it.
+//
 // With kResetGates = r > 0 a step has two products: gates 0 … r-1 take h·R, the others an operand
 // that those gates make:
 //
@@ -107,6 +110,10 @@ template <class C>
 constexpr int SavedTensors() {
   return SavedStates<C>() + C::kKept - C::kGates;
 }
+// Whether h[t-1] enters a step beside h·R. Under recurrent dropout the two differ: the reserve then
+// has one tensor more, saved[SavedTensors()], of h[t-1] without dropout.
+template <class C>
+constexpr bool kMixesHidden = C::kStateBound == HASTE_BOUND_MEAN;
 
 // Zoneout's rate of a state as the engine applies it, and which word of a draw decides on it.
 template <class C>

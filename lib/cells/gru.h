@@ -29,7 +29,7 @@ struct Gru : Cell {
   static constexpr const char* kName = "gru";
   static constexpr const char* kGateNames[kGates] = {"z", "r", "g"};
   static constexpr const char* kStateNames[kStates] = {"h"};
-  static constexpr const char* kSavedNames[] = {"h_in", "q_g"};
+  static constexpr const char* kSavedNames[] = {"h_in", "q_g", "h_prev"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_MEAN;
   static constexpr bool kSplitsGradient = true;
   static constexpr bool kRecurrentBias = true;

@@ -30,7 +30,7 @@ struct GruResetBefore : Cell {
   static constexpr const char* kName = "gru_reset_before";
   static constexpr const char* kGateNames[kGates] = {"z", "r", "g"};
   static constexpr const char* kStateNames[kStates] = {"h"};
-  static constexpr const char* kSavedNames[] = {"h_in", "rh_in"};
+  static constexpr const char* kSavedNames[] = {"h_in", "rh_in", "h_prev"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_MEAN;
   static constexpr int kResetGates = 2;
 

@@ -31,16 +31,27 @@ constexpr HasteCellInfo CellInfo() {
     extra("state_beta", "KH");
   }
   if (C::kRecurrentBias) extra("recurrent_bias", "KGH");
-  // The states that backward reads, as they enter a step; then kept[kGates …].
+  // The states that backward reads, as they enter a step; then kept[kGates …]; then that
+  // of kMixesHidden.
   for (int s = 0; s < C::kStates; ++s) info.saved += C::kReadsState[s];
   info.saved += C::kKept - C::kGates;
+  info.saved += C::kStateBound == HASTE_BOUND_MEAN;
   for (int i = 0; i < info.saved; ++i) info.saved_names[i] = C::kSavedNames[i];
   info.state_bound = C::kStateBound;
   return info;
 }
 
+// Tensors of the reserve that every call has.
+constexpr int AlwaysSaved(const HasteCellInfo& cell) {
+  return cell.saved - (cell.state_bound == HASTE_BOUND_MEAN);
+}
+// Those that this call has: under recurrent dropout also h[t-1] of kMixesHidden.
+inline int SavedOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return config.training != 0 && config.recurrent_dropout > 0 ? cell.saved : AlwaysSaved(cell);
+}
+
 // Whether |h| has a bound, which Cell::Bound gives. For a cell whose h is a weighted mean with the
-// previous h, the bound holds if the weight is in [0, 1] and dropout does not scale h.
+// previous h, the bound holds if the weight is in [0, 1].
 inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   const auto is_share = [](int32_t activation) {
     return activation == HASTE_SIGMOID || activation == HASTE_HARD_SIGMOID;
@@ -53,9 +64,7 @@ inline bool HasBoundedStates(const HasteRnnConfig& config, const HasteCellInfo& 
     case HASTE_BOUND_ACTIVATION:
     case HASTE_BOUND_WEIGHTED_MEAN: return true;
     case HASTE_BOUND_PRODUCT: return bounded(config.recurrent_activation);
-    case HASTE_BOUND_MEAN:
-      return is_share(config.recurrent_activation) &&
-             !(config.training != 0 && config.recurrent_dropout > 0);
+    case HASTE_BOUND_MEAN: return is_share(config.recurrent_activation);
     default: return false;
   }
 }

@@ -29,7 +29,7 @@ struct LiGru : Cell {
   static constexpr const char* kName = "ligru";
   static constexpr const char* kGateNames[kGates] = {"z", "g"};
   static constexpr const char* kStateNames[kStates] = {"h"};
-  static constexpr const char* kSavedNames[] = {"h_in"};
+  static constexpr const char* kSavedNames[] = {"h_in", "h_prev"};
   static constexpr HasteStateBound kStateBound = HASTE_BOUND_MEAN;
   static constexpr HasteActivation kActivation = HASTE_RELU;
 

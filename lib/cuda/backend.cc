@@ -35,6 +35,7 @@ extern "C" HASTE_API const haste::CudaBackend* haste_cuda_backend(void) {
       {haste::CudaAllocate, haste::CudaFree, haste::CudaCopy, haste::CudaGemmWorkspace,
        haste::CudaGemm, haste::CudaReduceRows, haste::CudaLayerNorm, haste::CudaLayerNormWorkspace,
        haste::CudaLayerNormGrad, haste::CudaWindows, haste::CudaWindowsGrad},
+      haste::CudaPlannedGemm,
       haste::OfCell<haste::OverlappedInputBytes>::Call,
       haste::OfCell<haste::OverlappedGradientsBytes>::Call,
       haste::OfCell<haste::OverlappedLayerForward>::Call,

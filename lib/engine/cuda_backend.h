@@ -11,6 +11,7 @@
 #include "haste/c_api.h"
 #include "lib/engine/device_ops.h"
 #include "lib/engine/engine.h"
+#include "lib/plan/gemm/gemm.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -32,6 +33,9 @@ struct CudaBackend {
                   HasteStatus*);
 
   DeviceOps ops;
+  // ops.gemm with a plan that is given, so that others can be timed (lib/cuda/gemm/gemm.h).
+  int32_t (*planned_gemm)(const HasteGemm&, const ProductPlan&, void* workspace,
+                          const HasteExecutor&, HasteStatus*);
 
   int32_t (*overlapped_input_bytes)(const HasteRnnConfig&, int cell, const PlannedRnn&,
                                     const HasteLayerForwardArgs&, size_t* bytes, HasteStatus*);

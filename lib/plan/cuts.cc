@@ -50,7 +50,7 @@ void VisitOnChip(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.cell.terms = backward ? TermsOf(config) : ForwardTermsOf(config, cell);
   problem.shared_terms = SharedTermsOf(config, cell);
   problem.cell.operand_bytes = problem.cell.terms == 1 ? 2 : 4;
-  problem.cell.saved = cell.saved;
+  problem.cell.saved = AlwaysSaved(cell);
   problem.gives_registers = cuda.sm_major == 9;
   problem.cell.forward_tiles = problem.gives_registers ? kPersistentTiles : kFewerPersistentTiles;
   problem.backward = backward;
@@ -82,7 +82,7 @@ void VisitInBlocks(const HasteRnnConfig& config, const HasteCellInfo& cell,
   problem.cell.gates = cell.gates;
   problem.cell.storage_bytes = config.dtype == HASTE_FLOAT32 ? 4 : 2;
   problem.cell.terms = backward ? SharedTermsOf(config, cell) : ForwardTermsOf(config, cell);
-  problem.cell.saved = cell.saved;
+  problem.cell.saved = AlwaysSaved(cell);
   problem.cell.splits_gradient = cell.splits_gradient != 0;
   problem.backward = backward;
   // Only code made for 9.0 copies rows that do not begin at multiples of 16 bytes.

@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/overlap.h"
 #include "lib/plan/plan.h"
 
 namespace haste {
@@ -45,5 +47,15 @@ int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperti
 // `reason`, and the estimated clocks of a step. Of those that config.engine names, if it names one.
 void VisitCuts(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,
                const CostTable&, const std::function<void(const Plan&, double clocks)>& visit);
+
+// Estimated microseconds of a layer, by what of its products runs during the walk (overlap.h): by
+// rows_before, and last with x·W apart; by chunks. Empty: the products can only run apart. The rest
+// of *overlap is filled in.
+std::vector<double> ForwardMicroseconds(const HasteRnnConfig&, const HasteCellInfo&,
+                                        int64_t features, const Plan&, const CudaProperties&,
+                                        const CostTable&, OverlappedInput* overlap);
+std::vector<double> BackwardMicroseconds(const HasteRnnConfig&, const HasteCellInfo&,
+                                         int64_t features, const Plan&, const CudaProperties&,
+                                         const CostTable&, OverlappedGradients* overlap);
 
 }  // namespace haste

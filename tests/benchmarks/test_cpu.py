@@ -37,7 +37,8 @@ def test_peer_computes_what_keras_does(who, name):
 
 
 def test_case_is_timed_with_all_peers_there_are():
-    inference, training = cpu.run_case("GRU", SHAPE, seconds=0.1)
+    medians = cpu.run_case("GRU", SHAPE, seconds=0.1)
+    inference, training = medians["inference"], medians["training"]
     assert {"ours", "keras", "matmul"} <= set(training) - {"rest"} <= set(inference)
     assert "rest" in training
     assert set(peers.installed()) <= set(inference)

@@ -85,6 +85,12 @@ class Problem {
   std::string Input(int g) const { return std::string("x.") + info.gate_names[g]; }
   std::string Initial(int s) const { return std::string(info.state_names[s]) + "0"; }
   std::string Final(int s) const { return std::string(info.state_names[s]) + "T"; }
+  // Saved tensors of a call: the last of a cell whose h is a mean with the h before is of recurrent
+  // dropout alone.
+  int Saved() const {
+    const bool drops = config.training && config.recurrent_dropout > 0;
+    return info.saved - (info.state_bound == HASTE_BOUND_MEAN && !drops);
+  }
   // Whether backward reads state s. A state that it does not read scales the others and counts as a
   // constant.
   bool Reads(int s) const {
@@ -170,7 +176,7 @@ class Problem {
     }
     if (keep) {
       if (info.normalizes) args.products = (out["products"] = Garbage(info.gates)).data();
-      for (int i = 0; i < info.saved; ++i) {
+      for (int i = 0; i < Saved(); ++i) {
         args.saved[i] = (out[info.saved_names[i]] = Garbage(1)).data();
       }
     }
@@ -198,7 +204,7 @@ class Problem {
       grad[name] = in_place ? std::move(tensor) : Tensor(tensor.size());
       return grad[name].data();
     };
-    for (int i = 0; i < info.saved; ++i) args.saved[i] = out.at(info.saved_names[i]).data();
+    for (int i = 0; i < Saved(); ++i) args.saved[i] = out.at(info.saved_names[i]).data();
     Tensors x = in;  // overwritten in place
     if (info.separate_gates) {
       for (int g = 0; g < info.gates; ++g) {

@@ -103,6 +103,39 @@ def test_dtype_and_known_batch(dtype, rng, tmp_path):
     )
 
 
+TIMED = {
+    "lstm": lambda: hk.LSTM(HIDDEN, zoneout=0.1, return_sequences=True, **BOTH),
+    "gru": lambda: hk.GRU(HIDDEN, dtype="float64", heads=2),
+    "layer_norm_gru": lambda: hk.LayerNormGRU(HIDDEN),
+    "qrnn": lambda: hk.QRNN(HIDDEN, window=2, pooling="ifo"),
+    "int8": lambda: hk.GRU(64, reset_after=False),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", TIMED)
+def test_time_distributed(name, masked, rng, tmp_path):
+    """Over a number of outer steps that is not known: tf.vectorized_map keeps the call."""
+    layer = TIMED[name]()
+    layer.build((None, None, FEATURES))
+    if name == "int8":
+        layer.quantize("int8")
+    given = keras.Input((None, None, FEATURES))
+    mask = keras.ops.any(keras.ops.not_equal(given, 0), axis=-1) if masked else None
+    model = keras.Model(given, keras.layers.TimeDistributed(layer)(given, mask=mask))
+    # Keras counts the rows for the steps.
+    x = np.stack([sample(rng) for _ in range(BATCH)], axis=1)
+    hk.export(model, tmp_path / "model", verbose=False)
+    result, calls = count(load(tmp_path / "model"), x)
+    assert calls == {"layer_norm_gru": 2, "int8": 2}.get(name, 1)
+    for step in range(BATCH):
+        own = {"mask": tf.constant((x[:, step] != 0).any(-1))} if masked else {}
+        expected = layer(x[:, step], **own)
+        # An integer of a row may be rounded to the other side.
+        limit = 2e-3 if name == "int8" else LIMIT
+        np.testing.assert_allclose(result[:, step], expected, atol=limit)
+
+
 class Scenes:
     """Graphs around a tagged call, as functions of wx [N, T, K, G, H] and R."""
 
@@ -121,6 +154,12 @@ class Scenes:
 
     def constant_weights(self, wx, kernel):
         return self.lstm(wx, tf.constant(self.kernel))[0]
+
+    def large_constants(self, wx, kernel):
+        """Too large for a tag, and not moved into the function."""
+        rng = np.random.default_rng(2)
+        kernel, wx = (rng.standard_normal(n).astype("float32") / 8 for n in (65536, 71680))
+        return self.lstm(wx.reshape(20, 7, 1, 4, 128), kernel.reshape(1, 128, 4, 128))[0]
 
     def last_state(self, wx, kernel):
         """Outputs before the one that is read are dropped."""
@@ -185,6 +224,7 @@ class Scenes:
 SCENES = {
     "constants": 1,
     "constant_weights": 1,
+    "large_constants": 1,
     "last_state": 1,
     "states_alone": 1,
     "chain": 2,

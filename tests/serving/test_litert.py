@@ -82,6 +82,51 @@ def test_masks_and_quantization(rng, tmp_path):
     assert sizes["dynamic"] < 0.45 * sizes[None]
 
 
+@pytest.mark.parametrize("quantize", [None, "dynamic"])
+def test_qrnn_window_meets_mask(quantize, rng, tmp_path):
+    """A window that skips masked steps, of batches and lengths that differ from the file's."""
+    given = keras.Input((None, FEATURES), name="x")
+    x = keras.layers.Masking()(given)
+    options = {"return_sequences": True, "return_state": True}
+    outputs = [
+        *haste_keras.QRNN(UNITS, window=2, pooling="ifo", **options)(x),
+        *haste_keras.QRNN(UNITS, window=3, direction="bidirectional", **options)(x),
+    ]
+    model = randomized(keras.Model(given, {f"y{i}": y for i, y in enumerate(outputs)}), rng)
+    path = tmp_path / "model.tflite"
+    for batch in (1, 3):
+        run, _kept = converted(model, path, quantize=quantize, batch_size=batch)
+        for time in (7, 2):
+            data = rng.normal(size=(batch, time, FEATURES)).astype("float32")
+            data[rng.random((batch, time)) < 0.4] = 0
+            want, got = model(data), run(x=data)
+            for name, each in got.items():
+                np.testing.assert_allclose(each, want[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_qrnn_window_meets_mask_of_any_size(direction, rng, tmp_path):
+    """Keras's own writer, which leaves the batch and the length open: no Flex either."""
+    layer = haste_keras.QRNN(UNITS, window=3, direction=direction, return_sequences=True)
+    model = keras.Sequential([keras.Input((None, FEATURES)), keras.layers.Masking(), layer])
+    path = tmp_path / "model.tflite"
+    haste_keras.export(randomized(model, rng), path, format="litert", verbose=False)
+    assert b"Flex" not in path.read_bytes()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*deprecated")
+        interpreter = tf.lite.Interpreter(str(path))
+    (given,), (output,) = interpreter.get_input_details(), interpreter.get_output_details()
+    for shape in ((1, 7, FEATURES), (3, 4, FEATURES)):
+        x = rng.normal(size=shape).astype("float32")
+        x[rng.random(shape[:2]) < 0.4] = 0
+        interpreter.resize_tensor_input(given["index"], shape)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(given["index"], x)
+        interpreter.invoke()
+        got = interpreter.get_tensor(output["index"])
+        np.testing.assert_allclose(got, model(x), rtol=0, atol=1e-5)
+
+
 def test_errors_write_nothing(tmp_path):
     path = tmp_path / "model.tflite"
 

@@ -53,16 +53,20 @@ class Row:
         return tensors
 
     def call(self, tensors, module=ops, **options):
-        """[y, *states] of the public function of `module`; states only as it returns them."""
+        """[y, *states] of the public function of `module`; states only as it returns them.
+
+        Without h0 among `tensors` there is no initial state.
+        """
         function = getattr(module, self.function)
         options = {**self.options, **options}
         if self.spec.separate_gates:
             gates = [tensors[gate] for gate in self.spec.gates]
-            return [function(*gates, tensors["h0"], **options)]
+            return [function(*gates, tensors.get("h0"), **options)]
         arguments = [tensors["wx"]]
         if self.spec.kernel_dims:
             arguments.append(tensors["recurrent_kernel"])
-        arguments.append([tensors[f"{state}0"] for state in self.spec.states])
+        states = [f"{state}0" for state in self.spec.states]
+        arguments.append([tensors[name] for name in states] if states[0] in tensors else None)
         extras = {name: tensors[name] for name in self.spec.extras if name in tensors}
         y, states = function(*arguments, **extras, **options)
         return [y, *states]

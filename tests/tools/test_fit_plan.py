@@ -20,13 +20,13 @@ def table(device):
 
 @pytest.fixture(scope="module", params=fit_plan.DEVICES)
 def timed(request):
-    """A device, its properties, its rows and the planner's estimates of these."""
-    device, rows = fit_plan.read_rows(fit_plan.DATA / f"plan_{request.param}.csv")
-    return request.param, device, rows, fit_plan.Planner(LIBRARY, device, rows)
+    """A device, its rows and the planner's estimates of these."""
+    rows = fit_plan.read_rows(request.param)
+    return request.param, rows, fit_plan.Planner(LIBRARY, rows)
 
 
 def test_the_fit_gives_the_table(timed):
-    name, _, rows, planner = timed
+    name, rows, planner = timed
     priors = fit_plan.read_priors()
     costs = fit_plan.fit(planner, rows, priors)
     committed = table(name)
@@ -41,13 +41,14 @@ def test_the_fit_gives_the_table(timed):
 
 
 def test_the_planner_has_the_table(timed):
-    name, _, _, planner = timed
+    name, _, planner = timed
     assert planner.compiled == {cost: float(text) for cost, text in table(name).items()}
 
 
 def test_the_library_has_the_table(timed):
     """All cuts of `block` are timed; the library says how many clocks the shortest one takes."""
-    _, device, rows, planner = timed
+    _, rows, planner = timed
+    device = rows[0].device
     properties = binding.DeviceProperties(
         *device[:5], (ctypes.c_int32 * len(device[5:]))(*device[5:])
     )

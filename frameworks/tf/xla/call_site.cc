@@ -94,6 +94,9 @@ CallSite::CallSite(const RnnOp& op)
     const size_t own = i - op.signature.out.sequence;
     left_out_[i] = op.backward() ? own >= wanted.size() || !wanted[own] : !op.options.save;
   }
+  for (int i = op.options.Saved(*op.cell); !op.backward() && i < op.cell->saved; ++i) {
+    left_out_[out.saved + i] = true;
+  }
   // Not the gates and wx of forward: wx is often a parameter, which XLA would copy first. Where it
   // is not, XLA uses its memory again after the call.
   if (!op.backward()) return;

@@ -159,7 +159,7 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
 
         Args:
           x: [N, heads, G, H] projected input.
-          states: list of [N, heads, H]; the first with recurrent dropout.
+          states: list of [N, heads, H].
           weights: those of the recurrence, of `prepared` and then `hoisted`.
           share: for each state how much of it Zoneout keeps, in [0, 1], or None: nothing. It is
             applied to what is returned, but for the states of `own_zoneout`.
@@ -168,8 +168,11 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
         """
         raise NotImplementedError(f"{type(self).__name__} has no equations: write `step`.")
 
-    def hoisted(self, weights):
-        """The weights as `step` multiplies by them, which a loop forms once for all steps."""
+    def hoisted(self, weights, loop=False):
+        """The weights as `step` multiplies by them.
+
+        loop: they are formed once for all steps of a loop, which may save each of them work.
+        """
         lanes, in_int8 = weights.get("recurrent_kernel"), "recurrent_scale" in weights
         if self.spec.recurrence != "dense" or (lanes.shape[0] > 1 and not in_int8):
             return weights
@@ -177,9 +180,13 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
         matrix = tf.reshape(lanes, [heads, hidden, gates * hidden][1 if heads == 1 else 0 :])
         return {**weights, "recurrent_kernel": int8.widened(matrix) if in_int8 else matrix}
 
+    def dropped(self, h, weights):
+        """What R multiplies: h [N, heads, H] with recurrent dropout."""
+        return h * weights["dropout_mask"] if "dropout_mask" in weights else h
+
     def product(self, h, weights):
         """h·R: [N, heads, H] → [N, heads, G, H]; R as `hoisted` gives it."""
-        lanes = weights["recurrent_kernel"]
+        lanes, h = weights["recurrent_kernel"], self.dropped(h, weights)
         if "recurrent_scale" in weights:
             heads, gates, hidden = weights["recurrent_scale"].shape
             if heads == 1:
@@ -228,17 +235,18 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
         wx, carried = self.project(inputs, states[count:], keep, projection)
         x = tf.reshape(self.shift(wx, projection), [-1, *self.gate_shape])
 
-        entering = list(states[:count])
-        if training and self.recurrent_dropout:
-            entering[0] = entering[0] * self.get_recurrent_dropout_mask(entering[0])
         heads, _, hidden = self.gate_shape
+        weights = self.hoisted(recurrence)
+        if training and self.recurrent_dropout:
+            mask = self.get_recurrent_dropout_mask(states[0])
+            weights["dropout_mask"] = tf.reshape(mask, [-1, heads, hidden])
         rates = zip(self.zoneout_rates, states[:count], strict=True)
         share = [self._share(rate, state, training) for rate, state in rates]
         lanes = [None if s is None else tf.reshape(s, [-1, heads, hidden]) for s in share]
         output, new = self.step(
             x,
-            [tf.reshape(s, [-1, heads, hidden]) for s in entering],
-            self.hoisted(recurrence),
+            [tf.reshape(s, [-1, heads, hidden]) for s in states[:count]],
+            weights,
             lanes,
         )
         new = [tf.reshape(state, [-1, self.units]) for state in new]
@@ -284,6 +292,11 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
             keras.ops.zeros((batch_size, size), dtype=self.compute_dtype)
             for size in self.state_size
         ]
+
+    @property
+    def starts_at_zero(self):
+        """Whether no subclass has replaced `get_initial_state`."""
+        return type(self).get_initial_state is RecurrentCell.get_initial_state
 
     def get_config(self):
         config = {

@@ -10,7 +10,7 @@ cell and its op and lists its arguments.
 import keras
 import tensorflow as tf
 
-from haste_keras._compat import has_tangents, to_snake_case
+from haste_keras._compat import to_snake_case
 from haste_keras.layers.base import directions, step_loop
 from haste_keras.layers.base.cell import ROLES
 from haste_keras.layers.base.projection import op_projects
@@ -145,6 +145,11 @@ class RecurrentLayer(QuantizableLayer):
         states = super().get_initial_state(batch_size)
         return states * 2 if self.backward_cell is not None else states
 
+    @property
+    def _starts_at_zero(self):
+        own = type(self).get_initial_state is RecurrentLayer.get_initial_state
+        return own and self.cell.starts_at_zero
+
     def __call__(self, sequences, *args, **kwargs):
         check_dense("sequences", self, sequences)
         check_rank(self, sequences)  # Keras reads the rank before `call` could
@@ -174,13 +179,14 @@ class RecurrentLayer(QuantizableLayer):
                 "in the shape of `Input`, or leave `unroll` (which changes nothing here) False."
             )
         mask = check_mask(self, mask, sequences)
+        at_zero = initial_state is None and not self.stateful and self._starts_at_zero
         if initial_state is None:
             initial_state = (
                 self.states if self.stateful else self.get_initial_state(size(sequences, 0))
             )
         initial_state = check_states(self, initial_state, sequences)
         last_output, outputs, states = self.inner_loop(
-            sequences=sequences, initial_state=initial_state, mask=mask, training=training
+            sequences, initial_state, mask, training=training, at_zero=at_zero
         )
         if self.stateful:
             for variable, state in zip(self.states, states, strict=True):
@@ -190,9 +196,10 @@ class RecurrentLayer(QuantizableLayer):
             return output
         return (*output, *states) if self._two_outputs else (output, *states)
 
-    def inner_loop(self, sequences, initial_state, mask, training=False):
+    def inner_loop(self, sequences, initial_state, mask, training=False, at_zero=False):
         """Projection, recurrence, merge; arguments checked and in the compute dtype.
 
+        at_zero: initial_state is zeros, which the op is not given then.
         Returns (last output, outputs, states) as keras.layers.RNN wants them.
         """
         training = bool(training)
@@ -202,7 +209,7 @@ class RecurrentLayer(QuantizableLayer):
             sequences = tf.where(live, sequences, tf.zeros([], sequences.dtype))
         in_int8 = self._runs_int8(training)
         projections, weights = self._prepare_weights(in_int8)
-        reason = self._why_steps([sequences, initial_state, projections, weights])
+        reason = step_loop.why(self.cell, [sequences, initial_state, projections, weights])
         if reason:
             step_loop.warn(self, reason)
             return self._inner_loop_of_steps(sequences, initial_state, mask, training)
@@ -225,7 +232,7 @@ class RecurrentLayer(QuantizableLayer):
         )
         y, states = self.recurrence(
             wx,
-            initial_state=directions.to_lanes(states, self.heads),
+            initial_state=None if at_zero else directions.to_lanes(states, self.heads),
             mask=mask,
             reverse=[lane for lane in self._reverse for _ in range(self.heads)],
             zero_output_for_mask=self._zeroes_masked,
@@ -258,14 +265,6 @@ class RecurrentLayer(QuantizableLayer):
         """Weights of the projection of each cell, and of the recurrence of all lanes."""
         projections, recurrences = zip(*(cell.prepared(int8) for cell in self.cells), strict=True)
         return projections, directions.join(recurrences, axis=0)
-
-    def _why_steps(self, tensors):
-        """Why the cell runs step by step, in place of the op on `tensors`; None: it does not."""
-        if self.cell.unfused:
-            return step_loop.ACTIVATION
-        if step_loop.xla_lacks_ops():
-            return step_loop.XLA
-        return step_loop.FORWARD_MODE if has_tangents(tf.nest.flatten(tensors)) else None
 
     def _draw_dropout(self, sequences):
         """[N, C]: what dropout multiplies the input of every step by."""

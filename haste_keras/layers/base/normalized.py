@@ -17,13 +17,17 @@ from haste_keras.layers.base.cell import RecurrentCell
 from haste_keras.layers.base.layer import RecurrentLayer
 
 
-def normalized(x, gamma, epsilon, axes):
-    """γ ∘ (x - mean) / sqrt(variance + ε) over `axes`; in float32 at least."""
+def normalized(x, gamma, epsilon, axes, centred=False):
+    """γ ∘ (x - mean) / sqrt(variance + ε) over `axes`; in float32 at least.
+
+    centred: the mean is 0 already.
+    """
     wide = tf.cast(x, tf.float32) if x.dtype.size < 4 else x
-    # tf.nn.moments stops the gradient of the mean, which makes second derivatives wrong.
-    centred = wide - tf.reduce_mean(wide, axes, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centred), axes, keepdims=True)
-    return tf.cast(centred * tf.math.rsqrt(variance + epsilon), x.dtype) * gamma
+    if not centred:
+        # tf.nn.moments stops the gradient of the mean, which makes second derivatives wrong.
+        wide = wide - tf.reduce_mean(wide, axes, keepdims=True)
+    variance = tf.reduce_mean(tf.square(wide), axes, keepdims=True)
+    return tf.cast(wide * tf.math.rsqrt(variance + epsilon), x.dtype) * gamma
 
 
 class NormalizedCell(RecurrentCell):
@@ -62,11 +66,20 @@ class NormalizedCell(RecurrentCell):
         lanes = normalized(tf.reshape(wx, [-1, *self.gate_shape]), gamma, self.epsilon, [2, 3])
         return super().shift(tf.reshape(lanes, [-1, wx.shape[-1]]), weights)
 
+    def hoisted(self, weights, loop=False):
+        if loop and self.spec.normalizes and "recurrent_scale" not in weights:
+            # mean(h·R) is h·mean(R): without it in R, no step need subtract it.
+            kernel = weights["recurrent_kernel"]
+            kernel = kernel - tf.reduce_mean(kernel, [2, 3], keepdims=True)
+            weights = {**weights, "recurrent_kernel": kernel, "centred": True}
+        return super().hoisted(weights, loop)
+
     def product(self, h, weights):
         q = super().product(h, weights)
         if not self.spec.normalizes:
             return q
-        return normalized(q, weights["recurrent_gamma"], self.epsilon, [2, 3])
+        gamma, centred = weights["recurrent_gamma"], weights.get("centred", False)
+        return normalized(q, gamma, self.epsilon, [2, 3], centred)
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}

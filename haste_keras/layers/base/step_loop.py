@@ -8,7 +8,7 @@ import warnings
 
 import tensorflow as tf
 
-from haste_keras._compat import keras_loop, xla_compiles_here
+from haste_keras._compat import has_tangents, keras_loop, xla_compiles_here
 from haste_keras.layers.base.activation import name_of
 from haste_keras.native import library
 from haste_keras.native.cell_spec import ACTIVATIONS
@@ -30,6 +30,15 @@ _ADVICE = {
 def xla_lacks_ops():
     """Whether XLA compiles the function that is being traced, and cannot run our ops in it."""
     return xla_compiles_here() and not library.xla_here()[0]
+
+
+def why(cell, tensors):
+    """Why the cell runs step by step, in place of its op on `tensors`; None: it does not."""
+    if cell.unfused:
+        return ACTIVATION
+    if xla_lacks_ops():
+        return XLA
+    return FORWARD_MODE if has_tangents(tf.nest.flatten(tensors)) else None
 
 
 def warn(layer, reason):

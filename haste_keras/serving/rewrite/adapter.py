@@ -121,7 +121,7 @@ def build(loop, wanted, prefix):
       loop: `loops.Loop`.
       wanted: what it returns: "sequence" [N, T, H], "steps" [T, N, H], "last" [N, H], or the number
         of a state. Of a loop that keeps one output, T is 1.
-      prefix: of the names of its functions, which nothing else in the library may have.
+      prefix: as of `make`.
     """
     cell = loop.cell
 
@@ -136,9 +136,19 @@ def build(loop, wanted, prefix):
         named["steps"] = lambda: tf.transpose(y, [1, 0, 2])
         return [named[each]() if each in named else states[each] for each in wanted]
 
-    specs = _specs(loop)
+    return make(adapter, _specs(loop), prefix)
+
+
+def make(function, specs, prefix):
+    """The `Adapter` of a function of tensors.
+
+    Args:
+      function: tensors → list of tensors.
+      specs: tf.TensorSpec of each of its arguments.
+      prefix: of the names of its functions, which nothing else in the library may have.
+    """
     with portable():
-        inner = tf.function(adapter, autograph=False)
+        inner = tf.function(function, autograph=False)
         outer = tf.function(lambda *given: inner(*given), autograph=False)
         traced = outer.get_concrete_function(*specs)
     definition = traced.graph.as_graph_def()

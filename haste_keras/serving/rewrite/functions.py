@@ -8,7 +8,18 @@ from haste_keras._compat import registered_op
 # Operations without a state: what nothing reads may go.
 PURE = frozenset(
     {
-        *("Add", "AddV2", "BiasAdd", "Cast", "Const", "ExpandDims", "Fill", "Identity", "Less"),
+        *(
+            "Add",
+            "AddV2",
+            "BiasAdd",
+            "Cast",
+            "ConcatV2",
+            "Const",
+            "ExpandDims",
+            "Fill",
+            "Identity",
+            "Less",
+        ),
         *("LogicalAnd", "MatMul", "Max", "Mul", "Pack", "RealDiv", "Relu", "Relu6", "Reshape"),
         *("ReverseV2", "SelectV2", "Shape", "Sigmoid", "Split", "Squeeze", "StridedSlice", "Sub"),
         *("Tanh", "TensorListFromTensor", "TensorListGetItem", "TensorListReserve"),

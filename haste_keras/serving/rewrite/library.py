@@ -6,20 +6,19 @@ import tensorflow as tf
 
 from haste_keras._compat import registered_op
 from haste_keras.serving import tag as tags
-from haste_keras.serving.rewrite import loops
+from haste_keras.serving.rewrite import cudnn, loops
 from haste_keras.serving.rewrite.adapter import build, called
 from haste_keras.serving.rewrite.functions import Function
 from haste_keras.serving.rewrite.splice import Splice, prune
 from haste_keras.serving.rewrite.terms import Terms
 
 _PREFIX = "haste_keras_loop"
-_CUDNN = ("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
 _NAMES = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU", "elman": "SimpleRNN"}
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopReport:
-    """What became of a loop of a SavedModel.
+    """What became of a loop of a SavedModel, or of an op of cuDNN in its place.
 
     function: name of the function that it is in.
     name: its own; that of the layer is part of it.
@@ -53,6 +52,15 @@ class _Adapters:
             *(loop.time_major, loop.steps, loop.reverse, loop.sequences, loop.mask is not None),
             *(loop.zero, tuple(wanted)),
         )
+        return self._cached(key, build, loop, wanted)
+
+    def of_cudnn(self, op, wanted):
+        loop, cell = op.loop, op.loop.cell
+        shapes = cell.kernel.shape, cell.recurrent_kernel.shape
+        key = (cudnn.OP, cell.spec.name, *shapes, loop.dtype, loop.mask is not None, *wanted)
+        return self._cached(key, cudnn.build, op, wanted)
+
+    def _cached(self, key, build, loop, wanted):
         if key not in self._built:
             adapter = build(loop, wanted, f"{_PREFIX}_{self._number}")
             self._number += 1
@@ -73,24 +81,27 @@ def _rewrite_function(function, library, adapters):
     work.CopyFrom(function)
     prune(work)
     reports = []
-    for name in [node.name for node in work.node_def if node.op in loops.LOOPS]:
+    for name, op in [(node.name, node.op) for node in work.node_def]:
+        if op not in (*loops.LOOPS, cudnn.OP, *cudnn.OLDER):
+            continue
         # Nodes move as others are replaced.
         node = next(each for each in work.node_def if each.name == name)
         outer = Function(work, Terms(), work.signature.name, arithmetic=False)
         try:
-            loop = loops.read(node, outer, library)
-            splice = Splice(work, node, loop)
+            if op in loops.LOOPS:
+                loop = loops.read(node, outer, library)
+                splice = Splice(work, node, loop)
+                adapter = adapters.of(loop, splice.wanted)
+            else:
+                loops.require(op == cudnn.OP, f"cuDNN's op {op}, of an older Keras")
+                found = cudnn.read(node, outer)
+                loop, splice = found.loop, cudnn.CudnnSplice(work, node, found)
+                adapter = adapters.of_cudnn(found, splice.wanted)
         except loops.RefusedError as error:
             reports.append(LoopReport(work.signature.name, name, reason=str(error)))
             continue
-        splice.apply(adapters.of(loop, splice.wanted))
-        layer = _NAMES[loop.cell.spec.name]
-        reports.append(LoopReport(work.signature.name, name, layer))
-    reports += [
-        LoopReport(work.signature.name, node.name, reason="cuDNN's op, of an export on a GPU")
-        for node in work.node_def
-        if node.op in _CUDNN
-    ]
+        splice.apply(adapter)
+        reports.append(LoopReport(work.signature.name, name, _NAMES[loop.cell.spec.name]))
     prune(work)
     return work if any(each.layer for each in reports) else None, reports
 

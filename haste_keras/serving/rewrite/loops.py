@@ -46,7 +46,8 @@ class Loop:
     carried: int
 
 
-def _require(condition, reason):
+def require(condition, reason):
+    """Raises RefusedError unless `condition`."""
     if not condition:
         raise RefusedError(reason)
 
@@ -69,32 +70,32 @@ class _Reader:
         self.node, self.outer, self.terms = node, outer, outer.terms
         self.inputs = data_inputs(node)
         body, condition = (library.get(node.attr[key].func.name) for key in ("body", "cond"))
-        _require(body is not None and condition is not None, "its functions are missing")
+        require(body is not None and condition is not None, "its functions are missing")
         ops = {each.op for each in body.node_def}
-        _require(len(body.node_def) <= _MOST_NODES, "its step has too many operations")
+        require(len(body.node_def) <= _MOST_NODES, "its step has too many operations")
         odd = sorted(ops - _IN_BODY)
-        _require(not odd, f"its step has the operation {', '.join(odd[:3])}")
+        require(not odd, f"its step has the operation {', '.join(odd[:3])}")
         # The arguments of the two are the same.
         scope = (outer.name, node.name)
         self.body = Function(body, self.terms, scope, arithmetic=True)
         self.condition = Function(condition, self.terms, scope, arithmetic=True)
         self.results = self.body.outputs()
         self.of = [self.body.term(name) for name in self.body.arguments]
-        _require(len(self.results) == len(self.of) == len(self.inputs) > _OWN, "it is no such loop")
+        require(len(self.results) == len(self.of) == len(self.inputs) > _OWN, "it is no such loop")
         self.own = [i for i in range(_OWN, len(self.of)) if self.results[i] is not self.of[i]]
-        _require(self.own == list(range(_OWN, _OWN + len(self.own))), "it is no such loop")
+        require(self.own == list(range(_OWN, _OWN + len(self.own))), "it is no such loop")
 
     def read(self):
         self._check_counters()
         outputs = self.results[_OUTPUTS]
-        _require(
+        require(
             outputs.kind == "set" and outputs.arguments[0] is self.of[_OUTPUTS],
             "it does not write an output in each step",
         )
         _, index, item = outputs.arguments
         sequences = index is self.of[_TIME]
         zero = self.terms.constant(tf.constant(0).numpy())
-        _require(sequences or index is zero, "it does not write an output in each step")
+        require(sequences or index is zero, "it does not write an output in each step")
         x = self._x()
         masked = item.kind == "select"
         output, states, new_states, carried, zeroes, mask = item, self.own, None, _OWN, False, None
@@ -106,7 +107,7 @@ class _Reader:
         dtype = self._dtype(states)
         step = cells.Step(x, [self.of[i] for i in states], output, new_states, dtype)
         cell = cells.match(self.terms, step)
-        _require(
+        require(
             cell is not None,
             "its step is not that of an LSTM, GRU or SimpleRNN with activations that the kernels "
             "have",
@@ -114,7 +115,7 @@ class _Reader:
         self._check_weights(cell)
         for i in states:
             shape = self.of[i].shape
-            _require(
+            require(
                 shape is not None
                 and len(shape) == 2
                 and shape[1] == cell.recurrent_kernel.shape[0],
@@ -133,9 +134,9 @@ class _Reader:
         one = self.terms.constant(tf.constant(1).numpy())
         zero = self.terms.constant(tf.constant(0).numpy())
         for i in (_COUNTER, _TIME):
-            _require(self.results[i] is self.terms.add(self.of[i], one), "it does not count steps")
-            _require(self._outer(i) is zero, "it does not begin at step 0")
-        _require(self.results[_LIMIT] is self.of[_LIMIT], "it does not count steps")
+            require(self.results[i] is self.terms.add(self.of[i], one), "it does not count steps")
+            require(self._outer(i) is zero, "it does not begin at step 0")
+        require(self.results[_LIMIT] is self.of[_LIMIT], "it does not count steps")
         # time < T and counter < limit, where T and the limit are the same.
         result, limit = self.condition.outputs()[0], None
         for term in result.arguments if result.kind == "and" else ():
@@ -146,14 +147,14 @@ class _Reader:
         both = sorted(
             (counted, self.terms.make("less", self.of[_TIME], limit)), key=lambda each: each.number
         )
-        _require(
+        require(
             limit is not None and result is self.terms.make("and", *both), "its end is not known"
         )
         if limit.kind == "argument":
             number = limit.arguments[0]
-            _require(self.results[number] is self.of[number], "its end is not known")
+            require(self.results[number] is self.of[number], "its end is not known")
             limit = self._outer(number)
-        _require(limit is self._outer(_LIMIT), "its end is not known")
+        require(limit is self._outer(_LIMIT), "its end is not known")
         self.limit = limit
 
     def _x(self):
@@ -163,7 +164,7 @@ class _Reader:
             for term in cells.reachable(self.results)
             if term.kind == "matmul" and term.arguments[0].kind == "item"
         }
-        _require(len(found) == 1, "it does not read one sequence")
+        require(len(found) == 1, "it does not read one sequence")
         x = found.pop()
         self._list_of(x)
         return x
@@ -171,7 +172,7 @@ class _Reader:
     def _list_of(self, item):
         """The number of the input whose list `item` is read from, at this step."""
         source, index = item.arguments
-        _require(
+        require(
             index is self.of[_TIME]
             and source.kind == "argument"
             and source.arguments[0] not in range(_OWN + len(self.own)),
@@ -186,24 +187,24 @@ class _Reader:
         tiled = condition.kind == "tile"
         live = condition.arguments[0] if tiled else condition
         # [N, 1], broadcast or tiled to [N, H].
-        _require(live.kind == "item" and live.shape is not None, reason)
-        _require(len(live.shape) == 2 and live.shape[1] == 1, reason)
+        require(live.kind == "item" and live.shape is not None, reason)
+        require(len(live.shape) == 2 and live.shape[1] == 1, reason)
         previous, *states = self.own
-        _require(self.results[previous] is item and states, reason)
+        require(self.results[previous] is item and states, reason)
         _, output, other = item.arguments
         zeroes = other is not self.of[previous]
         if zeroes:
-            _require(other.kind == "argument", reason)
-            _require(self._is_zero(other.arguments[0]), reason)
-        _require(self._is_zero(previous), reason)
+            require(other.kind == "argument", reason)
+            require(self._is_zero(other.arguments[0]), reason)
+        require(self._is_zero(previous), reason)
         new_states = []
         for i in states:
             new = self.results[i]
-            _require(new.kind == "select" and new.arguments[0] is condition, reason)
-            _require(new.arguments[2] is self.of[i], reason)
+            require(new.kind == "select" and new.arguments[0] is condition, reason)
+            require(new.arguments[2] is self.of[i], reason)
             new_states.append(new.arguments[1])
         shape = self.of[previous].shape
-        _require(shape is not None and (not tiled or condition.arguments[1] == shape[-1]), reason)
+        require(shape is not None and (not tiled or condition.arguments[1] == shape[-1]), reason)
         return output, zeroes, live, states, new_states
 
     def _is_zero(self, number):
@@ -213,7 +214,7 @@ class _Reader:
 
     def _dtype(self, states):
         dtypes = {tf.as_dtype(self.node.attr["T"].list.type[i]).name for i in states}
-        _require(len(dtypes) == 1 and dtypes <= set(_DTYPES), "its states are no floats")
+        require(len(dtypes) == 1 and dtypes <= set(_DTYPES), "its states are no floats")
         return dtypes.pop()
 
     def _check_weights(self, cell):
@@ -222,14 +223,14 @@ class _Reader:
             if weight is not None:
                 number, variable, _ = weight_source(weight)
                 resource = self.node.attr["T"].list.type[number] == tf.resource.as_datatype_enum
-                _require(
+                require(
                     number >= first and (variable is not None) == resource, "its weights change"
                 )
 
     def _listed(self, item):
         """The term of the tensor, time first, that `item` is a step of; whether it is reversed."""
         term = self._outer(self._list_of(item))
-        _require(term.kind == "list", "its sequence is not known")
+        require(term.kind == "list", "its sequence is not known")
         term, reverse = term.arguments[0], False
         if term.kind == "reverse" and term.arguments[1] == 0:
             term, reverse = term.arguments[0], True
@@ -243,10 +244,10 @@ class _Reader:
             count = int(tf.io.decode_raw(steps.arguments[2], tf.int32)[0])
         else:
             count = None
-            _require(steps is self.terms.size(term, 0), "its number of steps is not known")
+            require(steps is self.terms.size(term, 0), "its number of steps is not known")
         outputs = self._outer(_OUTPUTS)
         expected = steps if sequences else self.terms.constant(tf.constant(1).numpy())
-        _require(
+        require(
             outputs.kind == "reserved" and outputs.arguments[0] is expected,
             "it does not keep the outputs of its steps",
         )
@@ -257,12 +258,12 @@ class _Reader:
     def _mask_source(self, item, reverse):
         reason = "the source of its mask is not known"
         term, reversed_mask = self._listed(item)
-        _require(reversed_mask == reverse, reason)
-        _require(term.kind == "transpose" and term.arguments[1] == (1, 0, 2), reason)
+        require(reversed_mask == reverse, reason)
+        require(term.kind == "transpose" and term.arguments[1] == (1, 0, 2), reason)
         term = term.arguments[0]
-        _require(term.kind == "expand" and term.arguments[1] in (-1, 2), reason)
+        require(term.kind == "expand" and term.arguments[1] in (-1, 2), reason)
         mask = term.arguments[0]
-        _require(mask.shape is not None and len(mask.shape) == 2, reason)
+        require(mask.shape is not None and len(mask.shape) == 2, reason)
         return self.outer.edge(mask)
 
 

@@ -237,8 +237,9 @@ class BackwardWalk : public Walk<Cell, T> {
     if (this->Live(n, t)) {
       V kept[kKept], prev[kStates], more[kStates];
       this->LoadReserve(args_, step_row, j, kept, prev);
+      prev[0] = this->Scaled(prev[0], at);
       Cell::BackwardReset(act_, kept, prev, d_operand, dx, more);
-      more[0] = this->Scaled(more[0], at);  // the cell saw h with dropout
+      more[0] = this->Scaled(more[0], at);
       for (int s = 0; s < kStates; ++s) Store(Load(dstate_[s] + at) + more[s], dstate_[s] + at);
       for (int g = 0; g < EndGate(0); ++g) StorePart(dx[g], operand + g * H, H - j);
     }
@@ -252,7 +253,6 @@ class BackwardWalk : public Walk<Cell, T> {
     this->LoadReserve(args_, step_row, j, kept, prev);
     if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Backward(ds, past);
     CellBackward<Cell>(act_, kept, prev, ds, dx, dq, before);
-    before[0] = this->Scaled(before[0], Row(k, n) + j);  // the cell saw h with dropout
     for (int s = 0; s < kStates; ++s) ds[s] = before[s] + past[s];
   }
 

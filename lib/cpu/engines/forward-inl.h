@@ -338,11 +338,9 @@ class ForwardWalk : public Walk<Cell, T> {
     const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
     if (!kForms) Base::Ahead(args_.wx, wx_ahead, kGates - kFirst, H);
     Base::Ahead(args_.y, ahead * H + j);
-    // The previous states, and the same as the cell reads them: h with dropout.
-    V prev[kStates], entering[kStates], next[kStates], kept[kKept];
+    V prev[kStates], next[kStates], kept[kKept];
     prev[0] = Load(h_[step & 1] + at);
-    for (int s = 1; s < kStates; ++s) prev[s] = entering[s] = Load(state_[s] + at);
-    entering[0] = this->dropout_ ? Load(operand_[step & 1] + at) : prev[0];
+    for (int s = 1; s < kStates; ++s) prev[s] = Load(state_[s] + at);
     if constexpr (kPhases > 1) {
       for (int g = 0; g < kFirst; ++g) kept[g] = Load(reset_[g] + at);
       kept[Cell::kOperand] = Load(reset_[kFirst] + at);
@@ -354,9 +352,9 @@ class ForwardWalk : public Walk<Cell, T> {
       if constexpr (kPhases > 1) {
         V all_q[kGates];
         for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
-        Cell::Forward(act_, x, all_q, entering, kept, next);
+        Cell::Forward(act_, x, all_q, prev, kept, next);
       } else {
-        Cell::Forward(act_, x, q, entering, kept, next);
+        Cell::Forward(act_, x, q, prev, kept, next);
       }
       if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Forward(prev, next);
       y = next[0];
@@ -364,7 +362,8 @@ class ForwardWalk : public Walk<Cell, T> {
       for (int s = 0; s < kStates; ++s) next[s] = prev[s];
       if (this->Repeats(k, n, step)) y = prev[0];
     }
-    if (args_.keep) Keep(step_row, ahead, j, entering, kept);
+    const V h_in = this->dropout_ ? Load(operand_[step & 1] + at) : prev[0];
+    if (args_.keep) Keep(step_row, ahead, j, prev, h_in, kept);
     StorePart(y, static_cast<T*>(args_.y) + step_row * H + j, count);
     const int after = (step + 1) & 1;
     Store(next[0], h_[after] + at);
@@ -372,13 +371,13 @@ class ForwardWalk : public Walk<Cell, T> {
     for (int s = 1; s < kStates; ++s) Store(next[s], state_[s] + at);
   }
 
-  HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* entering,
+  HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* prev, V h_in,
                        const V* kept) {
     if (args_.gates != args_.wx) {
       Base::Ahead(args_.gates, ahead * kGates * H + j, kGates, H);
     }
     for (int i = 0; i < SavedTensors<Cell>(); ++i) Base::Ahead(args_.saved[i], ahead * H + j);
-    this->StoreReserve(args_, step_row, j, entering, kept);
+    this->StoreReserve(args_, step_row, j, prev, h_in, kept);
   }
 
   const HasteRnnForwardArgs& args_;

@@ -133,7 +133,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
       V kept[kKept], prev[kStates], ds[kStates], past[kStates], before[kStates];
       V dx[kGates], dq[kGates];
       this->LoadReserve(args_, step_row, j, kept, prev);
-      felt = felt + Abs(prev[0]);
+      felt = felt + Abs(this->Scaled(prev[0], At(k, n) + j));
       if constexpr (kNormed > 0) {
         for (int s = 0; s < kStates; ++s) {
           ds[s] = Load(dstate_[s] + At(k, n) + j);
@@ -147,7 +147,6 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
         Enter(t, k, n, j, ds, past);
       }
       CellBackward<Cell>(act_, kept, prev, ds, dx, dq, before);
-      before[0] = this->Scaled(before[0], At(k, n) + j);  // the cell saw h with dropout
       for (int s = 0; s < kStates; ++s) Store(before[s] + past[s], dstate_[s] + At(k, n) + j);
       this->StoreGates(args_.dwx, step_row, j, dx);
       for (int g = 0; g < kGates; ++g) {

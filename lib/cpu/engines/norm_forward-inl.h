@@ -112,7 +112,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
     for (int64_t j = 0; j < H; j += W) {
       const int64_t at = At(k, n) + j;
       AskAhead(ahead, j);
-      V raw[kGates], q[kGates], x[kGates], entering[kStates], kept[kKept], next[kStates];
+      V raw[kGates], q[kGates], x[kGates], prev[kStates], kept[kKept], next[kStates];
       const T* wx = static_cast<const T*>(args_.wx) + step_row * kGates * H + j;
       for (int g = 0; g < kGates; ++g) {
         x[g] = LoadPart(wx + g * H, H - j);
@@ -120,10 +120,9 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
         const V offset = Cell::kRecurrentBias ? Param(k, Base::kBias + g, j) : V();
         q[g] = MulAdd(moments.Normed(raw[g]), Param(k, Base::kGamma + g, j), offset);
       }
-      // As the cell sees it, h has dropout.
-      for (int s = 0; s < kStates; ++s) entering[s] = Load((s == 0 ? operand_ : state_[s]) + at);
-      Cell::Forward(act_, x, q, entering, kept, next);
-      if (args_.keep) Keep(step_row, j, raw, entering, kept);
+      for (int s = 0; s < kStates; ++s) prev[s] = Load(state_[s] + at);
+      Cell::Forward(act_, x, q, prev, kept, next);
+      if (args_.keep) Keep(step_row, j, raw, prev, Load(operand_ + at), kept);
       if constexpr (kNormed > 0) {
         for (int i = 0; i < kKept; ++i) Store(kept[i], scratch + i * Hp + j);
         for (int s = 1; s < kStates; ++s) Store(next[s], scratch + (kFresh + s - 1) * Hp + j);
@@ -168,20 +167,20 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
     const bool repeats = this->Repeats(k, n, step);
     for (int64_t j = 0; j < H; j += W) {
       const int64_t at = At(k, n) + j;
-      V entering[kStates];
+      V prev[kStates];
       const V none[kKept];
-      for (int s = 0; s < kStates; ++s) entering[s] = Load((s == 0 ? operand_ : state_[s]) + at);
-      if (args_.keep) Keep(step_row, j, none, entering, none);
+      for (int s = 0; s < kStates; ++s) prev[s] = Load(state_[s] + at);
+      if (args_.keep) Keep(step_row, j, none, prev, Load(operand_ + at), none);
       StorePart(repeats ? Load(state_[0] + at) : V(), static_cast<T*>(args_.y) + step_row * H + j,
                 H - j);
     }
   }
 
   // Writes the reserve.
-  HWY_INLINE void Keep(int64_t step_row, int64_t j, const V* products, const V* entering,
+  HWY_INLINE void Keep(int64_t step_row, int64_t j, const V* products, const V* prev, V h_in,
                        const V* kept) const {
     this->StoreGates(args_.products, step_row, j, products);
-    this->StoreReserve(args_, step_row, j, entering, kept);
+    this->StoreReserve(args_, step_row, j, prev, h_in, kept);
   }
 
   HWY_INLINE void AskAhead(int64_t row, int64_t j) const {

@@ -161,17 +161,19 @@ class Walk {
     for (int g = 0; g < kGates; ++g) StorePart(v[g], to + g * H, H - j);
   }
 
-  // What forward leaves for backward. entering: the states as they enter the step.
+  // What forward leaves for backward. prev: the states that enter the step; h_in: h as R multiplies
+  // it.
   HWY_INLINE void StoreReserve(const HasteRnnForwardArgs& args, int64_t step_row, int64_t j,
-                               const V* entering, const V* kept) const {
+                               const V* prev, V h_in, const V* kept) const {
     StoreGates(args.gates, step_row, j, kept);
     const auto save = [&](int tensor, V v) HWY_ATTR {
       StorePart(v, static_cast<T*>(args.saved[tensor]) + step_row * H + j, H - j);
     };
     for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) save(SavedState(s), entering[s]);
+      if (Cell::kReadsState[s]) save(SavedState(s), s == 0 ? h_in : prev[s]);
     }
     for (int i = kGates; i < kKept; ++i) save(SavedKept(i), kept[i]);
+    if (kMixesHidden<Cell> && dropout_) save(SavedTensors<Cell>(), prev[0]);
   }
   HWY_INLINE void LoadReserve(const HasteRnnBackwardArgs& args, int64_t step_row, int64_t j,
                               V* kept, V* prev) const {
@@ -181,7 +183,9 @@ class Walk {
       return LoadPart(static_cast<const T*>(args.saved[tensor]) + step_row * H + j, H - j);
     };
     for (int s = 0; s < kStates; ++s) {
-      if (Cell::kReadsState[s]) prev[s] = saved(SavedState(s));
+      if (!Cell::kReadsState[s]) continue;
+      const bool apart = s == 0 && kMixesHidden<Cell> && dropout_;
+      prev[s] = saved(apart ? SavedTensors<Cell>() : SavedState(s));
     }
     for (int i = kGates; i < kKept; ++i) kept[i] = saved(SavedKept(i));
   }

@@ -59,6 +59,17 @@ HASTE_DEVICE int SavedAt(int s) {
   return __popc(kReadStates<Cell> & ((1u << s) - 1));
 }
 
+// h as kernels store and read it in the reserve, which is how the cell reads it. Of kMixesHidden
+// another tensor has h with dropout (engine_table.h). scale: the factor from dropout.
+template <class Cell, class C>
+HASTE_DEVICE C KeptHidden(C h, C scale) {
+  return kMixesHidden<Cell> ? h : h * scale;
+}
+template <class Cell, class C>
+HASTE_DEVICE C KeptScale(C scale) {
+  return kMixesHidden<Cell> ? C(1) : scale;
+}
+
 // Index in `extra` of the bias of h·R. The parameters of layer normalisation come before it.
 template <class Cell>
 constexpr int kRecurrentBiasAt = (Cell::kNormalizes ? 1 : 0) + (Cell::kNormalizesState > 0 ? 2 : 0);
@@ -239,8 +250,8 @@ struct Elements {
   using States = C[kCount][Cell::kStates];
   using Kept = C[kCount][Cell::kKept];
 
-  // before: prev, but with h as it entered the product. share: from ZoneoutShares, read only if
-  // p.zoneout. kept: the cell's; kOperand and the gates of kResetGates are already set.
+  // before: prev, with h of KeptHidden. share: from ZoneoutShares, read only if p.zoneout. kept: the
+  // cell's; kOperand and the gates of kResetGates are already set.
   static HASTE_DEVICE void Forward(const RecurrenceParams<T>& p, const Gates& x, const Gates& q,
                                    const States& before, const States& prev, const States& share,
                                    Kept& kept, States& next) {
@@ -286,7 +297,7 @@ struct Elements {
     });
     HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
       HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
-        ds[e][s] = MulAdd(before[e][s], s == 0 ? scale[e] : C(1), past[e][s]);
+        ds[e][s] = MulAdd(before[e][s], s == 0 ? KeptScale<Cell>(scale[e]) : C(1), past[e][s]);
       }
     }
   }

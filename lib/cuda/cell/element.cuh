@@ -49,7 +49,7 @@ HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
 
 // A forward step of several elements of a thread, side by side. stored: their wx. get(q): returns
 // h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
-// result `before` holds the states as they enter the cell.
+// result `before` holds the states as the reserve does.
 template <class Cell, class T, int kCount, class Get, class Params,
           class E = Elements<Cell, T, kCount>>
 HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], int64_t k,
@@ -62,7 +62,7 @@ HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], 
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
       next[e][s] = prev[e][s];
-      before[e][s] = s == 0 ? prev[e][0] * scale[e] : prev[e][s];
+      before[e][s] = s == 0 ? KeptHidden<Cell>(prev[e][0], scale[e]) : prev[e][s];
     }
     y[e] = seen[e].repeats ? prev[e][0] : 0.0f;
   }

@@ -157,11 +157,13 @@ struct BackwardResetPhase
     HASTE_UNROLL for (int s = 0; s < kStates; ++s) added[s] = 0;
     if (live) {
       C kept[Cell::kKept], prev[kStates];
+      const C scale = DropScale(p, e);
       reserve.Get(kept, prev);
+      prev[0] *= scale;
       WithActivations<Cell, C>(p.act, [&](const Activations& act) {
         Cell::BackwardReset(act, kept, prev, product[0], dx, added);
       });
-      added[0] *= DropScale(p, e);
+      added[0] *= scale;
     }
     HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[s] = carried[s] + added[s];
     HASTE_UNROLL for (int g = 0; g < kReset; ++g)

@@ -65,7 +65,7 @@ struct ForwardInputs : ForwardProduct<Cell, kFirst, kCount> {
 
   __device__ void StatesBefore(C (&before)[Cell::kStates]) const {
     HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
-      before[s] = s == 0 ? prev[0] * scale : prev[s];
+      before[s] = s == 0 ? KeptHidden<Cell>(prev[0], scale) : prev[s];
     }
   }
 
@@ -165,8 +165,9 @@ struct ForwardResetPhase : ForwardInputs<Cell, P, 0, Cell::kResetGates> {
     if (this->live) {
       C x[Cell::kGates] = {}, q[Cell::kGates] = {};
       this->PreActivations(product, x, q);
+      C entering[Cell::kStates] = {this->prev[0] * this->scale};
       WithActivations<Cell, C>(
-          p.act, [&](const Activations& act) { Cell::ForwardReset(act, x, q, before, kept); });
+          p.act, [&](const Activations& act) { Cell::ForwardReset(act, x, q, entering, kept); });
     }
     PutOtherOperand(p, at.step, e, e.j, kept[Cell::kOperand]);
   }

@@ -234,12 +234,15 @@ int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status) {
   ProductPlan plan;
+  HASTE_TRY(PlanHere({g, {}, {}}, 0, &plan, status));
+  if (plan.ours) HASTE_TRY(CheckPointer(workspace, "workspace", status));
+  return CudaPlannedGemm(g, plan, workspace, executor, status);
+}
+
+int32_t CudaPlannedGemm(const HasteGemm& g, const ProductPlan& plan, void* workspace,
+                        const HasteExecutor& executor, HasteStatus* status) {
   const ProductChunk whole = {g, {}, {}};
-  HASTE_TRY(PlanHere(whole, 0, &plan, status));
-  if (plan.ours) {
-    HASTE_TRY(CheckPointer(workspace, "workspace", status));
-    return ScaledGemm(whole, plan, workspace, executor, status);
-  }
+  if (plan.ours) return ScaledGemm(whole, plan, workspace, executor, status);
   if (IsForCublas(g) && HaveCublasFor(g.dtype)) return GemmByCublas(whole, executor, status);
   return WithDtype(g.dtype, [&](auto of) { return TiledGemm<decltype(of)>(g, executor, status); });
 }

@@ -14,6 +14,9 @@ namespace haste {
 int32_t CudaGemmWorkspace(const HasteGemm& gemm, size_t* bytes, HasteStatus* status);
 int32_t CudaGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& executor,
                  HasteStatus* status);
+// The same with a given plan, whose workspace is ScaledGemmWorkspace; c is float32 if it is `ours`.
+int32_t CudaPlannedGemm(const HasteGemm& gemm, const ProductPlan& plan, void* workspace,
+                        const HasteExecutor& executor, HasteStatus* status);
 
 // Of a part of a product (lib/plan/gemm/gemm.h) that takes no more bytes than `most`. What is no
 // exact float of compute capability 9.0, and no sum in float32, is cuBLAS's, which must be there,

@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     NormLeaving<Cell, T> leaving = leaving_of(e, in);
     C kept[Cell::kKept], prev[kStates], dx[kGates] = {}, dq[kGates], before[kStates];
     in.reserve.Get(kept, prev);
-    felt |= prev[0] != C(0);
+    felt |= (kMixesHidden<Cell> ? prev[0] * leaving.scale : prev[0]) != C(0);
     if constexpr (kState > 0) {
       const C normed = of_state.Normed(in.State());
       const C gradient = in.OutputGradient(p.act, normed, leaving.ds[0], dx);
@@ -254,7 +254,8 @@ __global__ void __launch_bounds__(kMaxRowThreads)
       sum[1] = MulAdd(gradient, normed, sum[1]);
     }
     HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-      p.carried[s][e.at] = MulAdd(before[s], s == 0 ? leaving.scale : C(1), leaving.past[s]);
+      p.carried[s][e.at] =
+          MulAdd(before[s], s == 0 ? KeptScale<Cell>(leaving.scale) : C(1), leaving.past[s]);
     }
   });
   block_sum(sum);

@@ -34,7 +34,7 @@ struct NormForwardInputs {
   }
 };
 
-// The states that enter the step: `before` is what the cell sees, with recurrent dropout on h.
+// The states that enter the step: `before` as the cell sees them and the reserve has them.
 template <class Cell, class T>
 struct NormEntering {
   Compute<T> prev[Cell::kStates], before[Cell::kStates];
@@ -42,7 +42,7 @@ struct NormEntering {
   template <class P>
   __device__ void Load(const P& p, const Element& e) {
     HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) before[s] = prev[s] = p.carried[s][e.at];
-    before[0] *= DropScale(p, e);
+    before[0] = KeptHidden<Cell>(prev[0], DropScale(p, e));
   }
 };
 

@@ -65,7 +65,7 @@ typedef struct {
   int32_t zero_output_for_mask;
   // The rate of each state, in [0, 1]; but see tied_zoneout.
   float zoneout[HASTE_MAX_STATES];
-  // A rate in [0, 1): one mask [N, K, H] a call on h where it enters h·R.
+  // A rate in [0, 1): one mask [N, K, H] a call on h where R multiplies it, and nowhere else.
   float recurrent_dropout;
   float epsilon;       // added to a variance by cells that normalise
   int32_t allow_tf32;  // 1: float32 on CUDA may be as coarse as products in TensorFloat-32
@@ -106,7 +106,10 @@ typedef struct {
   const char* extra_names[HASTE_MAX_EXTRAS];  // "recurrent_bias"
   const char* extra_dims[HASTE_MAX_EXTRAS];   // "KGH" or "KH"
   int32_t saved;                              // tensors [N, T, K, H] that backward reads
-  const char* saved_names[HASTE_MAX_SAVED];   // "h_in": saved[0] is what was multiplied by R
+  // "h_in": saved[0] is what was multiplied by R. With HASTE_BOUND_MEAN the last, "h_prev", is h
+  // before recurrent dropout: written and read under recurrent dropout in training, else not
+  // looked at.
+  const char* saved_names[HASTE_MAX_SAVED];
   int32_t state_bound;                        // HasteStateBound
 } HasteCellInfo;
 

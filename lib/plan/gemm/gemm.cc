@@ -1,8 +1,9 @@
 #include "lib/plan/gemm/gemm.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "lib/plan/costs/cost_table.h"
+#include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {
 namespace {
@@ -22,12 +23,6 @@ constexpr double kByteMicroseconds = 2e-6;
 
 // Only 9.0 has the kernels.
 const GemmCosts& Costs() { return CostsOf(9).gemm; }
-
-double FloatMicroseconds(const HasteGemm& g) {
-  return Costs().float_call_microseconds + static_cast<double>(g.m) * static_cast<double>(g.n) *
-                                               static_cast<double>(g.k) /
-                                               Costs().float_products_per_microsecond;
-}
 
 int64_t RoomFor(const HasteGemm& g) {
   const double elements = static_cast<double>(g.m) * g.k + static_cast<double>(g.k) * g.n +
@@ -57,13 +52,40 @@ int64_t LargestPart(int64_t whole, int64_t most, int64_t tile) {
 }
 
 // Of an element. Floats are read twice, as their scale is found first.
-double PackMicroseconds(const HasteGemm& g, int terms) {
+int PackBytes(const HasteGemm& g, int terms) {
   const int read = g.dtype == HASTE_FLOAT32 ? 2 * sizeof(float) : sizeof(uint16_t);
-  return Costs().pack_byte_microseconds * (read + terms * static_cast<int>(sizeof(uint16_t)));
+  return read + terms * static_cast<int>(sizeof(uint16_t));
+}
+
+ProductWork WorkOf(const ProductPlan& plan, int64_t rows, int64_t columns, const GemmCosts& costs) {
+  ProductWork work = {};
+  work.tiles = static_cast<int>(CeilDiv(rows, kProductRows) * CeilDiv(columns, kProductColumns));
+  work.k_blocks = static_cast<int>(plan.depth / KBlockDepth(plan.terms));
+  work.pairs = plan.pairs;
+  work.whole = work.tiles;
+  const int rest = work.tiles % plan.pairs;
+  const int64_t sharers = std::min({int64_t{plan.pairs}, int64_t{plan.slots} + 1 - rest,
+                                    int64_t{rest} * work.k_blocks / kLeastShare});
+  if (sharers <= rest) return work;
+  ProductWork shares = work;
+  shares.whole -= rest;
+  shares.sharers = static_cast<int>(sharers);
+  return Microseconds(shares, plan.terms, costs) < Microseconds(work, plan.terms, costs) ? shares
+                                                                                         : work;
+}
+
+// Of the kernels that a chunk can have those that it has: to pack both operands, to multiply, which
+// begins and ends slowly and counts as two, and to add up what waits. Lines that lie across the
+// depth have their scales found first.
+double ShareOfKernels(const HasteGemm& g, const ProductWork& chunk) {
+  const int across = g.dtype == HASTE_FLOAT32 ? 3 : 1;
+  const int packing = (g.a_col == 1 ? 1 : across) + (g.b_row == 1 ? 1 : across);
+  return (packing + 2 + (chunk.shared() > 0 ? 1 : 0)) / 9.0;
 }
 
 // The time of the best chunks of this depth, that go into `best`; its slots are given.
-double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPlan* best) {
+double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, const GemmCosts& costs,
+                  ProductPlan* best) {
   ProductPlan plan = *best;
   plan.depth = depth;
   const int64_t room = all_room - plan.slots * kProductTileBytes;
@@ -73,19 +95,14 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
   const int64_t passes_tile = plan.a_stays ? kProductColumns : kProductRows;
   const int64_t kept = LargestPart(stays, room / line - passes_tile, stays_tile);
   const int64_t most = LargestPart(passes, room / line - kept, passes_tile);
-  const int64_t depths = CeilDiv(g.k, depth), keeps = CeilDiv(stays, kept);
-  const double pack = (static_cast<double>(stays) + static_cast<double>(passes * keeps)) *
-                      static_cast<double>(g.k) * PackMicroseconds(g, plan.terms);
   double least = 0;
   const int64_t fewest = CeilDiv(passes, most);
   for (int64_t count = fewest; count < fewest + kTriedCounts; ++count) {
     const int64_t passed = EvenPart(passes, count, passes_tile);
     plan.rows = plan.a_stays ? kept : passed;
     plan.columns = plan.a_stays ? passed : kept;
-    const double chunks = static_cast<double>(depths * keeps * CeilDiv(passes, passed));
     const double time =
-        pack + chunks * (Costs().chunk_call_microseconds +
-                         Microseconds(plan.Work(plan.rows, plan.columns), plan.terms));
+        ProductMicroseconds(g, plan, WorkOf(plan, plan.rows, plan.columns, costs), costs);
     if (least == 0 || time < least) {
       least = time;
       *best = plan;
@@ -96,39 +113,64 @@ double FillChunks(const HasteGemm& g, int64_t depth, int64_t all_room, ProductPl
 
 }  // namespace
 
-double Microseconds(const ProductWork& work, int terms) {
-  const double of_k_block = Costs().k_block_microseconds[terms - 1],
-               of_tile = Costs().tile_microseconds[terms - 1];
+double MultiplyAdds(const HasteGemm& g) {
+  return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+}
+
+double FloatMicroseconds(const HasteGemm& g, const GemmCosts& costs) {
+  return costs.float_call_microseconds + MultiplyAdds(g) / costs.float_products_per_microsecond;
+}
+
+double CublasMicroseconds(const HasteGemm& g, const CostTable& costs) {
+  const OverlapCosts& rates = costs.overlap;
+  const double rate = g.dtype == HASTE_FLOAT32 ? rates.cublas_tf32_products_per_microsecond
+                                               : rates.cublas_half_products_per_microsecond;
+  return costs.gemm.float_call_microseconds + MultiplyAdds(g) / rate;
+}
+
+double Microseconds(const ProductWork& work, int terms, const GemmCosts& costs) {
+  const double of_k_block = costs.k_block_microseconds[terms - 1],
+               of_tile = costs.tile_microseconds[terms - 1];
   const double rounds = static_cast<double>(CeilDiv(work.whole, work.pairs));
   const double sums = static_cast<double>(CeilDiv(work.k_blocks * KBlockDepth(terms), kSumDepth));
   const double whole = rounds * (work.k_blocks * of_k_block + sums * of_tile);
   if (work.shared() == 0) return whole;
   const double share = static_cast<double>(work.Begin(work.sharers)) / work.sharers;
-  return whole + share * of_k_block + 2 * of_tile + work.slots() * Costs().slot_microseconds;
+  // It may begin and end within a tile.
+  const double parts = std::ceil(share * KBlockDepth(terms) / kSumDepth) + 1;
+  return whole + share * of_k_block + parts * of_tile + work.slots() * costs.slot_microseconds;
+}
+double Microseconds(const ProductWork& work, int terms) {
+  return Microseconds(work, terms, Costs());
+}
+
+double ProductMicroseconds(const HasteGemm& g, const ProductPlan& plan, const ProductWork& chunk,
+                           const GemmCosts& costs) {
+  const int64_t stays = plan.a_stays ? g.m : g.n, kept = plan.a_stays ? plan.rows : plan.columns;
+  const int64_t passes = plan.a_stays ? g.n : g.m, passed = plan.a_stays ? plan.columns : plan.rows;
+  const int64_t keeps = CeilDiv(stays, kept);
+  const double packed = static_cast<double>(stays + passes * keeps) * static_cast<double>(g.k);
+  const double chunks =
+      static_cast<double>(CeilDiv(g.k, plan.depth) * keeps * CeilDiv(passes, passed));
+  return costs.pack_byte_microseconds * packed * PackBytes(g, plan.terms) +
+         chunks * (costs.chunk_call_microseconds * ShareOfKernels(g, chunk) +
+                   Microseconds(chunk, plan.terms, costs));
 }
 
 ProductWork ProductPlan::Work(int64_t of_rows, int64_t of_columns) const {
-  ProductWork work = {};
-  work.tiles =
-      static_cast<int>(CeilDiv(of_rows, kProductRows) * CeilDiv(of_columns, kProductColumns));
-  work.k_blocks = static_cast<int>(depth / KBlockDepth(terms));
-  work.pairs = pairs;
-  work.whole = work.tiles;
-  const int rest = work.tiles % pairs;
-  const int64_t sharers = std::min(
-      {int64_t{pairs}, int64_t{slots} + 1 - rest, int64_t{rest} * work.k_blocks / kLeastShare});
-  if (sharers <= rest) return work;
-  ProductWork shares = work;
-  shares.whole -= rest;
-  shares.sharers = static_cast<int>(sharers);
-  return Microseconds(shares, terms) < Microseconds(work, terms) ? shares : work;
+  return WorkOf(*this, of_rows, of_columns, Costs());
 }
 
 ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most,
                         bool sums_in_float) {
+  return PlanProduct(g, sm_major, pairs, most, sums_in_float, Costs());
+}
+
+ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t most,
+                        bool sums_in_float, const GemmCosts& costs) {
   ProductPlan plan = {};
   if ((!IsExact(g) && !sums_in_float) || !CanBeOurs(g, sm_major, pairs) ||
-      (most == 0 && FloatMicroseconds(g) < kWorthPlanning)) {
+      (most == 0 && FloatMicroseconds(g, costs) < kWorthPlanning)) {
     return plan;
   }
   plan.pairs = pairs;
@@ -147,7 +189,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
       if (depth == last) continue;
       last = depth;
       ProductPlan filled = plan;
-      filled.microseconds = FillChunks(g, depth, room, &filled);
+      filled.microseconds = FillChunks(g, depth, room, costs, &filled);
       const double price = filled.microseconds + of_byte * static_cast<double>(filled.bytes());
       if (least == 0 || price < least) {
         least = price;
@@ -155,7 +197,7 @@ ProductPlan PlanProduct(const HasteGemm& g, int sm_major, int pairs, int64_t mos
       }
     }
   }
-  best.ours = most > 0 || Costs().float_margin * best.microseconds < FloatMicroseconds(g);
+  best.ours = most > 0 || costs.float_margin * best.microseconds < FloatMicroseconds(g, costs);
   return best;
 }
 

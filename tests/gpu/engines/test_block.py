@@ -11,7 +11,6 @@ from engine_problem import (  # noqa: E402
     PRECISIONS,
     check_nothing_is_written_after_the_last_row,
     check_tensors_that_begin_anywhere,
-    dropout_lifts_bound,
     each_cell,
     each_precision,
     lanes,
@@ -56,8 +55,6 @@ def test_every_width(cell, precision, hidden):
             problem.plan()
         return
     options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
-    if dropout_lifts_bound(cell) and is_float and hidden > 256:  # then R has three terms
-        del options["recurrent_dropout"]
     for n, k in ((5, 2), (1050 if hidden <= (64 if is_float else 96) else 140, 1)):
         mask = make_mask("holes", n, 4)
         problem = Problem(

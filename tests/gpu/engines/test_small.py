@@ -6,6 +6,7 @@ from needs import need_module
 
 torch = need_module("torch")
 
+import lib_ctypes  # noqa: E402
 from engine_problem import (  # noqa: E402
     ENGINES,
     HOPPER,
@@ -48,7 +49,7 @@ def test_two_products_a_step(engine, precision, regularised):
     make(cell, engine, precision, SIZE, **options(cell, SIZE, regularised)).check()
 
 
-@pytest.mark.skipif(ON != "cuda", reason="compares two engines of a GPU")
+@pytest.mark.skipif(ON != "cuda", reason="compares a GPU with the CPU")
 @each_choice
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("cell", ["layer_norm_lstm", "layer_norm_gru"])
@@ -59,10 +60,12 @@ def test_normalised(cell, dtype, regularised):
         chosen |= {"zoneout": (0.3, 0.2)[: LIB.cell(cell).states], "recurrent_dropout": 0.25}
         mask = make_mask("holes", *SIZE[:2])
     problem = Normalised(cell, SIZE, dtype, mask, **chosen)
-    ours, expected = problem.run("blas"), problem.run("stepwise")
-    for name, tensor in expected.items():
-        near = 2e-4 if dtype == torch.float32 else 0.1
-        assert_near(ours[name], tensor.double().cpu(), dtype, name, near)
+    expected = problem.run("cpu", library=lib_ctypes.Library(lib_ctypes.library_path(), "cpu"))
+    for engine in ("blas", "stepwise"):
+        ours = problem.run(engine)
+        for name, tensor in expected.items():
+            near = 2e-4 if dtype == torch.float32 else 0.1
+            assert_near(ours[name], tensor.double(), dtype, name, near)
 
 
 # Larger layers: engine, size, and the plan's text in 16 bits.

@@ -12,7 +12,6 @@ from engine_problem import (  # noqa: E402
     PRECISIONS,
     check_nothing_is_written_after_the_last_row,
     check_tensors_that_begin_anywhere,
-    dropout_lifts_bound,
     each_cell,
     lanes,
 )
@@ -84,9 +83,7 @@ def test_at_inference(cell):
 @each_cell
 def test_regularised_floats(cell, pattern):
     mask = None if pattern is None else make_mask(pattern, *SIZES[1][:2])
-    options = {"zoneout": zoneouts(cell), "training": 1}
-    if not dropout_lifts_bound(cell):
-        options["recurrent_dropout"] = 0.25
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
     make(cell, "tf32", SIZES[1], mask=mask, **options).check()
 
 

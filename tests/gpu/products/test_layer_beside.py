@@ -227,9 +227,13 @@ def test_directions_by_turns():
 
 
 @pytest.mark.parametrize("pattern", ["left", "holes", "none live"])
-def test_masks_and_noise(pattern):
-    options = {"zoneout": (0.1, 0.1), "recurrent_dropout": 0.2, "training": 1}
-    check(Layer(SIZES[0], "float32", mask=pattern, **options), TOLERANCE["float32"])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_masks_and_noise(cell, pattern):
+    zoneout = (0.1,) * LIB.cell(cell).states
+    options = {"zoneout": zoneout, "recurrent_dropout": 0.2, "training": 1}
+    layer = Layer(SIZE_OF.get(cell, SIZES[0]), "float32", cell, mask=pattern, **options)
+    layer.assert_beside(forward=None)
+    check(layer, TOLERANCE["float32"])
 
 
 @pytest.mark.parametrize(("size", "reverse"), [(SIZES[0], [0]), (SIZES[1], [0, 1])], ids=str)

@@ -62,9 +62,9 @@ class Cell:
     """The parameters of a recurrence of this cell.
 
     step(x, times, s, activation, recurrent) returns the new states of one lane: x [G, n, H];
-    times(v, first, last) is v [n, H] through R of gates first … last - 1, with their recurrent
-    bias, [last - first, n, H]; s are the states before, h with dropout applied; the last two name
-    activations. expect(rate, old, new): where Zoneout on the states but h is one, its expectation.
+    times(v, first, last) is v [n, H] with dropout through R of gates first … last - 1, with their
+    recurrent bias, [last - first, n, H]; s are the states before; the last two name activations.
+    expect(rate, old, new): where Zoneout on the states but h is one, its expectation.
     """
 
     step: Callable
@@ -189,6 +189,7 @@ def run(
     for lane in range(k):
 
         def times(v, first, last, lane=lane):
+            v = v * scale[:, lane]
             if product_dtype is not None:
                 v = v + (v.to(product_dtype).to(v.dtype) - v).detach()
             q = torch.einsum("ni,igj->gnj", v, kernel[lane, :, first:last])
@@ -200,8 +201,7 @@ def run(
         steps = [None] * t
         backwards = reverse is not None and reverse[lane]
         for time in range(t - 1, -1, -1) if backwards else range(t):
-            dropped = [states[0] * scale[:, lane], *states[1:]]
-            news = list(cell.step(inputs[time], times, dropped, activation, recurrent))
+            news = list(cell.step(inputs[time], times, states, activation, recurrent))
             expected = not training and cell.expect is not None and 0 < rates[1] < 1
             if expected:
                 news[1:] = cell.expect(rates[1], states[1:], news[1:])

@@ -1,7 +1,7 @@
 """Shared by the tests that name CUDA engines: the list of engines, and problems for them."""
 
 import pytest
-from kernel_problem import LIB, ON, Call, Problem, assert_same_bits
+from kernel_problem import ON, Call, Problem, assert_same_bits
 from needs import need_module
 
 torch = need_module("torch")
@@ -26,11 +26,6 @@ PRECISIONS = {
 each_engine = pytest.mark.parametrize("engine", ENGINES)
 each_cell = pytest.mark.parametrize("cell", CELLS)
 each_precision = pytest.mark.parametrize("precision", PRECISIONS)
-
-
-def dropout_lifts_bound(cell):
-    """Whether recurrent dropout may make h larger than its bound (HASTE_BOUND_MEAN)."""
-    return LIB.cell(cell).state_bound == 3
 
 
 def fitted(engine, cell, precision, size):

@@ -104,7 +104,7 @@ class Problem:
 
     def reserve(self):
         """Unset tensors of the reserve: gates, saved."""
-        return unset(self.wx), [unset(self.dy) for _ in range(self.info.saved)]
+        return unset(self.wx), [unset(self.dy) for _ in range(LIB.saved(self.config()))]
 
     def gradients(self, gates=None):
         """Unset tensors of the gradients: dwx (or `gates`), dq, dextra."""

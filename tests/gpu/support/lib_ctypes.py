@@ -68,6 +68,12 @@ class Library(binding.Library):
     def plan(self, config, executor=None):
         return super().plan(config, executor or self._executor())
 
+    def saved(self, config):
+        """Saved tensors of a call: h without dropout is one where there is dropout."""
+        cell = self.cell(config.cell.decode())
+        drops = config.training and config.recurrent_dropout > 0
+        return cell.saved - (cell.saved_names[cell.saved - 1] == b"h_prev" and not drops)
+
     def workspace(self, config, backward):
         """Scratch memory of one call, filled with NaN: nothing may be read before it is written."""
         size = ctypes.c_size_t()

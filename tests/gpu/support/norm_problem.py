@@ -1,7 +1,7 @@
 """Layer-normalised cells, run by libhaste with random inputs, as in kernel_problem.py."""
 
 import torch
-from kernel_problem import LIB, NAN, ON, SEED, unset
+from kernel_problem import LIB, NAN, ON, SEED
 
 
 def random(*shape, scale=1):
@@ -25,22 +25,28 @@ class Normalised:
         self.states = [random(n, k, h).to(ON, dtype) for _ in range(self.info.states)]
         self.dy = random(n, t, k, h).to(ON, dtype)
 
-    def run(self, engine, times=1):
+    def run(self, engine, times=1, library=LIB):
         """The results of the last of `times` passes, which all write the same memory."""
-        cell, info = self.info.name.decode(), self.info
+        on, cell = library.device, self.info.name.decode()
+
+        def unset(like):
+            return torch.full_like(like, NAN, device=on)
+
+        wx, kernel, dy = (tensor.to(on) for tensor in (self.wx, self.kernel, self.dy))
+        extra, states = ([x.to(on) for x in each] for each in (self.extra, self.states))
         options = {"engine": engine, "training": 1, "epsilon": 1e-3, **self.options}
-        config = LIB.config(cell, self.wx, **options)
-        assert f"on {engine}" in LIB.plan(config)
-        mask = None if self.mask is None else self.mask.to(torch.uint8).to(ON)
-        seed = torch.tensor(SEED, dtype=torch.int64, device=ON)
-        gates, products = unset(self.wx), unset(self.wx)
-        given = {"extra": self.extra, "mask": mask, "seed": seed, "gates": gates}
-        given |= {"products": products, "saved": [unset(self.dy) for _ in range(info.saved)]}
-        outputs = {"y": unset(self.dy), "sT": [unset(s) for s in self.states]}
-        gradients = {"dwx": unset(self.wx), "dq": unset(self.wx)}
-        gradients |= {"dextra": [unset(e) for e in self.extra]}
-        gradients |= {"ds0": [unset(s) for s in self.states]}
-        scratch = [LIB.workspace(config, backward) for backward in (False, True)]
+        config = library.config(cell, wx, **options)
+        assert f"on {engine}" in library.plan(config)
+        mask = None if self.mask is None else self.mask.to(torch.uint8).to(on)
+        seed = torch.tensor(SEED, dtype=torch.int64, device=on)
+        gates, products = unset(wx), unset(wx)
+        given = {"extra": extra, "mask": mask, "seed": seed, "gates": gates}
+        given |= {"products": products, "saved": [unset(dy) for _ in range(library.saved(config))]}
+        outputs = {"y": unset(dy), "sT": [unset(s) for s in states]}
+        gradients = {"dwx": unset(wx), "dq": unset(wx)}
+        gradients |= {"dextra": [unset(e) for e in extra]}
+        gradients |= {"ds0": [unset(s) for s in states]}
+        scratch = [library.workspace(config, backward) for backward in (False, True)]
         results = {}
         for name, value in {**outputs, **gradients}.items():
             tensors = value if isinstance(value, list) else [value]
@@ -48,9 +54,9 @@ class Normalised:
         for _ in range(times):
             for tensor in results.values():
                 tensor.fill_(NAN)
-            first = {"s0": self.states, **outputs, **given}
-            LIB.forward(config, self.wx, self.kernel, workspace=scratch[0], **first)
-            last = {"dy": self.dy, "dsT": self.states, **gradients, **given}
-            LIB.backward(config, self.kernel, workspace=scratch[1], **last)
+            first = {"s0": states, **outputs, **given}
+            library.forward(config, wx, kernel, workspace=scratch[0], **first)
+            last = {"dy": dy, "dsT": states, **gradients, **given}
+            library.backward(config, kernel, workspace=scratch[1], **last)
         torch.cuda.synchronize()
         return results

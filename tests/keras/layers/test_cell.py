@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 from compare import call, make_mask, randomize
 
+from haste_keras import reference
+
 BATCH, TIME, FEATURES, UNITS = 3, 5, 4, 6
 
 
@@ -44,6 +46,27 @@ def test_in_keras_rnn_is_the_layer(row, options, rng):
         np.testing.assert_allclose(
             tf.cast(got, "float32"), tf.cast(want, "float32"), atol=tolerance
         )
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_recurrent_dropout_in_keras_rnn_is_the_layer_s(row, heads, rng):
+    if not row.takes("recurrent_dropout"):
+        pytest.skip("no h·R")
+    options = {"recurrent_dropout": 0.4, "dtype": "float64", **row.allowed({"heads": heads})}
+    x, numbers = rng.normal(size=(BATCH, TIME, FEATURES)), [2**31 + 7, 99]
+    layer = row.layer(UNITS, return_sequences=True, return_state=True, **options)
+    cell = row.cell(UNITS, **options)
+    steps = keras.layers.RNN(cell, return_sequences=True, return_state=True, dtype="float64")
+    layer.build(x.shape), steps.build(x.shape)
+    randomize(layer, rng)
+    steps.set_weights(layer.get_weights())
+    layer.cell.seed_generator.state.assign(numbers)
+    shape = (BATCH, heads, UNITS // heads)
+    mask = reference.dropout_scale(numbers, shape, 0.4).reshape(BATCH, UNITS)
+    cell.get_recurrent_dropout_mask = lambda h: tf.constant(mask)
+    got, want = (call(each, x, training=True) for each in (layer, steps))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
 
 
 @pytest.mark.spread(3)

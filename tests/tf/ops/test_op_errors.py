@@ -202,7 +202,12 @@ OF_SHAPES = [
         [3, H, 4, H],
         r"but has shape \[3, 4, 4, 4\]; K = 2 comes from wx",
     ),
-    (FORWARD, "h0", [N, H], r"h0 must be \[N, K, H\] = \[2, 2, 4\], but has shape \[2, 4\]"),
+    (
+        FORWARD,
+        "h0",
+        [N, H],
+        r"h0 must be \[N, K, H\] = \[2, 2, 4\] or empty, but has shape \[2, 4\]",
+    ),
     (FORWARD, "h0", [3, K, H], r"h0 must be .* but has shape \[3, 2, 4\]; N = 2 comes from wx"),
     (FORWARD, "c0", [N, K, 5], r"c0 must be .* but has shape \[2, 2, 5\]; H = 4 comes from wx"),
     (FORWARD, "mask", [N], r"mask must be \[N, T\] = \[2, 3\] or empty, but has shape \[2\]"),

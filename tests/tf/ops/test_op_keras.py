@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from haste_keras import ops
+from haste_keras import ops, reference
 
+SEED = (7, 8)
 ROWS = {
     "lstm": (keras.layers.LSTM, {}, ops.lstm, 4),
     "gru": (keras.layers.GRU, {}, ops.gru, 3),
@@ -15,8 +16,9 @@ ROWS = {
 }
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize(("stock", "options", "op", "gates"), ROWS.values(), ids=ROWS.keys())
-def test_matches_keras(rng, stock, options, op, gates):
+def test_matches_keras(rng, stock, options, op, gates, rate):
     batch, time, features, hidden = 3, 7, 5, 6
     layer = stock(
         hidden,
@@ -24,8 +26,14 @@ def test_matches_keras(rng, stock, options, op, gates):
         return_state=True,
         dtype="float64",
         bias_initializer="random_normal",
+        recurrent_dropout=rate,
         **options,
     )
+    noise = {"recurrent_dropout": rate, "training": True, "seed": SEED} if rate else {}
+    if rate:  # Keras with the op's mask, for each gate
+        scale = tf.constant(reference.dropout_scale(SEED, (batch, 1, hidden), rate)[:, 0])
+        masks = scale if gates == 1 else [scale] * gates
+        layer.cell.get_recurrent_dropout_mask = lambda h: masks
     x = tf.constant(rng.normal(size=[batch, time, features]))
     mask = tf.constant(rng.random([batch, time]) < 0.7)
     states = [tf.constant(rng.normal(size=[batch, hidden])) for _ in range(1 + (op is ops.lstm))]
@@ -33,11 +41,11 @@ def test_matches_keras(rng, stock, options, op, gates):
     weights += [tf.constant(rng.normal(size=[batch, hidden])) for _ in states]
 
     def by_keras():
-        return layer(x, initial_state=states, mask=mask)
+        return layer(x, initial_state=states, mask=mask, training=rate > 0)
 
     def by_op():
         kernel, recurrent_kernel, bias = layer.trainable_variables
-        more = dict(options)
+        more = options | noise
         if bias.shape.rank == 2:  # GRU that resets after the product
             bias, recurrent_bias = tf.unstack(bias)
             more["recurrent_bias"] = tf.reshape(recurrent_bias, [1, gates, hidden])

@@ -63,3 +63,16 @@ def test_rate_is_the_share_that_is_kept(function):
     held = (np.diff(y[:, :, 0], axis=1) == 0).mean()
     deviation = np.sqrt(rate * (1 - rate) / (batch * (time - 1) * hidden))
     assert abs(held - rate) < 5 * deviation
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if "h_prev" in row.spec.saved], ids=lambda row: row.name
+)
+def test_dropout_does_not_make_the_h_that_a_gate_keeps_grow(row, rng):
+    """It is on h·R alone: h is a mean of the h before and of values of tanh."""
+    tensors = row.inputs(rng, batch=4, time=200, lanes=1, hidden=32, dtype=tf.float32)
+    update = tf.one_hot(row.spec.gates.index("z"), len(row.spec.gates))
+    tensors["wx"] += 6 * update[:, tf.newaxis]
+    options = {"activation": "tanh", "recurrent_dropout": 0.3, "training": True, "seed": 5}
+    y, _ = row.call(tensors, **options)
+    assert np.abs(y).max() <= max(1, np.abs(tensors["h0"]).max())

@@ -1,0 +1,56 @@
+// The CUDA half of the library and memory of its GPU, for programs that time it.
+#ifndef HASTE_BENCHMARKS_CPP_CUDA_HALF_H_
+#define HASTE_BENCHMARKS_CPP_CUDA_HALF_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/cpp/gpu.h"
+#include "lib/engine/cuda_backend.h"
+
+namespace benchmark {
+
+// From libhaste_cuda.so of the same sources.
+const haste::CudaBackend& LoadCudaHalf(const char* path);
+
+// The first line of a file of timings: what plans depend on of the GPU.
+void PrintGpu(const Gpu&, const haste::CudaProperties&);
+
+// Memory of one call. What it reads is small numbers, which none writes.
+class Memory {
+ public:
+  Memory(const haste::CudaBackend&, const Gpu&);
+
+  // Takes turns through the arenas; Fits: false once a call has more tensors than there is room
+  // for.
+  void Restart() { read_at_ = written_at_ = 0; }
+  void* Read(size_t bytes) { return Take(read_, bytes, &read_at_); }
+  void* Write(size_t bytes) { return Take(written_, bytes, &written_at_); }
+  void* scratch() const { return scratch_; }
+  bool Fits(size_t scratch_bytes) const;
+
+  // What Read's memory has there.
+  double At(const void* tensor, int64_t element, int32_t dtype) const;
+
+ private:
+  static void* Take(char* arena, size_t bytes, size_t* at);
+
+  std::vector<uint32_t> pattern_;
+  char *read_, *written_, *scratch_;
+  size_t read_at_ = 0, written_at_ = 0;
+};
+
+// An element of a tensor in memory of this machine.
+double ElementOf(const void* tensor, int64_t element, int32_t dtype);
+
+// Microseconds on the GPU of a call, the median; 0: it failed; kHangs: it does not end. after: the
+// GPU is busy while a call is queued, as it is in a training step.
+constexpr double kHangs = -1e9;
+double MedianMicroseconds(const Gpu&, const std::function<int32_t()>& call, bool after);
+
+}  // namespace benchmark
+
+#endif  // HASTE_BENCHMARKS_CPP_CUDA_HALF_H_

@@ -1,0 +1,88 @@
+"""Peers whose weights are bfloat16 or int8, as their users make them from a float32 layer.
+
+Of PyTorch: the layer in torch.bfloat16, the float32 layer under torch.autocast, and
+quantize_dynamic. Of ONNX Runtime: onnxruntime.quantization.quantize_dynamic, which makes
+DynamicQuantizeLSTM of an LSTM and leaves a GRU as it is.
+"""
+
+import pathlib
+import tempfile
+import warnings
+
+import numpy as np
+
+from benchmarks.cpu import peers
+
+
+def make(name, dtype, weights, x):
+    """{name: peers.Peer} of the installed peers that have the layer in `dtype`.
+
+    Args:
+      name: "LSTM" or "GRU".
+      dtype: "bfloat16" or "int8".
+      weights: kernel, recurrent kernel and bias of a Keras layer, float32.
+      x: [N, T, C], float32.
+    """
+    installed, made = peers.installed(), {}
+    if "torch" in installed:
+        made.update((_torch_bfloat16 if dtype == "bfloat16" else _torch_int8)(name, weights, x))
+    if "ort" in installed and dtype == "int8":
+        made.update(_onnxruntime_int8(name, weights, x))
+    return made
+
+
+def _torch_peer(infer):
+    return peers.Peer(infer, lambda y: [y.float().numpy().swapaxes(0, 1)])
+
+
+def _torch_bfloat16(name, weights, x):
+    import torch
+
+    x = torch.from_numpy(np.ascontiguousarray(x.swapaxes(0, 1)))
+    layer = peers.torch_layer(name, weights)
+    narrow_layer, narrow_x = peers.torch_layer(name, weights).bfloat16(), x.bfloat16()
+
+    def infer():
+        with torch.inference_mode():
+            return narrow_layer(narrow_x)[0]
+
+    def infer_autocast():
+        with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x)[0]
+
+    return {"torch bf16": _torch_peer(infer), "autocast": _torch_peer(infer_autocast)}
+
+
+def _torch_int8(name, weights, x):
+    import torch
+
+    model = torch.nn.Sequential(peers.torch_layer(name, weights))
+    kinds = {torch.nn.LSTM, torch.nn.GRU}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is deprecated
+        model = torch.ao.quantization.quantize_dynamic(model, kinds, dtype=torch.qint8)
+    x = torch.from_numpy(np.ascontiguousarray(x.swapaxes(0, 1)))
+
+    def infer():
+        with torch.inference_mode():
+            return model(x)[0]
+
+    return {"torch int8": _torch_peer(infer)}
+
+
+def _onnxruntime_int8(name, weights, x):
+    import onnx
+    from onnxruntime import quantization
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = (pathlib.Path(folder, each) for each in ("float32.onnx", "int8.onnx"))
+        onnx.save(peers.onnx_model(name, weights, x), source)
+        quantization.quantize_dynamic(source, result)
+        model = onnx.load(result)
+    if "DynamicQuantizeLSTM" not in {node.op_type for node in model.graph.node}:
+        return {}
+    session = peers.onnx_session(model.SerializeToString())
+    feed = {"X": np.ascontiguousarray(x.swapaxes(0, 1))}
+    output = session.get_outputs()[0].name
+    infer = peers.Peer(lambda: session.run([output], feed)[0], lambda y: [y[:, 0].swapaxes(0, 1)])
+    return {"ort int8": infer}
