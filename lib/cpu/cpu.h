@@ -16,6 +16,8 @@ const DeviceOps& CpuOps();
 
 // Its functions. Strides are arbitrary.
 int32_t CpuGemm(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
+// Of bfloat16, by the machine's instructions for it: false if it has none.
+bool CpuGemmBfloat16(const HasteGemm&, const HasteExecutor&);
 // With b_scale.
 void CpuGemmInt8(const HasteGemm&, void* workspace, const HasteExecutor&);
 size_t CpuGemmInt8Workspace(const HasteGemm&);

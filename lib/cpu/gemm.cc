@@ -221,6 +221,7 @@ int32_t CpuGemm(const HasteGemm& gemm, void* workspace, const HasteExecutor& exe
     CpuGemmInt8(gemm, workspace, executor);
     return HASTE_OK;
   }
+  if (gemm.dtype == HASTE_BFLOAT16 && CpuGemmBfloat16(gemm, executor)) return HASTE_OK;
   HASTE_DISPATCH(GemmOf)(gemm, executor);
   return HASTE_OK;
 }

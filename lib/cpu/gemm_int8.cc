@@ -80,6 +80,11 @@ class Int8Gemm {
         });
       }
     }
+    if (rows.TakesRow() && gemm_.b_col == 1 && columns_ == kRowColumns) {
+      for (; panel < panel_end && (panel + 1) * columns_ <= gemm_.n; ++panel) {
+        MultiplyRow(rows, first, panel * columns_);
+      }
+    }
     for (; panel < panel_end; ++panel) {
       const NarrowPanel b = packed_ == nullptr ? Pack(panel, rows.spare())
                                                : PanelIn(panel, packed_ + panel * panel_bytes_);
@@ -91,6 +96,21 @@ class Int8Gemm {
         }
       });
     }
+  }
+
+  // A single row: b is read in place.
+  void MultiplyRow(const NarrowRows& rows, int64_t row, int64_t column) const {
+    T* const to = static_cast<T*>(gemm_.c) + row * gemm_.c_row + column;
+    rows.MultiplyRow(static_cast<const int8_t*>(gemm_.b) + column, gemm_.b_row,
+                     gemm_.b_scale + column, [&](int v, const NarrowRows::Sums& sums) HWY_ATTR {
+                       const int64_t at = v * Width<float>();
+                       Vec<float> sum = sums[v];
+                       if (gemm_.bias != nullptr) {
+                         const T* bias = static_cast<const T*>(gemm_.bias) + column;
+                         sum = sum + Storage<T>::Load(bias + at);
+                       }
+                       Storage<T>::Store(sum, to + at);
+                     });
   }
 
   NarrowPanel PanelIn(int64_t panel, char* memory) const {

@@ -68,7 +68,11 @@ class ForwardWalk : public Walk<Cell, T> {
     if (phase + 1 == kPhases) input_.Pack(k, panel);
     if (!packs_) return;
     if constexpr (kHasNarrow) {
-      if (kernel_ != nullptr) return static_cast<void>(NarrowPacked(phase, k, panel, nullptr));
+      if (kernel_ != nullptr) {
+        if (panel % kPackedTogether != 0) return;
+        const int64_t some = std::min(kPackedTogether, panels_[phase] - panel);
+        return PackNarrowPanels(phase, k, panel, some, nullptr);
+      }
     }
     const int gates = GatesOf(phase), most = UnitsOf(phase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
@@ -137,35 +141,56 @@ class ForwardWalk : public Walk<Cell, T> {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
   }
 
-  // Packs a panel of narrow weights, in `spare` unless the workspace has all of them.
-  NarrowPanel NarrowPacked(int phase, int64_t k, int64_t panel, char* spare) const {
-    const int gates = GatesOf(phase), units = UnitsOf(phase);
-    const int64_t first = panel * units * W;
+  // Packs panels of narrow weights, in `spare` unless the workspace has all of them. Side by side,
+  // they share the cache lines of a row.
+  static constexpr int64_t kPackedTogether = 4;
+  void PackNarrowPanels(int phase, int64_t k, int64_t panel, int64_t count, char* spare) const {
+    const int gates = GatesOf(phase);
+    const int64_t units = UnitsOf(phase) * W, first = panel * units;
+    if (count > 1 && first + count * units > Hp) {  // the last one has fewer vectors
+      PackNarrowPanels(phase, k, panel, count - 1, spare);
+      if (spare != nullptr) spare += (count - 1) * narrow_[phase].bytes();
+      return PackNarrowPanels(phase, k, panel + count - 1, 1, spare);
+    }
     NarrowColumns columns;
-    for (int64_t j = first; j < std::min(Hp, first + units * W); j += W) {
+    for (int64_t j = first; j < std::min(Hp, first + units); j += W) {
       for (int g = 0; g < gates; ++g) columns.Add(g * H + j, H - j);
     }
     const bool int8 = kernel_->type == Narrow::kInt8;
     const int64_t gate = FirstGate(phase) * H, lane = k * kGates * H;
     const int64_t bytes = int8 ? 1 : sizeof(T);
-    NarrowPanel to = narrow_[phase].Panel(k * panels_[phase] + panel, columns.vectors, spare);
-    to.Pack(static_cast<const char*>(args_.R) + (lane * H + gate) * bytes, kGates * H, columns,
-            int8 ? args_.R_scale + lane + gate : nullptr,
-            Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr);
-    return to;
+    const NarrowWeights& weights = narrow_[phase];
+    NarrowPanel::PackPanels(
+        weights.Panel(k * panels_[phase] + panel, columns.vectors, spare), count, units,
+        weights.bytes(), static_cast<const char*>(args_.R) + (lane * H + gate) * bytes, kGates * H,
+        columns, int8 ? args_.R_scale + lane + gate : nullptr,
+        Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr);
   }
 
   // Phase's product, of narrow weights.
   template <int kPhase, class Use>
   HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp);
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-      const int64_t first = panel * kUnits * W;
+    const int64_t spare = packs_ ? 0 : kPackedTogether;
+    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp, spare);
+    int64_t panel = panels.begin;
+    if (!packs_ && operand.TakesRow()) {
+      constexpr int64_t kPanels = kMaxVectors / kUnits;
+      for (; panel + kPanels <= panels.end && (panel + kPanels) * kUnits * W <= H;
+           panel += kPanels) {
+        NarrowInPlace<kPhase>(operand, k, panel * kUnits * W, rows.begin, cell);
+      }
+    }
+    for (const int64_t begin = panel; panel < panels.end; ++panel) {
+      const int64_t first = panel * kUnits * W, spared = (panel - begin) % kPackedTogether;
       const int units = static_cast<int>(std::min<int64_t>(kUnits, (H - first + W - 1) / W));
+      if (!packs_ && spared == 0) {
+        const int64_t some = std::min(kPackedTogether, panels.end - panel);
+        PackNarrowPanels(kPhase, k, panel, some, operand.spare());
+      }
       const NarrowPanel weights =
-          packs_ ? narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates)
-                 : NarrowPacked(kPhase, k, panel, operand.spare());
+          narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates,
+                                operand.spare() + spared * narrow_[kPhase].bytes());
       operand.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
         for (int u = 0; u < units; ++u) {
           V q[kPanelGates];
@@ -178,6 +203,27 @@ class ForwardWalk : public Walk<Cell, T> {
         }
       });
     }
+  }
+
+  // The same of a single row, for kRowColumns units from `first` on, with R in place.
+  template <int kPhase, class Use>
+  HWY_INLINE void NarrowInPlace(const NarrowRows& operand, int64_t k, int64_t first, int64_t row,
+                                const Use& cell) {
+    constexpr int kPanelGates = GatesOf(kPhase);
+    const int64_t lane = k * kGates * H;
+    V q[kMaxVectors][kPanelGates];
+    for (int g = 0; g < kPanelGates; ++g) {
+      const int64_t at = (FirstGate(kPhase) + g) * H + first;
+      operand.MultiplyRow(static_cast<const char*>(args_.R) + lane * H + at, kGates * H,
+                          args_.R_scale + lane + at,
+                          [&](int v, const NarrowRows::Sums& sums) HWY_ATTR {
+                            q[v][g] = sums[v];
+                            if (!Cell::kRecurrentBias) return;
+                            const T* bias = static_cast<const T*>(args_.extra[0]) + lane + at;
+                            q[v][g] = q[v][g] + Storage<T>::Load(bias + v * W);
+                          });
+    }
+    for (int v = 0; v < kMaxVectors; ++v) cell(row, first + v * W, q[v]);
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to

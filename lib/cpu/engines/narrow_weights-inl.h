@@ -7,14 +7,10 @@
 #define HASTE_LIB_CPU_ENGINES_NARROW_WEIGHTS_INL_H_
 #endif
 
-#include <string.h>
-
-#include <algorithm>
 #include <type_traits>
 
 #include "haste/c_api.h"
 #include "lib/cpu/product/narrow-inl.h"
-#include "lib/cpu/product/pack-inl.h"
 
 HASTE_TARGET_BEGIN
 
@@ -25,31 +21,6 @@ const NarrowKernel* NarrowOf(const HasteRnnConfig& config) {
   const int64_t width = Width<float>();
   if (config.weights_dtype == HASTE_INT8) return FindNarrow(Narrow::kInt8, width);
   return std::is_same_v<T, Bfloat16> ? FindNarrow(Narrow::kBfloat16, width) : nullptr;
-}
-
-// A panel of bfloat16 Rᵀ: rows first, first + 1, … of a matrix of `rows` rows, `stride` elements
-// apart, as columns. Two elements of a row are one of a group.
-inline void PackNarrowTransposed(const uint16_t* from, int64_t rows, int64_t stride, int64_t first,
-                                 int64_t depth, const NarrowPanel& panel) {
-  const int64_t columns = int64_t{panel.vectors} * Width<float>();
-  const int64_t pairs = depth / 2, groups = panel.kernel->Groups(depth);
-  float* to = reinterpret_cast<float*>(panel.memory);
-  int64_t done = 0;
-  if (stride % 2 == 0 && reinterpret_cast<uintptr_t>(from) % sizeof(float) == 0) {
-    PackTransposed(reinterpret_cast<const float*>(from), rows, stride / 2, first, pairs, columns,
-                   to);
-    done = pairs;
-  }
-  for (int64_t i = done; i < groups; ++i) {
-    for (int64_t u = 0; u < columns; ++u) {
-      uint16_t pair[2] = {};
-      for (int64_t e = 0; e < 2 && first + u < rows && 2 * i + e < depth; ++e) {
-        pair[e] = from[(first + u) * stride + 2 * i + e];
-      }
-      memcpy(to + i * columns + u, pair, sizeof pair);
-    }
-  }
-  std::fill_n(panel.bias(), columns, 0.0f);
 }
 
 // The panels of one product of a step, of all lanes.
@@ -64,10 +35,12 @@ class NarrowWeights {
     if (packs) packed_ = workspace->Take<char>(panels * bytes_);
   }
 
-  // Rows for its products.
-  NarrowRows Rows(int64_t rows, const float* from, int64_t stride) const {
-    return NarrowRows(*kernel_, rows, depth_, bytes_, from, stride);
+  // Rows for its products, with memory for `spare` panels.
+  NarrowRows Rows(int64_t rows, const float* from, int64_t stride, int64_t spare = 0) const {
+    return NarrowRows(*kernel_, rows, depth_, spare * bytes_, from, stride);
   }
+  // From one panel to the next.
+  int64_t bytes() const { return bytes_; }
   // Panel `index` of all, if it was packed; else one in `spare` that is to be packed.
   NarrowPanel Panel(int64_t index, int vectors, char* spare = nullptr) const {
     return {kernel_, depth_, vectors, packed_ == nullptr ? spare : packed_ + index * bytes_};

@@ -168,8 +168,11 @@ void MultiplyInt8(const NarrowTile& tile) {
 
 }  // namespace
 
-const NarrowKernel kAmxInt8 = {"AMX", Narrow::kInt8, 16, 16, EnterInt8, Leave, MultiplyInt8};
-const NarrowKernel kAmxBfloat16 = {"AMX", Narrow::kBfloat16, 16, 16, Enter, Leave, Multiply<false>};
+const NarrowKernel kAmxInt8 = {"AMX",        Narrow::kInt8,  16,
+                               16,           EnterInt8,      Leave,
+                               MultiplyInt8, Avx512Int8Pack, Avx512Int8MultiplyRow};
+const NarrowKernel kAmxBfloat16 = {"AMX",           Narrow::kBfloat16,  16,     16, Enter, Leave,
+                                   Multiply<false>, Avx512Bfloat16Pack, nullptr};
 
 }  // namespace haste
 #endif

@@ -53,8 +53,10 @@ void Multiply(const NarrowTile& tile) {
 
 }  // namespace
 
-const NarrowKernel kAvx2Int8 = {"AVX2", Narrow::kInt8, 8, 1, nullptr, nullptr, Multiply<1>};
-const NarrowKernel kAvx2Int8Wide = {"AVX2", Narrow::kInt8, 16, 1, nullptr, nullptr, Multiply<2>};
+const NarrowKernel kAvx2Int8 = {"AVX2",  Narrow::kInt8, 8,       1,      nullptr,
+                                nullptr, Multiply<1>,   nullptr, nullptr};
+const NarrowKernel kAvx2Int8Wide = {"AVX2",  Narrow::kInt8, 16,      1,      nullptr,
+                                    nullptr, Multiply<2>,   nullptr, nullptr};
 
 }  // namespace haste
 HWY_POP_ATTRIBUTES

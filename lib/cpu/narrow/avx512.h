@@ -1,4 +1,4 @@
-// For few rows, where VNNI is as fast as AMX or faster.
+// What AMX shares: packing, and products of few rows, where VNNI is as fast or faster.
 #pragma once
 
 #include "lib/cpu/narrow/narrow.h"
@@ -6,5 +6,8 @@
 namespace haste {
 
 void Avx512Int8Multiply(const NarrowTile&);
+void Avx512Int8MultiplyRow(const NarrowRow&);
+void Avx512Int8Pack(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
+void Avx512Bfloat16Pack(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
 
 }  // namespace haste

@@ -24,6 +24,7 @@ enum class Narrow { kBfloat16, kInt8 };
 
 inline constexpr int kMaxVectors = 4;
 inline constexpr int64_t kNarrowRows = 32;  // most of one call
+inline constexpr int kRowColumns = 64;
 // int32 sums of more products could overflow.
 inline constexpr int64_t kMaxInt8Depth = 131072;
 
@@ -38,6 +39,28 @@ struct NarrowTile {
   void* sums;            // [rows, vectors, width] float32 or int32; kNarrowRows rows may be written
 };
 
+// Columns of a matrix that become panels: of each of `depth` rows, which are `row` bytes apart,
+// `width` elements for each vector, from byte at[vector] on.
+struct NarrowSource {
+  const void* from;
+  int64_t row;
+  int64_t depth;
+  int vectors;
+  int64_t at[kMaxVectors];
+  // Panels whose columns lie side by side: `next` bytes on, and `apart` bytes apart where they are
+  // packed. Together, they read each cache line of the matrix once.
+  int64_t panels, next, apart;
+};
+
+// A row of an operand times kRowColumns columns of a matrix as it is.
+struct NarrowRow {
+  const void* a;
+  const void* b;
+  int64_t row;  // bytes from one row of the matrix to the next
+  int64_t depth;
+  void* sums;  // [kRowColumns]
+};
+
 struct NarrowKernel {
   const char* name;
   Narrow type;
@@ -48,6 +71,11 @@ struct NarrowKernel {
   void (*enter)(int64_t rows);
   void (*leave)();
   void (*multiply)(const NarrowTile&);
+  // Packs panels and, of int8, sets their starts, of which `start` is the first. nullptr:
+  // lib/cpu/product/narrow-inl.h packs.
+  void (*pack)(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
+  // The sums of a row, as `multiply` gives them after packing. nullptr: not possible.
+  void (*multiply_row)(const NarrowRow&);
 
   int group() const { return type == Narrow::kInt8 ? 4 : 2; }
   int64_t Groups(int64_t depth) const {

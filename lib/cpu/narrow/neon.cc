@@ -67,9 +67,10 @@ void Multiply(const NarrowTile& tile) {
 
 }  // namespace
 
-const NarrowKernel kNeonInt8 = {"NEON", Narrow::kInt8, 4, 1, nullptr, nullptr, Multiply<Int8>};
-const NarrowKernel kNeonBfloat16 = {"NEON",  Narrow::kBfloat16, 4, 1, nullptr,
-                                    nullptr, Multiply<Bfloat16>};
+const NarrowKernel kNeonInt8 = {"NEON",  Narrow::kInt8,  4,       1,      nullptr,
+                                nullptr, Multiply<Int8>, nullptr, nullptr};
+const NarrowKernel kNeonBfloat16 = {"NEON",  Narrow::kBfloat16,  4,       1,      nullptr,
+                                    nullptr, Multiply<Bfloat16>, nullptr, nullptr};
 
 }  // namespace haste
 #endif

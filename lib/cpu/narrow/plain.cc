@@ -24,7 +24,7 @@ void Multiply(const NarrowTile& tile) {
 
 template <int kWidth>
 constexpr NarrowKernel Plain() {
-  return {"plain", Narrow::kInt8, kWidth, 1, nullptr, nullptr, Multiply<kWidth>};
+  return {"plain", Narrow::kInt8, kWidth, 1, nullptr, nullptr, Multiply<kWidth>, nullptr, nullptr};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include "lib/base/workspace.h"
 #include "lib/cpu/narrow/narrow.h"
+#include "lib/cpu/product/pack-inl.h"
 #include "lib/cpu/simd/simd-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -67,6 +68,20 @@ struct NarrowColumns {
     int64_t at, count;
   } vector[kMaxVectors];
   void Add(int64_t at, int64_t count) { vector[vectors++] = {at, count}; }
+  // Whether the columns that lie `elements` behind these are all there.
+  bool Whole(int64_t elements) const {
+    for (int v = 0; v < vectors; ++v) {
+      if (vector[v].count - elements < Width<float>()) return false;
+    }
+    return true;
+  }
+  NarrowColumns Behind(int64_t elements) const {
+    NarrowColumns behind;
+    for (int v = 0; v < vectors; ++v) {
+      behind.Add(vector[v].at + elements, vector[v].count - elements);
+    }
+    return behind;
+  }
 };
 
 // E: uint8_t or uint16_t, which has the bits of a weight. Rows of the matrix are `row` elements
@@ -118,13 +133,39 @@ struct NarrowPanel {
   void Pack(const void* from, int64_t row, const NarrowColumns& columns, const float* scales,
             const T* biases) {
     vectors = columns.vectors;
-    if (kernel->type == Narrow::kInt8) {
-      PackNarrow(*kernel, static_cast<const uint8_t*>(from), row, depth, columns, memory);
-      NarrowStart(*kernel, memory, kernel->Groups(depth), vectors, start());
-      PackRow(scales, columns, scale());
-    } else {
-      PackNarrow(*kernel, static_cast<const uint16_t*>(from), row, depth, columns, memory);
+    PackPanels(*this, 1, 0, 0, from, row, columns, scales, biases);
+  }
+  // The same of `panels` panels, `apart` bytes apart, each with columns that lie `next` elements
+  // behind those of the one before.
+  template <class T>
+  static void PackPanels(const NarrowPanel& first, int64_t panels, int64_t next, int64_t apart,
+                         const void* from, int64_t row, const NarrowColumns& columns,
+                         const float* scales, const T* biases) {
+    const NarrowKernel& kernel = *first.kernel;
+    const bool int8 = kernel.type == Narrow::kInt8;
+    const int64_t bytes = int8 ? 1 : 2, groups = kernel.Groups(first.depth);
+    const bool together = kernel.pack != nullptr && columns.Whole((panels - 1) * next);
+    if (together) {
+      NarrowSource source{from, row * bytes, first.depth,  columns.vectors,
+                          {},   panels,      next * bytes, apart};
+      for (int v = 0; v < columns.vectors; ++v) source.at[v] = columns.vector[v].at * bytes;
+      kernel.pack(source, groups, first.memory, first.start());
     }
+    for (int64_t p = 0; p < panels; ++p) {
+      const NarrowPanel to{&kernel, first.depth, columns.vectors, first.memory + p * apart};
+      const NarrowColumns of_panel = columns.Behind(p * next);
+      if (!together && int8) {
+        PackNarrow(kernel, static_cast<const uint8_t*>(from), row, to.depth, of_panel, to.memory);
+        NarrowStart(kernel, to.memory, groups, to.vectors, to.start());
+      } else if (!together) {
+        PackNarrow(kernel, static_cast<const uint16_t*>(from), row, to.depth, of_panel, to.memory);
+      }
+      if (int8) PackRow(scales, of_panel, to.scale());
+      to.SetBias(biases, of_panel);
+    }
+  }
+  template <class T>
+  void SetBias(const T* biases, const NarrowColumns& columns) const {
     PackRow(biases, columns, bias());
   }
 
@@ -143,6 +184,31 @@ struct NarrowPanel {
     }
   }
 };
+
+// A panel of a bfloat16 matrix transposed: rows first, first + 1, … of a matrix of `rows` rows,
+// `stride` elements apart, as columns. Two elements of a row are one of a group.
+inline void PackNarrowTransposed(const uint16_t* from, int64_t rows, int64_t stride, int64_t first,
+                                 int64_t depth, const NarrowPanel& panel) {
+  const int64_t columns = int64_t{panel.vectors} * Width<float>();
+  const int64_t pairs = depth / 2, groups = panel.kernel->Groups(depth);
+  float* to = reinterpret_cast<float*>(panel.memory);
+  int64_t done = 0;
+  if (stride % 2 == 0 && reinterpret_cast<uintptr_t>(from) % sizeof(float) == 0) {
+    PackTransposed(reinterpret_cast<const float*>(from), rows, stride / 2, first, pairs, columns,
+                   to);
+    done = pairs;
+  }
+  for (int64_t i = done; i < groups; ++i) {
+    for (int64_t u = 0; u < columns; ++u) {
+      uint16_t pair[2] = {};
+      for (int64_t e = 0; e < 2 && first + u < rows && 2 * i + e < depth; ++e) {
+        pair[e] = from[(first + u) * stride + 2 * i + e];
+      }
+      memcpy(to + i * columns + u, pair, sizeof pair);
+    }
+  }
+  std::fill_n(panel.bias(), columns, 0.0f);
+}
 
 // Rows converted for a kernel, and their products. Its memory is the thread's: one object at a
 // time.
@@ -207,6 +273,22 @@ class NarrowRows {
     float row_scale_;
     const float* scale_;  // nullptr: the sums are floats
   };
+
+  // Whether a single row can be multiplied with a matrix as it is.
+  bool TakesRow() const { return rows_ == 1 && kernel_.multiply_row != nullptr; }
+  // Calls use(v, sums) for the vectors of kRowColumns columns of an int8 matrix, whose rows are
+  // `row` elements apart.
+  template <class Use>
+  HWY_INLINE void MultiplyRow(const void* from, int64_t row, const float* scales,
+                              const Use& use) const {
+    alignas(64) int32_t products[kRowColumns];
+    kernel_.multiply_row({operand_, from, row, depth_, products});
+    Sums sums;
+    sums.sums_ = products;
+    sums.row_scale_ = scales_[0];
+    sums.scale_ = scales;
+    for (int v = 0; v < kRowColumns / kernel_.width; ++v) use(v, sums);
+  }
 
   // Calls use(row, sums) for each row.
   template <class Use>
