@@ -191,7 +191,7 @@ def write_csv(path, rows):
     """Writes rows, each {column: value}, unless path is None."""
     if path is None:
         return
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, dict.fromkeys(key for row in rows for key in row))
         writer.writeheader()
         writer.writerows(rows)

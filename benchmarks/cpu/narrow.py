@@ -123,7 +123,7 @@ def run_row(name, shape, dtype, seconds):
     texts += ["|", *(f"{ratios[each]:11.2f}" if each in ratios else 11 * " " for each in RATIOS)]
     texts += ["|", f"{wide_bytes / 1e3:11.0f}", f"{narrow_bytes / 1e3:11.0f}"]
     print(f"{name:7}" + "".join(f"{size:5}" for size in shape), "|", *texts, flush=True)
-    micros = {who: 1e6 * seconds_of for who, seconds_of in times.items()}
+    micros = {f"{who} µs": 1e6 * seconds_of for who, seconds_of in times.items()}
     return {**micros, **ratios, "bytes f32": wide_bytes, "bytes": narrow_bytes}
 
 

@@ -59,6 +59,13 @@ def test_onnxruntime_multiplies_in_int8():
     assert "ort int8" not in narrow_peers.make("GRU", "int8", layers[1].get_weights(), x.numpy())
 
 
+def test_rows_name_the_layer_and_the_times():
+    (row,) = narrow.run(["GRU"], [SHAPE], "int8", seconds=0.05)
+    assert (row["layer"], row["shape"], row["dtype"]) == ("GRU", SHAPE, "int8")
+    assert row["f32/layer"] == pytest.approx(row["layer f32 µs"] / row["layer µs"])
+    assert row["bytes"] < row["bytes f32"]
+
+
 def test_ratios():
     times = {"layer f32": 6, "layer": 2, "engine f32": 4, "engine": 1, "torch int8": 9}
     assert narrow.describe(times, "int8") == {
