@@ -87,15 +87,16 @@ HASTE_DEVICE void WarpgroupMmaKept(float (&c)[32], const uint32_t (&a)[4], uint6
 #undef HASTE_4
 #endif
 
-// Where wgmma finds core matrices: 128 bytes each; those along a chunk's depth follow one another.
-template <int kDepth>
+// Where wgmma finds core matrices of 128 bytes, so many bytes apart along the depth and along rows.
+template <int kAlongDepth, int kAlongRows>
 HASTE_DEVICE uint64_t CoreMatricesAt(uint32_t shared) {
-  constexpr uint64_t kAlongDepth = 128, kAlongRows = kDepth * 16;
-  return (shared & 0x3FFFF) >> 4 | kAlongDepth >> 4 << 16 | kAlongRows >> 4 << 32;
+  return (shared & 0x3FFFF) >> 4 | uint64_t{kAlongDepth >> 4} << 16 |
+         uint64_t{kAlongRows >> 4} << 32;
 }
+// Core matrices of a chunk: those along a chunk's depth follow one another.
 template <int kDepth>
 HASTE_DEVICE uint64_t CoreMatrices(const void* shared) {
-  return CoreMatricesAt<kDepth>(SharedAddress(shared));
+  return CoreMatricesAt<128, kDepth * 16>(SharedAddress(shared));
 }
 
 // Call before the first product of a group: makes threads' writes to accumulators visible.

@@ -68,7 +68,7 @@ __global__ void PackTiled(const typename Phase::Params p,
 
 // For R that is stationary. to[k, unit tile, half, chunk of the half, 512], uint4: a half has every
 // other chunk of the depth. First the chunks that registers hold, [16 of the depth, thread], then
-// those in shared memory, in the order of wgmma_tile.cuh. In both, row 16 g + 8 u + i is gate g of
+// those in shared memory, [8 of the depth, row]. In both, row 16 g + 8 u + i is gate g of
 // unit 2 i + u.
 template <class Phase>
 __global__ void PackStationary(const typename Phase::Params p,
@@ -101,8 +101,8 @@ __global__ void PackStationary(const typename Phase::Params p,
         row = thread / 32 * 16 + lane / 4 + i % 2 * 8;
         in_chunk = piece / 128 * 16 + lane % 4 * 2 + i / 2 * 8;
       } else {
-        row = piece / 64 * 8 + piece % 8;
-        in_chunk = piece / 8 % 8 * 8 + 2 * i;
+        row = piece % 64;
+        in_chunk = piece / 64 * 8 + 2 * i;
       }
       packed[i] = element(row, in_chunk) | element(row, in_chunk + 1) << 16;
     }

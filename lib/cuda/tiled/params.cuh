@@ -124,9 +124,21 @@ HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOpera
       operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
   PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
+// The same where R is stationary, whose chunks have all rows of 8 of the depth, then those of the
+// next. Rows that are multiplied together are neighbours in shared memory.
+HASTE_DEVICE int StationaryOperandAt(int row, int depth) {
+  return depth / 8 * (8 * kStationaryRows) + row * 8 + depth % 8;
+}
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
                              int64_t d, float value) {
+  if constexpr (sizeof(T) == 2 && kOfOperand == 1) {
+    if (p.tiling.stationary()) {
+      const int at = StationaryOperandAt(p.operand.RowOf(e), static_cast<int>(d));
+      p.operand.Of((step & 1) * p.K + e.k, e)[at] = FromCompute<T>(value).bits;
+      return;
+    }
+  }
   PutTiled(p, p.operand, step, e, d, value);
 }
 template <class T, int kOfOperand>

@@ -116,6 +116,7 @@ class ChunkLoader {
 template <class T>
 class StationaryProduct {
   static constexpr int kKept = kStationaryRegisterChunks;
+  static constexpr int kStep = 32 * kStationaryRows;  // bytes of 16 of the depth
 
  public:
   HASTE_DEVICE StationaryProduct(const TiledTiling& t, const Pipeline& pipeline,
@@ -159,7 +160,7 @@ class StationaryProduct {
     uint32_t a = kept_;
     for (int c = kKept; c < chunks_; ++c, a += kStationaryChunkBytes) {
       Chunk(c, &last, [&](int k, uint64_t b) {
-        WarpgroupMma<MmaOperand<T>, 64>(sums, Matrices(a + k * 256), b);
+        WarpgroupMma<MmaOperand<T>, 64>(sums, Matrices(a + k * kStep), b);
       });
     }
     WaitWarpgroupMma<0>();
@@ -167,7 +168,9 @@ class StationaryProduct {
   }
 
  private:
-  static HASTE_DEVICE uint64_t Matrices(uint32_t at) { return CoreMatricesAt<64>(at); }
+  static HASTE_DEVICE uint64_t Matrices(uint32_t at) {
+    return CoreMatricesAt<16 * kStationaryRows, 128>(at);
+  }
 
   template <class Issue>
   HASTE_DEVICE void Chunk(int c, int* last, const Issue& issue) {
@@ -175,7 +178,7 @@ class StationaryProduct {
     if (threadIdx.x % 128 == 0) pipeline_.Expect(slot_, kStationaryChunkBytes);  // the next use
     const uint32_t b = slots_ + slot_ * kStationaryChunkBytes;
     BeginWarpgroupMma();
-    HASTE_UNROLL for (int k = 0; k < 4; ++k) issue(k, Matrices(b + k * 256));
+    HASTE_UNROLL for (int k = 0; k < 4; ++k) issue(k, Matrices(b + k * kStep));
     CommitWarpgroupMma();
     if (c > 0) {
       WaitWarpgroupMma<1>();

@@ -47,8 +47,8 @@ class StationaryElements {
         rows_(static_cast<int>(min(p.N - first_row_, int64_t{kMaxStationaryTurns * kRows}))),
         row_stride_(p.T_ * p.K * p.H),
         at_(first_row_ * row_stride_ + TimeOf(p, reverse_, 0) * p.K * p.H + lane_ * p.H + unit_),
-        to_(p.operand.a + p.operand.At(lane_, place.row_tile, 0) + TiledOperandAt<T, 1>(row_, 0) +
-            TiledDepthAt<T, 1>(p.operand, static_cast<uint32_t>(unit_))) {}
+        to_(p.operand.a + p.operand.At(lane_, place.row_tile, 0) +
+            StationaryOperandAt(row_, unit_)) {}
 
   HASTE_DEVICE void LoadStates(int turn, States& states) const {
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
