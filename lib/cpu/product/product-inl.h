@@ -64,12 +64,9 @@ struct NoLines {};
 template <class C, int kVecs, int kPanels>
 struct Panels {
   static constexpr int kEach = kVecs / kPanels;
-  // Row i of all of them.
-  HWY_INLINE void LoadRow(int64_t i, Vec<C> (&row)[kVecs]) const {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVecs; ++v) {
-      row[v] = Load(first + v / kEach * apart + (i * kEach + v % kEach) * Width<C>());
-    }
+  // Vector v of row i of all of them.
+  HWY_INLINE Vec<C> At(int64_t i, int v) const {
+    return Load(first + v / kEach * apart + (i * kEach + v % kEach) * Width<C>());
   }
   const C* HWY_RESTRICT first;
   int64_t apart;
@@ -80,14 +77,16 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
                          const Panels<C, kVecs, kPanels>& panels, int64_t i,
                          Vec<C> (&acc)[kRows][kVecs]) {
   Vec<C> b[kVecs];
-  panels.LoadRow(i, b);
-#if HWY_ARCH_X86
-  // Else the compiler loads them again for each row.
-  if constexpr (kRows > 1 && kTileRows == 6) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVecs; ++v) __asm__("" : "+v"(b[v].v.raw));
-  }
+  for (int v = 0; v < kVecs; ++v) {
+    auto row = panels.At(i, v).v;
+#if HWY_ARCH_X86
+    // Else the compiler loads it again for each row. Not on b[v]: the array would be on the stack,
+    // and each step would store it there.
+    if constexpr (kRows > 1 && kTileRows == 6) __asm__("" : "+v"(row.raw));
 #endif
+    b[v] = Vec<C>(row);
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const Vec<C> x(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i]));
@@ -155,7 +154,7 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
   Panels<C, kVecs, kPanels> panels{panel, apart};
   Vec<C> start[kVecs];
   if constexpr (kHasStart) {
-    panels.LoadRow(0, start);
+    for (int v = 0; v < kVecs; ++v) start[v] = panels.At(0, v);
     panels.first += panels.kEach * Width<C>();
   }
   int64_t row = 0;
