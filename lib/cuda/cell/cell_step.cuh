@@ -250,8 +250,8 @@ struct Elements {
   using States = C[kCount][Cell::kStates];
   using Kept = C[kCount][Cell::kKept];
 
-  // before: prev, with h of KeptHidden. share: from ZoneoutShares, read only if p.zoneout. kept: the
-  // cell's; kOperand and the gates of kResetGates are already set.
+  // before: prev, with h of KeptHidden. share: from ZoneoutShares, read only if p.zoneout. kept:
+  // the cell's; kOperand and the gates of kResetGates are already set.
   static HASTE_DEVICE void Forward(const RecurrenceParams<T>& p, const Gates& x, const Gates& q,
                                    const States& before, const States& prev, const States& share,
                                    Kept& kept, States& next) {

@@ -110,7 +110,7 @@ typedef struct {
   // before recurrent dropout: written and read under recurrent dropout in training, else not
   // looked at.
   const char* saved_names[HASTE_MAX_SAVED];
-  int32_t state_bound;                        // HasteStateBound
+  int32_t state_bound;  // HasteStateBound
 } HasteCellInfo;
 
 // Pointers that a cell does not name (HasteCellInfo) are NULL and not looked at.
