@@ -16,6 +16,11 @@ from haste_keras.native import binding, cell_spec, library, raw_ops
 _SPECS = {spec.op: spec for spec in cell_spec.CELLS}
 _SPECS |= {spec.op + "Layer": spec for spec in cell_spec.CELLS if spec.has_layer_op}
 _SPECS |= {spec.op + "Int8": spec for spec in cell_spec.CELLS if spec.has_int8_op}
+_SPECS |= {
+    spec.op + "LayerInt8": spec
+    for spec in cell_spec.CELLS
+    if spec.has_int8_op and spec.has_layer_op
+}
 _ALIASES = {"CUDA": "GPU"}
 
 

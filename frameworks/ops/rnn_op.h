@@ -51,7 +51,10 @@ struct RnnOp {
   RnnOp(Op of_kind, const HasteCellInfo& of_cell)
       : kind(of_kind), cell(&of_cell), signature(SignatureOf(of_kind, of_cell)) {}
 
-  bool layer() const { return kind == Op::kLayer || kind == Op::kLayerBackward; }
+  bool layer() const {
+    return kind == Op::kLayer || kind == Op::kLayerBackward || kind == Op::kLayerInt8;
+  }
+  bool int8() const { return kind == Op::kInt8 || kind == Op::kLayerInt8; }
   bool backward() const { return kind == Op::kBackward || kind == Op::kLayerBackward; }
   HasteDevice device() const { return static_cast<HasteDevice>(options.config.device); }
   // Outputs of a layer's gradient that may be left out: their number, from dx on.

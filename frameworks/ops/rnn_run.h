@@ -26,6 +26,7 @@ class RnnRun {
     if (!call_.Begin() || !CheckOptions()) return;
     config_ =
         op_.options.Config(call_.Size('N'), call_.Size('T'), call_.Size('K'), call_.Size('H'));
+    if (op_.int8()) config_.weights_dtype = HASTE_INT8;
     if (op_.backward()) {
       op_.layer() ? LayerBackward() : Backward();
     } else {
@@ -78,6 +79,7 @@ class RnnRun {
     for (int g = 0; cell_.separate_gates && g < cell_.gates; ++g) {
       args.x[g] = call_.Input(in_.x + g);
     }
+    if (op_.int8()) args.R_scale = static_cast<const float*>(call_.Input(in_.recurrent_scale));
     args.y = call_.Output(out_.y);
     for (int s = 0; s < cell_.states; ++s) {
       args.s0[s] = call_.Input(in_.states + s);
@@ -101,10 +103,6 @@ class RnnRun {
   void Forward() {
     HasteRnnForwardArgs args = ForwardArgs();
     args.wx = call_.Input(in_.wx);
-    if (op_.kind == Op::kInt8) {
-      config_.weights_dtype = HASTE_INT8;
-      args.R_scale = static_cast<const float*>(call_.Input(in_.recurrent_scale));
-    }
     if (args.keep) args.gates = call_.OutputInPlace(out_.gates, in_.wx, &args.wx);
     void* workspace = call_.Workspace([&](size_t* bytes, HasteStatus* error) {
       return haste_rnn_workspace_bytes(&config_, /*backward=*/0, &call_.executor(), bytes, error);
@@ -120,6 +118,7 @@ class RnnRun {
     layer.features = call_.Size('C');
     layer.x = call_.Input(in_.sequence);
     layer.W = call_.Input(in_.kernel);
+    if (op_.int8()) layer.W_scale = static_cast<const float*>(call_.Input(in_.kernel_scale));
     layer.b = call_.Input(in_.bias);
     // A GPU computes all of wx. If gates are returned, it does so in their memory.
     if (op_.device() == HASTE_CUDA) layer.wx = args.gates;

@@ -58,6 +58,11 @@ class List {
     at->sequence = One("x", "NTC", presence);
     at->kernel = One("kernel", "CKGH", presence);
   }
+  void Int8Product(Positions* at) {
+    at->sequence = One("x", "NTC", kRequired);
+    at->kernel = One("kernel", "CKGH", kRequired, "int8");
+    at->kernel_scale = One("kernel_scale", "KGH", kRequired, "float");
+  }
   void Bias(Positions* at) { at->bias = One("bias", "KGH", kOptional); }
 
   void Extras(Positions* at) {
@@ -127,11 +132,16 @@ RnnSignature ForwardSignature(const HasteCellInfo& cell, bool layer) {
   return signature;
 }
 
-RnnSignature Int8Signature(const HasteCellInfo& cell) {
+RnnSignature Int8Signature(const HasteCellInfo& cell, bool layer) {
   RnnSignature signature;
-  signature.op = OpName(cell.name) + "Int8";
+  signature.op = OpName(cell.name) + (layer ? "LayerInt8" : "Int8");
   List in(cell, "", &signature.inputs);
-  in.Projected(&signature.in);
+  if (layer) {
+    in.Int8Product(&signature.in);
+    in.Bias(&signature.in);
+  } else {
+    in.Projected(&signature.in);
+  }
   in.Int8Kernel(&signature.in);
   in.Extras(&signature.in);
   in.States("0", kOptional, &signature.in);
@@ -168,7 +178,7 @@ RnnSignature BackwardSignature(const HasteCellInfo& cell, bool layer) {
 }
 
 RnnSignature Make(Op op, const HasteCellInfo& cell) {
-  if (op == Op::kInt8) return Int8Signature(cell);
+  if (op == Op::kInt8 || op == Op::kLayerInt8) return Int8Signature(cell, op == Op::kLayerInt8);
   const bool layer = op == Op::kLayer || op == Op::kLayerBackward;
   const bool backward = op == Op::kBackward || op == Op::kLayerBackward;
   return backward ? BackwardSignature(cell, layer) : ForwardSignature(cell, layer);
@@ -181,7 +191,8 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell) {
   static const auto* const all = [] {
     auto* made = new std::map<Key, RnnSignature>;
     for (int i = 0; i < haste_cell_count(); ++i) {
-      for (Op each : {Op::kForward, Op::kLayer, Op::kBackward, Op::kLayerBackward, Op::kInt8}) {
+      for (Op each : {Op::kForward, Op::kLayer, Op::kBackward, Op::kLayerBackward, Op::kInt8,
+                      Op::kLayerInt8}) {
         made->emplace(Key(haste_cell(i), each), Make(each, *haste_cell(i)));
       }
     }

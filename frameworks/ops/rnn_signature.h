@@ -3,6 +3,7 @@
 //   HasteLstm:          wx, recurrent_kernel, h0, c0, mask, seed -> y, h, c, gates, h_in, c_in
 //   HasteLstmLayer:     x, kernel, bias in place of wx, the others as above
 //   HasteLstmInt8:      wx, recurrent_kernel (int8), recurrent_scale, h0, c0, mask -> y, h, c
+//   HasteLstmLayerInt8: x, kernel (int8), kernel_scale, bias in place of wx, the others as above
 //   HasteLstmGrad:      recurrent_kernel, mask, seed, gates, h_in, c_in, dy, dh, dc
 //                       -> dwx, dh0, dc0
 //   HasteLstmLayerGrad: x, kernel and those of HasteLstmGrad
@@ -21,9 +22,9 @@ namespace haste {
 // cell is a template argument. This limit is more than the number of cells; registration checks it.
 constexpr int kMaxCells = 32;
 
-// The ops of a cell. Those of a layer exist only for cells with HasLayer, that with int8 weights
-// only for those with a matrix.
-enum class Op { kForward, kLayer, kBackward, kLayerBackward, kInt8 };
+// The ops of a cell. Those of a layer exist only for cells with HasLayer, those with int8 weights
+// only for cells with HasInt8.
+enum class Op { kForward, kLayer, kBackward, kLayerBackward, kInt8, kLayerInt8 };
 
 constexpr int kAbsent = -1;
 
@@ -33,11 +34,12 @@ struct Positions {
   int wx = kAbsent;
   int sequence = kAbsent;  // of a layer: x, then kernel and bias
   int kernel = kAbsent;
+  int kernel_scale = kAbsent;  // of an int8 kernel
   int bias = kAbsent;
   int x = kAbsent;  // separate gates
   int q = kAbsent;  // of the gradient: dq
   int recurrent_kernel = kAbsent;
-  int recurrent_scale = kAbsent;  // of an int8 kernel
+  int recurrent_scale = kAbsent;  // of an int8 recurrent_kernel
   int extras = kAbsent;
   int states = kAbsent;  // initial ones, final ones or their gradients
   int mask = kAbsent;
@@ -59,7 +61,7 @@ const RnnSignature& SignatureOf(Op op, const HasteCellInfo& cell);
 int SavedWithoutDropout(const HasteCellInfo& cell);
 // Whether there are ops with the products around the recurrence.
 bool HasLayer(const HasteCellInfo& cell);
-// Whether there is one with int8 weights.
+// Whether there are ops with int8 weights.
 bool HasInt8(const HasteCellInfo& cell);
 
 // With the number of gates.

@@ -65,7 +65,10 @@ class CellSpec:
 
     @property
     def has_int8_op(self):
-        """Whether there is an op with an int8 recurrent kernel: `op + "Int8"`."""
+        """Whether there is an op with an int8 recurrent kernel: `op + "Int8"`.
+
+        With `has_layer_op` too, one is given x, W and b in place of wx: `op + "LayerInt8"`.
+        """
         return self.recurrence == "dense"
 
     @property
@@ -110,9 +113,18 @@ class CellSpec:
     @functools.cached_property
     def int8_inputs(self):
         """Inputs of the op with int8 weights; it returns y and the final states."""
-        inputs = {**self._projected, "recurrent_kernel": "KHGH", "recurrent_scale": "KGH"}
-        inputs |= self.extras | {f"{state}0": "NKH" for state in self.states}
-        return {**inputs, "mask": "NT"}
+        return {**self._projected, **self._other_int8_inputs}
+
+    @functools.cached_property
+    def layer_int8_inputs(self):
+        """Inputs of the op with int8 weights that forms x·W + b; an empty bias stands for none."""
+        kernel = {"kernel": "CKGH", "kernel_scale": "KGH"}
+        return {"x": "NTC", **kernel, "bias": "KGH", **self._other_int8_inputs}
+
+    @functools.cached_property
+    def _other_int8_inputs(self):
+        inputs = {"recurrent_kernel": "KHGH", "recurrent_scale": "KGH", **self.extras}
+        return {**inputs, **{f"{state}0": "NKH" for state in self.states}, "mask": "NT"}
 
     @functools.cached_property
     def forward_outputs(self):

@@ -4,8 +4,11 @@ import collections
 
 from haste_keras.native.emit import emit, has_reserve
 
-# What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None.
-Projection = collections.namedtuple("Projection", ("x", "kernel", "bias"))
+# What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None. With
+# kernel_scale [K, G, H], kernel is int8.
+Projection = collections.namedtuple(
+    "Projection", ("x", "kernel", "bias", "kernel_scale"), defaults=(None,)
+)
 
 # Attributes that all ops of a cell have; those of forward have `save` too.
 ATTRIBUTES = (
@@ -71,16 +74,17 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
     return outputs
 
 
-def forward_int8(spec, inputs, **attrs):
+def forward_int8(spec, inputs, *, layer=False, **attrs):
     """The op of `spec` with an int8 recurrent kernel.
 
     Args:
       inputs: sequence of tensors, as `spec.int8_inputs` lists them.
+      layer: the op that forms x·W + b; inputs then as `spec.layer_int8_inputs` lists them.
       attrs: the op's attributes.
     Returns:
       list of tensors: y and the final states.
     """
-    return emit(spec.python_op + "_int8", inputs, **attrs)
+    return emit(spec.python_op + ("_layer_int8" if layer else "_int8"), inputs, **attrs)
 
 
 def backward(spec, inputs, **attrs):

@@ -134,18 +134,15 @@ def call_cell(
     projection = next(iter(inputs.values()))
     layer = isinstance(projection, raw_ops.Projection)
     if layer:
-        dims = spec.layer_inputs
-        inputs = {k: v for k, v in projection._asdict().items() if v is not None}
+        tensors = _projection(arguments, projection, int8)
+    else:
+        tensors = [arguments.tensor(name, value, dims[name]) for name, value in inputs.items()]
     if int8:
-        _check_int8(arguments, layer, training, save)
-    tensors = [arguments.tensor(name, value, dims[name]) for name, value in inputs.items()]
-    if layer and projection.bias is None:
-        tensors.append(tf.zeros([0], tensors[0].dtype))
-    if int8:
+        _check_int8(arguments, training, save)
         tensors += arguments.int8(
             "recurrent_kernel", kernel, "KHGH", "recurrent_scale", recurrent_scale, "KGH"
         )
-        lanes = arguments.lanes("recurrent_kernel", tensors[1])
+        lanes = arguments.lanes("recurrent_kernel", tensors[-2])
     elif spec.kernel_dims:
         tensors.append(arguments.tensor("recurrent_kernel", kernel, spec.kernel_dims))
         lanes = arguments.lanes("recurrent_kernel", tensors[-1])
@@ -180,6 +177,7 @@ def call_cell(
             zoneout=rates,
             zero_output_for_mask=arguments.flag("zero_output_for_mask", zero_output_for_mask),
             engine=engine,
+            layer=layer,
             **attributes,
         )
         return y, tuple(states)
@@ -201,11 +199,27 @@ def call_cell(
     return y, tuple(rest[: len(spec.states)])
 
 
-def _check_int8(arguments, layer, training, save):
-    if layer:
+def _projection(arguments, projection, int8):
+    """The tensors of a `raw_ops.Projection`; without a bias [0] in its place."""
+    tensors = [arguments.tensor("x", projection.x, "NTC")]
+    if int8 != (projection.kernel_scale is not None):
         raise arguments.error(
-            TypeError, "wx must be given as a tensor with recurrent_scale, but is x, W and b"
+            TypeError, "kernel_scale and recurrent_scale must both be given or both be None"
         )
+    if int8:
+        tensors += arguments.int8(
+            "kernel", projection.kernel, "CKGH", "kernel_scale", projection.kernel_scale, "KGH"
+        )
+    else:
+        tensors.append(arguments.tensor("kernel", projection.kernel, "CKGH"))
+    bias = projection.bias
+    tensors.append(
+        tf.zeros([0], tensors[0].dtype) if bias is None else arguments.tensor("bias", bias, "KGH")
+    )
+    return tensors
+
+
+def _check_int8(arguments, training, save):
     for name, value in (("training", training), ("save", save)):
         if value is not None and arguments.flag(name, value):
             raise arguments.error(

@@ -192,6 +192,8 @@ for _spec in CELLS:
     _register(_spec)
     if _spec.has_int8_op:
         _refuse_int8(_spec.op + "Int8")
+        if _spec.has_layer_op:
+            _refuse_int8(_spec.op + "LayerInt8")
     if _spec.has_layer_op:
         _register(_spec, layer=True)
     _register_refusal(_spec)

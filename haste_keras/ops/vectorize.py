@@ -147,14 +147,17 @@ def _register(spec):
         dims = spec.backward_inputs.values(), spec.backward_outputs.values()
         return _convert(pfor_input, function, *dims, "K" if sums else "N")
 
-    if spec.has_int8_op:
+    def convert_int8(pfor_input, layer):
+        options = raw_ops.attributes(spec, pfor_input, raw_ops.INT8_ATTRIBUTES)
+        function = functools.partial(raw_ops.forward_int8, spec, layer=layer, **options)
+        dims = ["NTKH", *["NKH" for _ in spec.states]]
+        inputs = spec.layer_int8_inputs if layer else spec.int8_inputs
+        return _convert(pfor_input, function, inputs.values(), dims, "N")
 
-        @_register_converter(spec.op + "Int8")
-        def convert_int8(pfor_input):
-            options = raw_ops.attributes(spec, pfor_input, raw_ops.INT8_ATTRIBUTES)
-            function = functools.partial(raw_ops.forward_int8, spec, **options)
-            dims = ["NTKH", *["NKH" for _ in spec.states]]
-            return _convert(pfor_input, function, spec.int8_inputs.values(), dims, "N")
+    if spec.has_int8_op:
+        _register_converter(spec.op + "Int8")(functools.partial(convert_int8, layer=False))
+        if spec.has_layer_op:
+            _register_converter(spec.op + "LayerInt8")(functools.partial(convert_int8, layer=True))
 
     if spec.has_layer_op:
         _register_converter(spec.op + "Layer")(functools.partial(convert_forward, layer=True))

@@ -48,14 +48,15 @@ def make_cell(spec, hidden, attributes, generator):
 
 
 class Recurrence:
-    """The op of a cell, or (`layer`) the one that forms x·W + b itself, or (`int8`) of integers."""
+    """The op of a cell; of those `layer` forms x·W + b itself, `int8` has int8 weights."""
 
     def __init__(self, spec, layer=False, int8=False):
         self.spec, self.layer, self.int8 = spec, layer, int8
-        self.op = spec.op + ("Layer" if layer else "Int8" if int8 else "")
-        self.dims = spec.forward_inputs
-        if layer or int8:
-            self.dims = spec.layer_inputs if layer else spec.int8_inputs
+        self.op = spec.op + ("Layer" if layer else "") + ("Int8" if int8 else "")
+        if int8:
+            self.dims = spec.layer_int8_inputs if layer else spec.int8_inputs
+        else:
+            self.dims = spec.layer_inputs if layer else spec.forward_inputs
 
     def body(self, inputs, attributes, *, loop, generator):
         """Outputs of the op, as `CellSpec.forward_outputs` lists them, without a reserve.
@@ -151,7 +152,11 @@ class Recurrence:
             return given["wx"]
         x, kernel, bias = given["x"], given["kernel"], given["bias"]
         features, *gates = sizes(kernel)
-        wx = tf.matmul(tf.reshape(x, [-1, features]), tf.reshape(kernel, [features, -1]))
+        rows, matrix = tf.reshape(x, [-1, features]), tf.reshape(kernel, [features, -1])
+        if self.int8:
+            wx = int8.product(rows, matrix, tf.reshape(given["kernel_scale"], [-1]))
+        else:
+            wx = tf.matmul(rows, matrix)
         if bias.shape.rank != 1:
             wx = tf.nn.bias_add(wx, tf.reshape(bias, [-1]))
         return tf.reshape(wx, [*sizes(x)[:2], *gates])
@@ -207,5 +212,7 @@ for _spec in CELLS:
     STOCK[_spec.python_op] = Recurrence(_spec)
     if _spec.has_int8_op:
         STOCK[_spec.python_op + "_int8"] = Recurrence(_spec, int8=True)
+        if _spec.has_layer_op:
+            STOCK[_spec.python_op + "_layer_int8"] = Recurrence(_spec, layer=True, int8=True)
     if _spec.has_layer_op:
         STOCK[_spec.python_op + "_layer"] = Recurrence(_spec, layer=True)

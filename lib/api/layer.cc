@@ -5,6 +5,7 @@
 
 #include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
+#include "lib/cpu/cpu.h"
 
 namespace haste {
 namespace {
@@ -66,8 +67,11 @@ int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int6
 
 bool FormsInput(const HasteRnnConfig& config, const Engine& engine,
                 const HasteLayerForwardArgs& layer) {
-  return engine.layer_forward != nullptr && layer.gamma == nullptr &&
-         config.weights_dtype != HASTE_INT8;
+  if (engine.layer_forward == nullptr || layer.gamma != nullptr) return false;
+  const bool narrow = config.weights_dtype == HASTE_INT8 ||
+                      (config.dtype == HASTE_BFLOAT16 && CpuMultipliesBfloat16());
+  // Narrow weights are packed for the walk, which one step does not repay.
+  return narrow ? config.time > 1 : DtypeSize(config.dtype) > 2;
 }
 
 size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {

@@ -18,6 +18,8 @@ const DeviceOps& CpuOps();
 int32_t CpuGemm(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
 // Of bfloat16, by the machine's instructions for it: false if it has none.
 bool CpuGemmBfloat16(const HasteGemm&, const HasteExecutor&);
+// Whether it has.
+bool CpuMultipliesBfloat16();
 // With b_scale.
 void CpuGemmInt8(const HasteGemm&, void* workspace, const HasteExecutor&);
 size_t CpuGemmInt8Workspace(const HasteGemm&);

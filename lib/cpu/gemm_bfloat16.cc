@@ -146,6 +146,8 @@ class Bfloat16Gemm {
   const int64_t panels_;
 };
 
+bool Possible() { return FindNarrow(Narrow::kBfloat16, Width<float>()) != nullptr; }
+
 bool RunOf(const HasteGemm& gemm, const HasteExecutor& executor) {
   const NarrowKernel* kernel = FindNarrow(Narrow::kBfloat16, Width<float>());
   if (kernel == nullptr) return false;
@@ -159,6 +161,8 @@ HASTE_TARGET_END
 
 #if HWY_ONCE
 namespace haste {
+
+bool CpuMultipliesBfloat16() { return HASTE_DISPATCH(Possible)(); }
 
 bool CpuGemmBfloat16(const HasteGemm& gemm, const HasteExecutor& executor) {
   return HASTE_DISPATCH(RunOf)(gemm, executor);

@@ -46,7 +46,8 @@ def test_saved_model(case, tmp_path):
     loaded = tf.saved_model.load(path)
     before = library.graph_calls()
     np.testing.assert_array_equal(loaded.serve(x), expected)
-    assert library.graph_calls() == before + 2  # the product with the input, and the recurrence
+    # The QRNN's product with the input is an op of its own.
+    assert library.graph_calls() == before + (2 if "QRNN" in type(model.layers[0]).__name__ else 1)
     reader = tf.train.load_checkpoint(path + "/variables/variables")
     dtypes, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
     matrices = [name for name, shape in shapes.items() if np.prod(shape) > FEATURES * UNITS]

@@ -32,7 +32,7 @@ bool ReadOptions(TF_OpKernelConstruction* context, RnnOp* op, Status* status) {
   HasteRnnConfig& config = options.config;
   TF_DataType type = TF_FLOAT;
   std::vector<float> zoneout;
-  const bool int8 = op->kind == Op::kInt8;  // of inference alone
+  const bool int8 = op->int8();  // of inference alone
   if (!read.Type("T", &type) || !read.Bools("reverse", &options.reverse) ||
       !read.Choice("activation", ActivationNames(false), &config.activation) ||
       !read.Choice("recurrent_activation", ActivationNames(cell.exponential),

@@ -47,7 +47,10 @@ void RegisterCell() {
   if (kCell >= haste_cell_count()) return;
   RegisterKernels<kCell, HASTE_CPU>();
   if (GpuKernelsCanRun(nullptr)) RegisterKernels<kCell, HASTE_CUDA>();
-  if (HasInt8(*haste_cell(kCell))) RegisterKernelOf<kCell, HASTE_CPU, Op::kInt8>();
+  const HasteCellInfo& cell = *haste_cell(kCell);
+  if (!HasInt8(cell)) return;
+  RegisterKernelOf<kCell, HASTE_CPU, Op::kInt8>();
+  if (HasLayer(cell)) RegisterKernelOf<kCell, HASTE_CPU, Op::kLayerInt8>();
 }
 
 template <int... kCell>

@@ -36,7 +36,10 @@ void RegisterCell() {
       "engine: string = 'auto'",
   };
   if (cell.normalizes) attributes.push_back("epsilon: float = 1e-5");
-  if (HasInt8(cell)) RegisterOpOf<kCell, Op::kInt8>(attributes, nullptr);
+  if (HasInt8(cell)) {
+    RegisterOpOf<kCell, Op::kInt8>(attributes, nullptr);
+    if (HasLayer(cell)) RegisterOpOf<kCell, Op::kLayerInt8>(attributes, nullptr);
+  }
   for (const char* more :
        {"recurrent_dropout: float = 0.0", "training: bool = false", "allow_tf32: bool = false"}) {
     attributes.push_back(more);

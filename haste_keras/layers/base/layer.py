@@ -352,15 +352,17 @@ class RecurrentLayer(QuantizableLayer):
         features = weights["kernel"].shape[0]
         if sequences.shape[-1] is None:
             sequences = tf.ensure_shape(sequences, [None, None, features])
-        if (
-            self.only_adds_bias
-            and "kernel_scale" not in weights
-            and op_projects(self.cell.spec, features, sequences.dtype, training)
+        int8 = "kernel_scale" in weights
+        if self.only_adds_bias and op_projects(
+            self.cell.spec, features, sequences.dtype, training, int8
         ):
             shape = self._lane_shape()
-            bias = tf.reshape(weights["bias"], shape) if "bias" in weights else None
             kernel = tf.reshape(weights["kernel"], [features, *shape])
-            return raw_ops.Projection(sequences, kernel, bias), carried
+            bias, scale = (
+                tf.reshape(weights[name], shape) if name in weights else None
+                for name in ("bias", "kernel_scale")
+            )
+            return raw_ops.Projection(sequences, kernel, bias, scale), carried
         wx = self.multiply(tf.reshape(sequences, [-1, features]), weights)
         return self._in_lanes(self.shift(wx, weights), sequences), carried
 

@@ -1,5 +1,7 @@
 """Where the input projection x·W + b is formed."""
 
+import tensorflow as tf
+
 from haste_keras.native import library
 from haste_keras.native.emit import prefers_projection
 
@@ -8,16 +10,20 @@ from haste_keras.native.emit import prefers_projection
 _MOST_FEATURES = 512
 
 
-def op_projects(spec, features, dtype, training):
+def op_projects(spec, features, dtype, training, int8=False):
     """Whether the op of the cell `spec` forms x·W + b, for inputs of `features` and `dtype`.
 
     On a GPU it does wherever it can: there the library overlaps products with the recurrence. On a
     CPU it does so in inference, in the cache, just before the steps that read the result. In
-    training the reserve is as large as wx, so that nothing would be saved; 16-bit inputs would have
-    to be converted first.
+    training the reserve is as large as wx, so that nothing would be saved; float16 inputs would
+    have to be converted first. int8: whether the weights are.
     """
     if not spec.has_layer_op:
         return False
+    if int8:
+        return spec.has_int8_op
     if library.may_use_gpu() or prefers_projection():
         return True
-    return not training and dtype.size > 2 and features <= _MOST_FEATURES
+    if training or dtype == tf.float16:
+        return False
+    return dtype == tf.bfloat16 or features <= _MOST_FEATURES

@@ -27,7 +27,7 @@ class ForwardWalk : public Walk<Cell, T> {
   // Whether Finish is called after all steps.
   static constexpr bool kFinishes = false;
   // Whether the walk can compute x·W + b itself.
-  static constexpr bool kProjects = Projection<T, 1, 0, 1, 1>::kPossible;
+  static constexpr bool kProjects = true;
 
   // layer: x, W and b in place of args.wx, or nullptr.
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
@@ -36,8 +36,8 @@ class ForwardWalk : public Walk<Cell, T> {
         args_(args),
         kernel_(NarrowOf<T>(config)),
         packs_(kernel_ != nullptr ? !PacksInStep() : !MultipliesInPlace()),
-        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, workspace),
-        input_(config, args.wx, layer, workspace) {
+        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace),
+        input_(config, args.wx, layer, kernel_, workspace) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (kernel_ != nullptr) {
@@ -69,9 +69,9 @@ class ForwardWalk : public Walk<Cell, T> {
     if (!packs_) return;
     if constexpr (kHasNarrow) {
       if (kernel_ != nullptr) {
-        if (panel % kPackedTogether != 0) return;
-        const int64_t some = std::min(kPackedTogether, panels_[phase] - panel);
-        return PackNarrowPanels(phase, k, panel, some, nullptr);
+        if (panel % NarrowWeights::kTogether != 0) return;
+        const int64_t some = std::min(NarrowWeights::kTogether, panels_[phase] - panel);
+        return narrow_[phase].Pack(NarrowR(phase, k), k * panels_[phase], panel, some);
       }
     }
     const int gates = GatesOf(phase), most = UnitsOf(phase);
@@ -100,9 +100,7 @@ class ForwardWalk : public Walk<Cell, T> {
 
   // The phases of a step have consecutive numbers.
   void Step(int64_t phase, int64_t k, Range panels, Range rows) {
-    if constexpr (kProjects) {
-      if (input_.Forms()) return StepWith<true>(phase, k, panels, rows);
-    }
+    if (input_.Forms()) return StepWith<true>(phase, k, panels, rows);
     StepWith<false>(phase, k, panels, rows);
   }
 
@@ -141,37 +139,25 @@ class ForwardWalk : public Walk<Cell, T> {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
   }
 
-  // Packs panels of narrow weights, in `spare` unless the workspace has all of them. Side by side,
-  // they share the cache lines of a row.
-  static constexpr int64_t kPackedTogether = 4;
-  void PackNarrowPanels(int phase, int64_t k, int64_t panel, int64_t count, char* spare) const {
-    const int gates = GatesOf(phase);
-    const int64_t units = UnitsOf(phase) * W, first = panel * units;
-    if (count > 1 && first + count * units > Hp) {  // the last one has fewer vectors
-      PackNarrowPanels(phase, k, panel, count - 1, spare);
-      if (spare != nullptr) spare += (count - 1) * narrow_[phase].bytes();
-      return PackNarrowPanels(phase, k, panel + count - 1, 1, spare);
-    }
-    NarrowColumns columns;
-    for (int64_t j = first; j < std::min(Hp, first + units); j += W) {
-      for (int g = 0; g < gates; ++g) columns.Add(g * H + j, H - j);
-    }
+  // R of a phase.
+  NarrowGates<T> NarrowR(int phase, int64_t k) const {
     const bool int8 = kernel_->type == Narrow::kInt8;
     const int64_t gate = FirstGate(phase) * H, lane = k * kGates * H;
     const int64_t bytes = int8 ? 1 : sizeof(T);
-    const NarrowWeights& weights = narrow_[phase];
-    NarrowPanel::PackPanels(
-        weights.Panel(k * panels_[phase] + panel, columns.vectors, spare), count, units,
-        weights.bytes(), static_cast<const char*>(args_.R) + (lane * H + gate) * bytes, kGates * H,
-        columns, int8 ? args_.R_scale + lane + gate : nullptr,
-        Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr);
+    return {static_cast<const char*>(args_.R) + (lane * H + gate) * bytes,
+            kGates * H,
+            GatesOf(phase),
+            UnitsOf(phase),
+            H,
+            int8 ? args_.R_scale + lane + gate : nullptr,
+            Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr};
   }
 
   // Phase's product, of narrow weights.
   template <int kPhase, class Use>
   HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    const int64_t spare = packs_ ? 0 : kPackedTogether;
+    const int64_t spare = packs_ ? 0 : NarrowWeights::kTogether;
     const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp, spare);
     int64_t panel = panels.begin;
     if (!packs_ && operand.TakesRow()) {
@@ -182,11 +168,12 @@ class ForwardWalk : public Walk<Cell, T> {
       }
     }
     for (const int64_t begin = panel; panel < panels.end; ++panel) {
-      const int64_t first = panel * kUnits * W, spared = (panel - begin) % kPackedTogether;
+      const int64_t first = panel * kUnits * W;
+      const int64_t spared = (panel - begin) % NarrowWeights::kTogether;
       const int units = static_cast<int>(std::min<int64_t>(kUnits, (H - first + W - 1) / W));
       if (!packs_ && spared == 0) {
-        const int64_t some = std::min(kPackedTogether, panels.end - panel);
-        PackNarrowPanels(kPhase, k, panel, some, operand.spare());
+        const int64_t some = std::min(NarrowWeights::kTogether, panels.end - panel);
+        narrow_[kPhase].Pack(NarrowR(kPhase, k), 0, panel, some, operand.spare());
       }
       const NarrowPanel weights =
           narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates,
@@ -238,7 +225,6 @@ class ForwardWalk : public Walk<Cell, T> {
 
   template <int kPhase, bool kForms>
   HWY_INLINE void Phase(int64_t step, int64_t k, Range panels, Range rows) {
-    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
     const C* a =
         (kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates]) + Row(k, rows.begin);
     const int64_t t = this->Time(k, step);
@@ -255,9 +241,20 @@ class ForwardWalk : public Walk<Cell, T> {
         Element<kForms>(step, t, k, n, j, q, formed);
       }
     };
-    if constexpr (kHasNarrow && !kForms) {
+    if constexpr (kHasNarrow) {
       if (kernel_ != nullptr) return NarrowPhase<kPhase>(a, k, panels, rows, cell);
     }
+    // Of 16 bits, only narrow weights are multiplied here with x too.
+    if constexpr (!kForms || std::is_same_v<T, C>) {
+      FloatPhase<kPhase>(step, a, k, panels, rows, cell);
+    }
+  }
+
+  // Phase's product, of floats.
+  template <int kPhase, class Use>
+  HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                             const Use& cell) const {
+    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
     if (!packs_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
       return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);

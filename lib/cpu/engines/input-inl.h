@@ -7,6 +7,9 @@
 #define HASTE_LIB_CPU_ENGINES_INPUT_INL_H_
 #endif
 
+#include <type_traits>
+
+#include "lib/cpu/engines/narrow_input-inl.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/projection-inl.h"
 
@@ -18,28 +21,46 @@ class Input {
   using C = Compute<T>;
   using V = Vec<C>;
   static constexpr int kGates = Cell::kGates;
+  static constexpr bool kHasNarrow = std::is_same_v<C, float>;
 
  public:
-  // layer: nullptr if wx is given.
+  // layer: nullptr if wx is given. kernel: of narrow weights, or nullptr.
   Input(const HasteRnnConfig& config, const void* wx, const HasteLayerForwardArgs* layer,
-        Workspace* workspace)
+        const NarrowKernel* kernel, Workspace* workspace)
       : N(config.batch),
         T_(config.time),
         H(config.hidden),
         wx_(static_cast<const T*>(wx)),
-        projection_(config, layer, workspace),
-        steps_(projection_.Steps(config.batch, config.time)) {
-    if (projection_) ahead_ = workspace->Take<C>(config.lanes * projection_.panels() * Chunk());
+        projection_(config, kernel == nullptr ? layer : nullptr, workspace),
+        narrow_(config, layer, kernel, workspace),
+        panels_(narrow_ ? narrow_.panels() : projection_.panels()),
+        steps_(narrow_ ? narrow_.Steps(N, T_) : projection_.Steps(N, T_)) {
+    if (Forms()) ahead_ = workspace->Take<C>(config.lanes * panels_ * Chunk());
   }
 
   // Whether x·W + b is computed here. Then call Form, and before it Pack if packs().
-  bool Forms() const { return static_cast<bool>(projection_); }
-  bool packs() const { return projection_.packs(); }
-  void Pack(int64_t k, int64_t panel) { projection_.Pack(k, panel); }
+  bool Forms() const { return narrow_ || projection_; }
+  bool packs() const { return narrow_ || projection_.packs(); }
+  void Pack(int64_t k, int64_t panel) {
+    if constexpr (kHasNarrow) {
+      if (narrow_) return narrow_.Pack(k, panel);
+    }
+    projection_.Pack(k, panel);
+  }
 
   // Call before a step, for its panels and rows. Read takes the result.
   HWY_NOINLINE const C* Form(int64_t step, int64_t k, Range panels, Range rows) const {
     const int64_t at = step % steps_;
+    if constexpr (kHasNarrow) {
+      if (narrow_) {
+        if (at == 0) {
+          narrow_.Multiply(k, panels, rows, step, std::min(steps_, T_ - step),
+                           [&](int64_t panel, int64_t s, int64_t n)
+                               HWY_ATTR { return At(k, panel, s, n); });
+        }
+        return At(k, 0, at, 0);
+      }
+    }
     if (!packs()) {
       projection_.MultiplyInPlace(k, panels.begin, panels.end, step,
                                   [&](int64_t panel) HWY_ATTR { return At(k, panel, at, 0); });
@@ -76,14 +97,16 @@ class Input {
   static int64_t Columns() { return kCount * kUnits * Width<C>(); }
   int64_t Chunk() const { return steps_ * N * Columns(); }
   C* At(int64_t k, int64_t panel, int64_t s, int64_t n) const {
-    return ahead_ + (k * projection_.panels() + panel) * Chunk() + (s * N + n) * Columns();
+    return ahead_ + (k * panels_ + panel) * Chunk() + (s * N + n) * Columns();
   }
 
   const int64_t N, T_, H;
   const T* const wx_;
   Projection<T, kGates, kFirst, kCount, kUnits> projection_;
-  const int64_t steps_;  // of a chunk
-  C* ahead_ = nullptr;   // [K, panel, step of the chunk, N, unit vector, gate, W]
+  NarrowInput<T, kGates, kFirst, kCount, kUnits> narrow_;  // in place of projection_
+  const int64_t panels_;                                   // of a lane
+  const int64_t steps_;                                    // of a chunk
+  C* ahead_ = nullptr;  // [K, panel, step of the chunk, N, unit vector, gate, W]
 };
 
 HASTE_TARGET_END

@@ -79,6 +79,75 @@ Results Run(const HasteCellInfo& cell, const Sizes& s, const Tensors& in, int32_
   return out;
 }
 
+// y of a layer, which is given x, W and b, in inference.
+Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, const Tensors& in,
+                int32_t dtype, int threads) {
+  haste::RnnConfig config =
+      haste::Config(cell.name, static_cast<HasteDtype>(dtype), HASTE_CPU, s.n, s.t, s.k, s.h);
+  if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
+  const std::vector<uint8_t> reverse = {0, 1};
+  config.reverse = reverse.data();
+  Results given;
+  const auto take = [&](const std::string& name) {
+    return given.emplace(name, Stored(dtype, in.at(name))).first->second.data();
+  };
+  Stored y(dtype, s.n * s.t * s.k * s.h);
+  haste::ForwardArgs args;
+  args.set_R(take("R")).set_y(y.data());
+  for (int e = 0; e < cell.extras; ++e) args.set_extra(e, take(cell.extra_names[e]));
+  haste::LayerForwardArgs layer;
+  layer.set_features(features).set_x(take("x")).set_W(take("W")).set_b(take("b"));
+  haste::Executor executor;
+  executor.threads = threads;
+  haste::ScratchMemory scratch(HASTE_CPU);
+  ExpectOk(haste::LayerForward(config, layer, args, scratch, executor));
+  return y;
+}
+
+// Longer walks than are formed at once; one step, which is not formed; no features.
+void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
+  struct LayerSizes {
+    Sizes s;
+    int64_t features;
+  };
+  for (const auto& [s, features] : {LayerSizes{{1, 110, 2, 40}, 70}, LayerSizes{{5, 33, 2, 33}, 9},
+                                    LayerSizes{{50, 5, 1, 80}, 64}, LayerSizes{{3, 1, 1, 24}, 20},
+                                    LayerSizes{{2, 3, 1, 24}, 0}}) {
+    Tensors in;
+    std::normal_distribution<double> normal;
+    const auto draw = [&](const std::string& name, int64_t count, double size, double mean = 0) {
+      Tensor values(count);
+      for (double& v : values) v = mean + size * normal(random);
+      in[name] = Stored(HASTE_BFLOAT16, values).Values();
+    };
+    const int64_t units = s.k * cell.gates * s.h;
+    draw("x", s.n * s.t * features, 1);
+    draw("W", features * units, 1 / std::sqrt(features + 1.0));
+    draw("b", units, 0.3);
+    draw("R", units * s.h, 0.8 / std::sqrt(s.h));
+    for (int e = 0; e < cell.extras; ++e) {
+      const bool each = strcmp(cell.extra_dims[e], "KGH") == 0;
+      const bool gamma = strstr(cell.extra_names[e], "gamma") != nullptr;
+      draw(cell.extra_names[e], each ? units : s.k * s.h, gamma ? 0.1 : 0.3, gamma ? 0.3 : 0);
+    }
+    const Stored got = RunLayer(cell, s, features, in, HASTE_BFLOAT16, 1);
+    const Tensor ours = got.Values();
+    const Tensor theirs = RunLayer(cell, s, features, in, HASTE_FLOAT64, 1).Values();
+    double error = 0, size = 1e-30;
+    for (size_t i = 0; i < ours.size(); ++i) {
+      error += std::pow(ours[i] - theirs[i], 2);
+      size += std::pow(theirs[i], 2);
+    }
+    EXPECT_NEAR(std::sqrt(error / size), 0, 0.04, "layer of %s, N=%d T=%d H=%d", cell.name,
+                static_cast<int>(s.n), static_cast<int>(s.t), static_cast<int>(s.h));
+    for (int threads : {2, 3}) {
+      EXPECT_TRUE(RunLayer(cell, s, features, in, HASTE_BFLOAT16, threads) == got,
+                  "layer of %s, N=%d T=%d H=%d: %d threads", cell.name, static_cast<int>(s.n),
+                  static_cast<int>(s.t), static_cast<int>(s.h), threads);
+    }
+  }
+}
+
 void TestCell(const HasteCellInfo& cell, std::mt19937& random) {
   for (const Sizes& s :
        {Sizes{1, 3, 2, 40}, Sizes{5, 4, 2, 33}, Sizes{35, 3, 1, 80}, Sizes{18, 2, 1, 130}}) {
@@ -144,7 +213,9 @@ int main() {
     for (int i = 0; i < haste_cell_count(); ++i) {
       const HasteCellInfo& cell = *haste_cell(i);
       if (only != nullptr && strcmp(only, cell.name) != 0) continue;
-      if (cell.recurrence == HASTE_DENSE) haste_test::TestCell(cell, random);
+      if (cell.recurrence != HASTE_DENSE) continue;
+      haste_test::TestCell(cell, random);
+      haste_test::TestLayer(cell, random);
     }
   });
 }

@@ -137,7 +137,7 @@ class Recurrence {
     x_ = draw(s.n * s.t * s.c, 1);
     b_ = draw(units_, 0.3f);
     W_ = RandomWeights(s.c * units_, random);
-    W_scale_ = RandomScales(units_, 1 / std::sqrt(s.c), random);
+    W_scale_ = RandomScales(units_, 1 / std::sqrt(s.c + 1), random);
     R_ = RandomWeights(s.h * units_, random);
     R_scale_ = RandomScales(units_, 1 / std::sqrt(s.h), random);
     for (int e = 0; e < cell.extras; ++e) {
@@ -154,8 +154,9 @@ class Recurrence {
   }
 
   // y and the final states of rows [first, first + rows), of int8 weights or of the floats that
-  // they stand for.
-  std::vector<std::vector<float>> Run(bool int8, int threads, int64_t first, int64_t rows) const {
+  // they stand for. gives_wx: with memory for all of wx, so that the walk does not form it.
+  std::vector<std::vector<float>> Run(bool int8, int threads, int64_t first, int64_t rows,
+                                      bool gives_wx = false) const {
     haste::RnnConfig config =
         haste::Config(cell_.name, HASTE_FLOAT32, HASTE_CPU, rows, s_.t, s_.k, s_.h);
     if (cell_.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
@@ -184,6 +185,8 @@ class Recurrence {
     layer.b = b_.data();
     layer.W = int8 ? static_cast<const void*>(W_.data()) : W.data();
     if (int8) layer.W_scale = W_scale_.data();
+    std::vector<float> wx(gives_wx ? rows * s_.t * units_ : 0);
+    if (gives_wx) layer.wx = wx.data();
     haste::Executor executor;
     executor.threads = threads;
     haste::ScratchMemory scratch(HASTE_CPU);
@@ -219,7 +222,8 @@ class Recurrence {
 void Recurrences(const HasteCellInfo& cell, std::mt19937& random) {
   for (const Sizes& s : {Sizes{1, 1, 1, 20, 9}, Sizes{1, 7, 2, 128, 40}, Sizes{5, 6, 2, 33, 40},
                          Sizes{19, 5, 1, 50, 16}, Sizes{40, 1, 2, 80, 16}, Sizes{37, 4, 1, 144, 24},
-                         Sizes{2, 3, 1, 300, 24}}) {
+                         Sizes{2, 3, 1, 300, 24}, Sizes{1, 110, 2, 40, 70}, Sizes{7, 31, 2, 24, 5},
+                         Sizes{3, 4, 1, 24, 0}}) {
     const Recurrence problem(cell, s, random);
     const auto got = problem.Run(true, 1, 0, s.n), near = problem.Run(false, 1, 0, s.n);
     for (size_t i = 0; i < got.size(); ++i) {
@@ -233,6 +237,8 @@ void Recurrences(const HasteCellInfo& cell, std::mt19937& random) {
                   static_cast<int>(s.n), static_cast<int>(s.h), i);
       EXPECT_TRUE(error > 0, "%s: as exact as floats", cell.name);
     }
+    EXPECT_TRUE(problem.Run(true, 2, 0, s.n, /*gives_wx=*/true) == got, "%s, N=%d H=%d: with wx",
+                cell.name, static_cast<int>(s.n), static_cast<int>(s.h));
     EXPECT_TRUE(problem.Run(true, 2, 0, s.n) == got, "%s: two threads", cell.name);
     EXPECT_TRUE(problem.Run(true, 3, 0, s.n) == got, "%s: three threads", cell.name);
     const int64_t last = s.n - 1;

@@ -35,7 +35,7 @@ OverlappedGradients Gradients(const HasteRnnConfig& config, int64_t features,
 }
 
 void FirstCase() {
-  for (const auto [dtype, tf32] :
+  for (const auto& [dtype, tf32] :
        {std::pair{HASTE_FLOAT32, 0}, {HASTE_FLOAT32, 1}, {HASTE_FLOAT16, 0}, {HASTE_BFLOAT16, 0}}) {
     HasteRnnConfig config = Layer(16, 1024, 1, 768, dtype);
     config.allow_tf32 = tf32;
