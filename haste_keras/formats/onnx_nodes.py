@@ -33,11 +33,13 @@ _SEES_THROUGH = ("Cast", "Reshape", "Identity", "EnsureShape", "ExpandDims", "Pa
 def has_node(recurrence, inputs, attributes):
     """Whether ONNX has an operator for a call of the op `recurrence` without a mask.
 
-    Zoneout's expectation and 64 bits, which onnxruntime does not run, are not among them.
+    Zoneout's expectation, int8 weights and 64 bits, which onnxruntime does not run, are not among
+    them.
     """
     return (
         recurrence.spec.name in _OPERATORS
         and recurrence.layer
+        and not recurrence.int8
         and inputs[0].dtype != tf.float64
         and not any(attributes["zoneout"])
     )

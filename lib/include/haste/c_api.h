@@ -181,9 +181,10 @@ typedef struct {
   const void* x;     // [N, T, C]
   const void* W;     // [C, K, G, H]
   const void* b;     // [K, G, H] or NULL
-  // [N, T, K, G, H] written here; may equal forward.gates. NULL: the caller has no use for it. On a
-  // CPU in float32 and float64 it is then formed a few steps at a time, in cache, where the engine
-  // can (gamma = NULL, a cell that does not normalise); else as a whole in the workspace.
+  // [N, T, K, G, H] written here; may equal forward.gates. NULL: the caller has no use for it. A
+  // CPU then forms it a few steps at a time, in cache, where it can: gamma = NULL, a cell that does
+  // not normalise, and float32, float64, int8 weights or the processor's own bfloat16. Else it lies
+  // as a whole in the workspace.
   void* wx;
   const void* gamma;     // [K, G, H], or NULL: no normalisation
   void* xw;              // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
