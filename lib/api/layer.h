@@ -13,7 +13,8 @@ namespace haste {
 int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
 
 // Whether the engine computes x·W + b itself if the caller gives no wx.
-bool FormsInput(const HasteRnnConfig&, const Engine&, const HasteLayerForwardArgs& layer);
+bool FormsInput(const HasteRnnConfig&, const HasteCellInfo&, const Engine&,
+                const HasteLayerForwardArgs& layer);
 // Bytes of wx, and where it is in a workspace, after the `bytes` of the recurrence.
 size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
 size_t InputOffset(size_t bytes);
