@@ -53,11 +53,19 @@ def test_arguments_of_the_ops(spec):
             (spec.op + "Layer", spec.layer_inputs, spec.forward_outputs),
             (spec.op + "LayerGrad", spec.layer_backward_inputs, spec.layer_backward_outputs),
         ]
+    has_int8_layer = spec.has_int8_op and spec.has_layer_op
+    assert (op_def_registry.get(spec.op + "Int8") is not None) == spec.has_int8_op
+    assert (op_def_registry.get(spec.op + "LayerInt8") is not None) == has_int8_layer
+    results = ["y", *spec.states]
+    if spec.has_int8_op:
+        ops.append((spec.op + "Int8", spec.int8_inputs, results))
+    if has_int8_layer:
+        ops.append((spec.op + "LayerInt8", spec.layer_int8_inputs, results))
     for op, inputs, outputs in ops:
         definition = op_def_registry.get(op)
         assert [argument.name for argument in definition.input_arg] == list(inputs)
         assert [argument.name for argument in definition.output_arg] == list(outputs)
         attributes = {attribute.name for attribute in definition.attr}
         assert ("epsilon" in attributes) == spec.normalizes
-        assert ("save" in attributes) == (not op.endswith("Grad"))
+        assert ("save" in attributes) == (not op.endswith(("Grad", "Int8")))
         assert ("wanted" in attributes) == op.endswith("LayerGrad")

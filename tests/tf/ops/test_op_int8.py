@@ -9,6 +9,7 @@ from haste_keras.native import raw_ops
 from haste_keras.native.cell_spec import CELLS
 
 DENSE = [spec for spec in CELLS if spec.has_int8_op]
+LAYERS = [spec for spec in DENSE if spec.has_layer_op]
 TOLERANCES = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
 
@@ -87,6 +88,77 @@ def test_near_the_op_of_floats(rng, spec, dtype):
         ours, theirs = (tf.cast(v, tf.float32).numpy() for v in (ours, theirs))
         assert np.linalg.norm(ours - theirs) <= 0.03 * np.linalg.norm(theirs)
         assert (ours != theirs).any()
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("steps", [1, 40])
+@pytest.mark.parametrize("spec", LAYERS, ids=lambda spec: spec.name)
+def test_layer_is_the_product_and_the_op(rng, spec, steps, bias):
+    n, k, h, c = 3, 2, 24, 10
+    sizes = {"N": n, "T": steps, "K": k, "G": len(spec.gates), "H": h, "C": c}
+    inputs = {}
+    for name, dims in spec.layer_int8_inputs.items():
+        shape = [sizes[letter] for letter in dims]
+        value = 0.5 * rng.standard_normal(shape)
+        if name.endswith("_scale"):
+            value = rng.uniform(0.5, 1.5, shape) / 127 / h**0.5
+        if spec.name == "slstm" and name == "n0":
+            value = 1 + np.abs(value)
+        inputs[name] = tf.constant(value, tf.float32)
+    for name in ("kernel", "recurrent_kernel"):
+        inputs[name] = tf.constant(quantized(rng, *inputs[name].shape))
+    inputs["mask"] = tf.constant(np.arange(steps) < np.array([[steps], [steps // 2], [1]]))
+    if not bias:
+        inputs["bias"] = tf.zeros([0])
+    attributes = {
+        "reverse": [False, True],
+        "zoneout": [0.1] + [0.0] * (len(spec.states) - 1),
+        "recurrent_activation": "exponential" if spec.exponential else "sigmoid",
+        "zero_output_for_mask": True,
+    }
+    got = raw_ops.forward_int8(spec, list(inputs.values()), layer=True, **attributes)
+
+    x, kernel, scale, added = (inputs.pop(e) for e in ("x", "kernel", "kernel_scale", "bias"))
+    wx = ops.matmul_int8(
+        tf.reshape(x, [-1, c]), tf.reshape(kernel, [c, -1]), tf.reshape(scale, [-1])
+    )
+    wx = tf.reshape(wx, [n, steps, k, -1, h]) + (added if bias else 0)
+    want = raw_ops.forward_int8(spec, [wx, *inputs.values()], **attributes)
+    for ours, theirs in zip(got, want, strict=True):
+        # Another rounding of a sum may turn one of the integers of a row.
+        assert np.mean(np.abs(ours - theirs)) < 1e-5
+        np.testing.assert_allclose(ours, theirs, atol=1e-2)
+
+
+def test_layer_in_a_vectorized_map(rng):
+    spec = next(spec for spec in LAYERS if spec.name == "lstm")
+    q, scale = quantized(rng, 1, 8, 4, 8), np.full((1, 4, 8), 1e-3, "float32")
+    kernel, kernel_scale = quantized(rng, 5, 1, 4, 8), np.full((1, 4, 8), 1e-3, "float32")
+    x = tf.constant(rng.standard_normal((6, 2, 3, 5)), tf.float32)
+
+    def run(x):
+        none = tf.zeros([0])
+        inputs = [x, kernel, kernel_scale, none, q, scale, none, none, tf.zeros([0], tf.bool)]
+        return raw_ops.forward_int8(spec, inputs, layer=True, reverse=[False], zoneout=[0.0, 0.0])
+
+    got = tf.function(lambda: tf.vectorized_map(run, x))()
+    want = [run(each) for each in x]
+    for i, outputs in enumerate(zip(*want, strict=True)):
+        np.testing.assert_array_equal(got[i], tf.stack(outputs))
+
+
+def test_layer_errors(rng):
+    _, q, scale = lstm_arguments(rng)
+    x, kernel = tf.zeros([2, 3, 5]), quantized(rng, 5, 1, 4, 8)
+    layer = raw_ops.Projection(x, kernel, None, scale)
+    y, _ = ops.lstm(layer, q, recurrent_scale=scale)
+    assert y.shape == (2, 3, 1, 8)
+    with pytest.raises(TypeError, match="kernel_scale and recurrent_scale must both be given"):
+        ops.lstm(layer._replace(kernel_scale=None), q, recurrent_scale=scale)
+    with pytest.raises(TypeError, match="kernel must be int8 with kernel_scale"):
+        ops.lstm(layer._replace(kernel=tf.zeros(kernel.shape)), q, recurrent_scale=scale)
+    with pytest.raises(ValueError, match="kernel_scale must have shape"):
+        ops.lstm(layer._replace(kernel_scale=scale[0]), q, recurrent_scale=scale)
 
 
 def lstm_arguments(rng):
