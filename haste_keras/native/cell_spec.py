@@ -54,7 +54,7 @@ class CellSpec:
     def python_op(self):
         """Name of the op's wrapper in the loaded library.
 
-        Of the others, with "_grad", "_layer" and "_layer_grad".
+        Of the others, with "_grad", "_layer", "_layer_grad", "_int8" and "_layer_int8".
         """
         return "haste_" + self.name
 

@@ -22,7 +22,7 @@ ATTRIBUTES = (
     "engine",
     "allow_tf32",
 )
-# Those of the op with int8 weights, which is of inference alone.
+# Those of the ops with int8 weights, which are of inference alone.
 INT8_ATTRIBUTES = (
     "reverse",
     "activation",

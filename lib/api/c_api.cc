@@ -174,7 +174,7 @@ int32_t haste_layer_forward_workspace_bytes(const HasteRnnConfig* config,
     if (!haste::HasSteps(config)) return HASTE_OK;
     PlannedRnn planned;
     HASTE_TRY(haste::PlanRnn(config, *cell, false, executor, &planned, status));
-    if (layer.wx == nullptr && haste::FormsInput(config, cell->info, *planned.engine, layer)) {
+    if (layer.wx == nullptr && haste::FormsInput(config, *planned.engine, layer)) {
       *bytes = planned.engine->layer_workspace_bytes(config, planned, layer);
       return HASTE_OK;
     }
@@ -209,7 +209,7 @@ int32_t haste_layer_forward(const HasteRnnConfig* config, const HasteLayerForwar
     if (layer.wx == nullptr) {
       rnn.wx = workspace;  // all of wx, or a few steps at a time
       HASTE_TRY(haste::CheckForward(config, cell->info, rnn, workspace, status));
-      if (haste::FormsInput(config, cell->info, engine, layer)) {
+      if (haste::FormsInput(config, engine, layer)) {
         return engine.layer_forward(call, layer, rnn, status);
       }
       size_t bytes = 0;

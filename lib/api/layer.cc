@@ -6,13 +6,9 @@
 #include "lib/api/guard.h"
 #include "lib/base/dtypes.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/product/projection.h"
 
 namespace haste {
 namespace {
-
-// Bytes of W from which a single row's x·W is formed before the walk.
-constexpr size_t kBytesOfW = 1 << 20;
 
 int RecurrentProducts(const HasteCellInfo& cell) { return cell.reset_gates == 0 ? 1 : 2; }
 
@@ -59,6 +55,9 @@ int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int6
     return SetStatus(status, HASTE_INVALID_ARGUMENT, "features: expected a size, got %" PRId64,
                      features);
   }
+  if (config.weights_dtype == HASTE_INT8) {
+    HASTE_TRY(CheckInt8(config.dtype, "features", features, status));
+  }
   const double rows = static_cast<double>(config.batch) * config.time;
   const double width = static_cast<double>(config.lanes) * cell.gates * config.hidden;
   if (features * std::max(rows, width) * sizeof(double) <= kMaxBytes) return HASTE_OK;
@@ -69,20 +68,13 @@ int32_t CheckLayer(const HasteRnnConfig& config, const HasteCellInfo& cell, int6
                    features, config.batch, config.time, config.lanes, config.hidden);
 }
 
-bool FormsInput(const HasteRnnConfig& config, const HasteCellInfo& cell, const Engine& engine,
+bool FormsInput(const HasteRnnConfig& config, const Engine& engine,
                 const HasteLayerForwardArgs& layer) {
   if (engine.layer_forward == nullptr || layer.gamma != nullptr) return false;
   const bool narrow = config.weights_dtype == HASTE_INT8 ||
                       (config.dtype == HASTE_BFLOAT16 && CpuMultipliesBfloat16());
   // Narrow weights are packed for the walk, which one step does not repay.
-  if (narrow) return config.time > 1;
-  if (DtypeSize(config.dtype) == 2) return false;
-  // A single row's walk packs all of W into memory, if it has more steps than it takes in place; a
-  // product by itself packs it piece by piece in the cache.
-  const bool packs = config.batch == 1 && config.time > kProjectionStepsInPlace;
-  const size_t bytes =
-      layer.features * config.lanes * cell.gates * config.hidden * DtypeSize(config.dtype);
-  return cell.recurrence != HASTE_DENSE || !packs || bytes < kBytesOfW;
+  return narrow ? config.time > 1 : DtypeSize(config.dtype) > 2;
 }
 
 size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {

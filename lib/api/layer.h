@@ -13,8 +13,8 @@ namespace haste {
 int32_t CheckLayer(const HasteRnnConfig&, const HasteCellInfo&, int64_t features, HasteStatus*);
 
 // Whether the engine computes x·W + b itself if the caller gives no wx.
-bool FormsInput(const HasteRnnConfig&, const HasteCellInfo&, const Engine&,
-                const HasteLayerForwardArgs& layer);
+// An engine that can in one dtype may not be able to in another: ask here, not the engine.
+bool FormsInput(const HasteRnnConfig&, const Engine&, const HasteLayerForwardArgs& layer);
 // Bytes of wx, and where it is in a workspace, after the `bytes` of the recurrence.
 size_t InputBytes(const HasteRnnConfig&, const HasteCellInfo&);
 size_t InputOffset(size_t bytes);

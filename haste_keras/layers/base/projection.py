@@ -16,7 +16,8 @@ def op_projects(spec, features, dtype, training, int8=False):
     On a GPU it does wherever it can: there the library overlaps products with the recurrence. On a
     CPU it does so in inference, in the cache, just before the steps that read the result. In
     training the reserve is as large as wx, so that nothing would be saved; float16 inputs would
-    have to be converted first. int8: whether the weights are.
+    have to be converted first, and bfloat16 ones of cells without a matrix. int8: whether the
+    weights are.
     """
     if not spec.has_layer_op:
         return False
@@ -26,4 +27,6 @@ def op_projects(spec, features, dtype, training, int8=False):
         return True
     if training or dtype == tf.float16:
         return False
-    return dtype == tf.bfloat16 or features <= _MOST_FEATURES
+    if dtype == tf.bfloat16:
+        return spec.recurrence == "dense"
+    return features <= _MOST_FEATURES

@@ -26,7 +26,8 @@ class ForwardWalk : public Walk<Cell, T> {
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
   // Whether Finish is called after all steps.
   static constexpr bool kFinishes = false;
-  // Whether the walk can compute x·W + b itself.
+  // Whether the walk can compute x·W + b itself. Of 16 bits only with a kernel of narrow weights;
+  // FormsInput of lib/api/layer.h knows.
   static constexpr bool kProjects = true;
 
   // layer: x, W and b in place of args.wx, or nullptr.
@@ -125,7 +126,7 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
   // A single row is multiplied with R in place: packing costs as much as two such products or more,
-  // and pays off only if R is large and the walk is long.
+  // and pays off only if R is large and the walk has more than a few steps.
   bool MultipliesInPlace() const {
     const bool whole_vectors = H % W == 0;
     const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));

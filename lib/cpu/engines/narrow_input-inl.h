@@ -20,7 +20,7 @@ HASTE_TARGET_BEGIN
 template <class T, int kGates, int kFirst, int kCount, int kUnits>
 class NarrowInput {
  public:
-  // layer: nullptr if wx is given; then this object is unused. kernel: or nullptr, likewise.
+  // layer: nullptr if wx is given, kernel: nullptr if weights are floats; then this is unused.
   NarrowInput(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
               const NarrowKernel* kernel, Workspace* workspace)
       : config_(config), layer_(kernel == nullptr ? nullptr : layer), kernel_(kernel) {
@@ -46,7 +46,7 @@ class NarrowInput {
                                   kCount,
                                   kUnits,
                                   H,
-                                  int8 ? layer_->W_scale + at : nullptr,
+                                  layer_->W_scale == nullptr ? nullptr : layer_->W_scale + at,
                                   b == nullptr ? nullptr : b + at};
     weights_.Pack(gates, k * panels_, panel, std::min(NarrowWeights::kTogether, panels_ - panel));
   }

@@ -18,7 +18,6 @@
 #include "lib/base/workspace.h"
 #include "lib/cpu/product/pack-inl.h"
 #include "lib/cpu/product/product-inl.h"
-#include "lib/cpu/product/projection.h"
 
 HASTE_TARGET_BEGIN
 
@@ -59,8 +58,7 @@ class Projection {
       : config_(config), layer_(layer) {
     if (!*this) return;
     panels_ = (config.hidden + kUnits * Width<C>() - 1) / (kUnits * Width<C>());
-    packs_ = config.batch > 1 || config.time > kProjectionStepsInPlace ||
-             config.hidden % Width<C>() != 0;
+    packs_ = config.batch > 1 || config.time > kStepsInPlace || config.hidden % Width<C>() != 0;
     if (packs_) packed_ = workspace->Take<C>(config.lanes * panels_ * PanelSize());
   }
 
@@ -137,6 +135,9 @@ class Projection {
   }
 
  private:
+  // Up to this many steps of a single row W is read in place: packing costs as much as two steps.
+  static constexpr int64_t kStepsInPlace = 4;
+
   const T* Weights() const { return static_cast<const T*>(layer_->W); }
   int64_t RowOfW() const { return config_.lanes * kGates * config_.hidden; }
   // Offset of gate kFirst + g in a row of W and in b.

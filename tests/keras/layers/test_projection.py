@@ -1,7 +1,7 @@
 """Which layers leave x·W + b to the op.
 
-On a CPU in inference, in 32 bits or more. On a machine with a GPU always, unless x·W is
-transformed.
+On a CPU in inference, in 32 bits or more, and of cells with a matrix in bfloat16 and int8. On a
+machine with a GPU always, unless x·W is transformed.
 """
 
 import keras
@@ -69,11 +69,29 @@ def test_not_of_many_features(make):
     assert multiplies
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])
-def test_not_in_16_bits(make, dtype):
-    (op,), multiplies = ops_of(make(4, dtype=dtype))
+def test_not_in_float16(make):
+    (op,), multiplies = ops_of(make(4, dtype="float16"))
     assert not op.endswith("Layer")
     assert multiplies
+
+
+@pytest.mark.parametrize("features", [3, 513])
+def test_with_a_matrix_in_bfloat16(row, make, features):
+    layer = make(4, dtype="mixed_bfloat16")
+    (op,), multiplies = ops_of(layer, features=features)
+    assert op.endswith("Layer") == (layer.cell.spec.recurrence == "dense")
+    assert multiplies != op.endswith("Layer")
+
+
+def test_with_a_matrix_in_int8(make):
+    layer = make(4)
+    layer.build((None, None, 3))
+    layer.quantize("int8")
+    found, multiplies = ops_of(layer)
+    matrix = layer.cell.spec.recurrence == "dense"
+    assert any(op.endswith("LayerInt8") for op in found) == matrix
+    assert ("HasteMatMulInt8" in found) != matrix
+    assert not multiplies
 
 
 @pytest.fixture
