@@ -12,7 +12,7 @@ import haste_keras
 BATCH, TIME, FEATURES, UNITS = 3, 6, 5, 4
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 # Largest relative difference that stock ops may have.
-TOLERANCE = {"float32": 4e-6, "float64": 1e-13, "float16": 4e-3, "bfloat16": 4e-2}
+TOLERANCE = {"float32": 4e-6, "float64": 1e-13, "float16": 4e-3, "bfloat16": 4e-2, "int8": 4e-2}
 
 # Arguments of the layer; "states" and "other" (activations) are of the case.
 OPTIONS = {
@@ -27,6 +27,7 @@ OPTIONS = {
     },
 }
 LAYERS = [*(row.name for row in ROWS), "ForgetMult"]
+QUANTIZED = ["LSTM", "GRU reset before"]
 
 
 def names():
@@ -39,7 +40,7 @@ def names():
         others = DTYPES[1:] if os.environ.get("HASTE_TEST_ALL") == "1" else [DTYPES[1 + i % 3]]
         found += [(layer, kind, "float32") for kind in OPTIONS]
         found += [(layer, "back", dtype) for dtype in others]
-    return found
+    return found + [(layer, "both", "int8") for layer in QUANTIZED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +84,14 @@ def _layer_case(row, kind, dtype, rng):
     if other:
         options = {**row.other_activations, **options}
     options = {name: value for name, value in options.items() if row.takes(name)}
+    int8 = dtype == "int8"
+    dtype = "float32" if int8 else dtype
     policy = dtype if dtype in ("float32", "float64") else f"mixed_{dtype}"
     layer = row.layer(UNITS, dtype=policy, return_sequences=True, return_state=True, **options)
     layer.build((None, None, FEATURES))
     _randomized(layer, rng)
+    if int8:
+        layer.quantize("int8")
     start = [np.exp(rng.normal(size=(1, size))) for size in layer.state_size]
 
     def call(x, mask):
@@ -99,7 +104,7 @@ def _layer_case(row, kind, dtype, rng):
         return [tf.cast(output, tf.float64) for output in outputs]
 
     variables = [weight.value for weight in layer.weights]
-    return Case(row.name, kind, dtype, _function(call), variables)
+    return Case(row.name, kind, "int8" if int8 else dtype, _function(call), variables)
 
 
 def _forget_mult_case(kind, dtype):

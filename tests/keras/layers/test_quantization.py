@@ -8,6 +8,7 @@ from compare import call, make_mask, make_states, randomize
 from int8_oracle import oracle
 
 import haste_keras
+from haste_keras.native import library
 
 BATCH, TIME, FEATURES, UNITS = 4, 6, 5, 6
 
@@ -336,13 +337,15 @@ def test_explain_and_the_gradient_of_an_op(rng):
         tape.gradient(y, x)
 
 
-def test_xla_multiplies_floats(rng):
+def test_compiled_by_xla(rng):
+    """XLA's kernels multiply by the weights as floats; a loop over the cell is in int8."""
     layer = haste_keras.GRU(8, return_sequences=True)
     x = rng.normal(size=(2, 5, 3)).astype("float32")
     layer.build(x.shape)
     layer.quantize("int8")
     compiled = tf.function(layer, jit_compile=True)(x)
-    np.testing.assert_allclose(compiled, layer(x, training=True), atol=1e-5)
+    if library.xla_here()[0]:
+        np.testing.assert_allclose(compiled, layer(x, training=True), atol=1e-5)
     np.testing.assert_allclose(compiled, layer(x), atol=0.03)
 
 

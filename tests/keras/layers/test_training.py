@@ -166,8 +166,8 @@ def test_function_that_xla_compiles_gives_the_same(row, options, masked, rng):
 
     with _warns_without_kernels():
         compiled = tf.function(step, jit_compile=True)(x)
-    for got, want in zip(compiled, step(x), strict=True):
-        np.testing.assert_allclose(got, want, atol=2e-5)
+    for got, want in zip(compiled, step(x), strict=True):  # gradients are sums of up to some 20
+        np.testing.assert_allclose(got, want, rtol=4e-6, atol=2e-5)
 
 
 @pytest.mark.spread(2)
