@@ -21,6 +21,7 @@ fi
 
 command=$1
 shift
+if [ "$command" = shutdown ]; then exec "$bazel" shutdown "$@"; fi # it takes none of these flags
 flags=()
 major=$("$bazel" --version | sed -n 's/^bazel \([0-9]*\)\..*/\1/p')
 # Bazel 7 and newer read MODULE.bazel. Bazel 7 would read WORKSPACE too.
