@@ -79,6 +79,14 @@ Results Run(const HasteCellInfo& cell, const Sizes& s, const Tensors& in, int32_
   return out;
 }
 
+// Normal numbers that bfloat16 holds, so that float64 begins from the same.
+Tensor Drawn(int64_t count, double size, double mean, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  Tensor values(count);
+  for (double& v : values) v = mean + size * normal(random);
+  return Stored(HASTE_BFLOAT16, values).Values();
+}
+
 // y of a layer, which is given x, W and b, in inference.
 Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, const Tensors& in,
                 int32_t dtype, int threads) {
@@ -114,11 +122,8 @@ void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
                                     LayerSizes{{50, 5, 1, 80}, 64}, LayerSizes{{3, 1, 1, 24}, 20},
                                     LayerSizes{{2, 3, 1, 24}, 0}}) {
     Tensors in;
-    std::normal_distribution<double> normal;
     const auto draw = [&](const std::string& name, int64_t count, double size, double mean = 0) {
-      Tensor values(count);
-      for (double& v : values) v = mean + size * normal(random);
-      in[name] = Stored(HASTE_BFLOAT16, values).Values();
+      in[name] = Drawn(count, size, mean, random);
     };
     const int64_t units = s.k * cell.gates * s.h;
     draw("x", s.n * s.t * features, 1);
@@ -152,11 +157,8 @@ void TestCell(const HasteCellInfo& cell, std::mt19937& random) {
   for (const Sizes& s :
        {Sizes{1, 3, 2, 40}, Sizes{5, 4, 2, 33}, Sizes{35, 3, 1, 80}, Sizes{18, 2, 1, 130}}) {
     Tensors in;
-    std::normal_distribution<double> normal;
     const auto draw = [&](const std::string& name, int64_t count, double size, double mean = 0) {
-      Tensor values(count);
-      for (double& v : values) v = mean + size * normal(random);
-      in[name] = Stored(HASTE_BFLOAT16, values).Values();  // float64 begins from the same numbers
+      in[name] = Drawn(count, size, mean, random);
     };
     const int64_t units = s.k * cell.gates * s.h, state = s.k * s.h;
     draw("wx", s.n * s.t * units, 1);
