@@ -13,7 +13,7 @@ need(torch.cuda.is_available(), "GPU")
 need(torch.cuda.get_device_capability() >= (9, 0), "a GPU of compute capability 9.0 or newer")
 
 from kernel_problem import Problem  # noqa: E402
-from test_layer_beside import SIZES, TOLERANCE, Layer, check  # noqa: E402
+from layer_problem import SIZES, TOLERANCE, Layer, check  # noqa: E402
 
 CUDA = ctypes.CDLL("libcuda.so.1")
 need(hasattr(CUDA, "cuStreamGetGreenCtx"), "driver that has green contexts")

@@ -103,7 +103,7 @@ def test_scan(cell, size, dtype, regularised):
 
 
 @pytest.mark.skipif(not HOPPER, reason="products of parts are for compute capability 9.0")
-@pytest.mark.parametrize("size", [(1100, 1030, 1100), (768, 768, 12800)], ids=str)
+@pytest.mark.parametrize("size", [(1100, 1030, 1100), (768, 768, 16384)], ids=str)
 def test_product(size):
     """Tiles that a pair of blocks has alone, and tiles whose depth pairs share."""
     m, n, k = size

@@ -14,7 +14,7 @@ need(torch.cuda.is_available(), "GPU")
 need(torch.cuda.get_device_capability() == (9, 0), "a GPU of compute capability 9.0")
 SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
 PROGRAM = """
-from test_layer_beside import SIZES, TOLERANCE, Layer, check
+from layer_problem import SIZES, TOLERANCE, Layer, check
 layer = Layer(SIZES[0], "{precision}")
 layer.assert_beside(forward={beside}, backward={beside})
 check(layer, TOLERANCE["{precision}"])
