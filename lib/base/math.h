@@ -40,9 +40,11 @@ HASTE_FN double CopySign(double magnitude, double sign) { return copysign(magnit
 // x > 0 ? yes : no, so that NaN takes `no`.
 HASTE_FN float IfPositive(float x, float yes, float no) { return x > 0.0f ? yes : no; }
 HASTE_FN double IfPositive(double x, double yes, double no) { return x > 0.0 ? yes : no; }
-// max(x, low), but NaN if x is NaN.
+// max(x, low) and min(x, high), but NaN if x is NaN.
 HASTE_FN float AtLeast(float x, float low) { return x < low ? low : x; }
 HASTE_FN double AtLeast(double x, double low) { return x < low ? low : x; }
+HASTE_FN float AtMost(float x, float high) { return x > high ? high : x; }
+HASTE_FN double AtMost(double x, double high) { return x > high ? high : x; }
 // x as a constant for automatic differentiation (the dual numbers of the tests).
 HASTE_FN float StopGradient(float x) { return x; }
 HASTE_FN double StopGradient(double x) { return x; }
@@ -52,7 +54,7 @@ template <class V>
 HASTE_FN V OrderAfter(V, V x) {
   return x;
 }
-// a / b for b in [1, 2]. General division on a GPU is a branch and a call. An estimate of the
+// a / b for b in [1, 2^126], where the quotient is not above 2. General division on a GPU is a branch and a call. An estimate of the
 // reciprocal with one Newton step and one remainder step differs from it by at most two ULP.
 HASTE_FN float Divide(float a, float b) {
 #if defined(__CUDA_ARCH__)
@@ -115,16 +117,15 @@ struct Precision<double> {
   static constexpr double kLowest = -708.0;
 };
 
-// (e^r - 1 - r) / r² on |r| <= ln(2)/2.
+// (e^r - 1 - r) / r² on |r| <= ln(2)/2. square: r².
 template <class V>
-HASTE_FN V ExpSeries(V r) {
+HASTE_FN V ExpSeries(V r, V square) {
   if constexpr (sizeof(typename ScalarOf<V>::type) == sizeof(float)) {
-    // Minimax: an error of 3e-9 in e^r, against 7e-9 for a Taylor series of one term more.
-    V poly(0.0013814320359622231);
-    poly = MulAdd(poly, r, V(0.0083688510853562759));
-    poly = MulAdd(poly, r, V(0.041668401088147324));
-    poly = MulAdd(poly, r, V(0.16666519523887691));
-    return MulAdd(poly, r, V(0.49999993373064433));
+    // Minimax: an error of 3e-9 in e^r, against 7e-9 for a Taylor series of one term more. By
+    // Estrin's scheme: a cell is bound by its longest chain of operations.
+    const V low = MulAdd(V(0.16666519523887691), r, V(0.49999993373064433));
+    const V mid = MulAdd(V(0.0083688510853562759), r, V(0.041668401088147324));
+    return MulAdd(MulAdd(V(0.0013814320359622231), square, mid), square, low);
   } else {
     constexpr int kTerms = 13;  // 1/2! + r/3! + r²/4! … + r¹¹/13!, by Horner: 5e-18
     double factorial = 6227020800.0;
@@ -142,40 +143,47 @@ HASTE_FN V ExpSeries(V r) {
   }
 }
 
-// For x <= 0: e^x = power · (1 + rest), with power a power of two and |rest| < 0.42.
+// For |factor · x| <= -kLowest: e^(factor · x) = power · (1 + rest), with power a power of two and
+// |rest| < 0.42. factor: 1 or a power of two, so that the product is exact.
 template <class V>
-HASTE_FN void SplitExp(V x, V* power, V* rest) {
+HASTE_FN void SplitExp(V x, double factor, V* power, V* rest) {
   using P = Precision<typename ScalarOf<V>::type>;
-  x = AtLeast(x, V(P::kLowest));
-  const V shifted = MulAdd(x, V(1.44269504088896340736), V(P::kShifter));
+  const V shifted = MulAdd(x, V(factor * 1.44269504088896340736), V(P::kShifter));
   const V n = shifted - V(P::kShifter);
-  const V r = MulAdd(n, V(-P::kLn2Low), MulAdd(n, V(-P::kLn2High), x));
-  *rest = MulAdd(ExpSeries(r) * r, r, r);
+  const V scaled = factor == 1.0 ? x : x * V(factor);
+  const V r = MulAdd(n, V(-P::kLn2Low), MulAdd(n, V(-P::kLn2High), scaled));
+  const V square = r * r;
+  *rest = MulAdd(ExpSeries(r, square), square, r);
   *power = Pow2(shifted);
 }
 
 // e^x for x <= 0.
 template <class V>
 HASTE_FN V ExpNegative(V x) {
+  using P = Precision<typename ScalarOf<V>::type>;
   V power(0.0), rest(0.0);
-  SplitExp(x, &power, &rest);
+  SplitExp(AtLeast(x, V(P::kLowest)), 1.0, &power, &rest);
   return MulAdd(power, rest, power);
 }
 
 // With e = e^(-2|x|) - 1:  tanh |x| = -e / (2 + e).
 template <class V>
 HASTE_FN V Tanh(V x) {
+  using P = Precision<typename ScalarOf<V>::type>;
   V power(0.0), rest(0.0);
-  SplitExp(V(-2.0) * Abs(x), &power, &rest);
+  SplitExp(AtMost(Abs(x), V(P::kLowest / -2)), -2.0, &power, &rest);
   const V e = MulAdd(power, rest, power - V(1.0));
   return CopySign(Divide(e, V(2.0) + e), x);
 }
 
-// With e = e^(-|x|):  sigmoid(x) = (x > 0 ? 1 : e) / (1 + e).
+// With e = e^x:  sigmoid(x) = e / (1 + e).
 template <class V>
 HASTE_FN V Sigmoid(V x) {
-  const V e = ExpNegative(-Abs(x));
-  return Divide(IfPositive(x, V(1.0), e), V(1.0) + e);
+  using P = Precision<typename ScalarOf<V>::type>;
+  V power(0.0), rest(0.0);
+  SplitExp(AtMost(AtLeast(x, V(P::kLowest)), V(-P::kLowest)), 1.0, &power, &rest);
+  const V e = MulAdd(power, rest, power);
+  return Divide(e, V(1.0) + e);
 }
 
 // log sigmoid(x) = min(x, 0) - log(1 + e), e = e^(-|x|), and with s = e / (2 + e) <= 1/3:

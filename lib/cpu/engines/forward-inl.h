@@ -44,7 +44,7 @@ class ForwardWalk : public Walk<Cell, T> {
       if (kernel_ != nullptr) {
         const int vectors = UnitsOf(p) * GatesOf(p);
         narrow_[p] = NarrowWeights(kernel_, H, K * panels_[p], vectors, packs_, workspace);
-      } else if (packs_) {
+      } else if (MayPack()) {
         packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
       }
     }
@@ -117,6 +117,9 @@ class ForwardWalk : public Walk<Cell, T> {
   // 1 MiB that is as fast as packed. At 4 MiB, with rows 8 KiB apart, a step takes 1.2 times as
   // long on Zen 4 and 2.5 times on a Sapphire Rapids; packing takes as long as two to four steps.
   static constexpr int64_t kStepsInPlace = 6;
+  // The same of an R whose vectors cross cache lines, which makes a step take 1.2 to 1.45 times as
+  // long (H = 128, 256, Sapphire Rapids).
+  static constexpr int64_t kStepsAcrossLines = 32;
   static constexpr int64_t kBytesInPlace = 1 << 20;
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
@@ -126,12 +129,18 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
   // A single row is multiplied with R in place: packing costs as much as two such products or more,
-  // and pays off only if R is large and the walk has more than a few steps.
+  // and pays off only if R is large and the walk has more than a few steps, or many and vectors of R
+  // cross cache lines.
   bool MultipliesInPlace() const {
-    const bool whole_vectors = H % W == 0;
+    if (!MayPack()) return true;
+    const bool crosses_lines = reinterpret_cast<uintptr_t>(args_.R) % (W * sizeof(T)) != 0;
     const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
-    return N == 1 && whole_vectors && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
+    return InPlaceIsPossible() && bytes <= kBytesInPlace &&
+           (T_ <= kStepsAcrossLines || !crosses_lines);
   }
+  bool InPlaceIsPossible() const { return N == 1 && H % W == 0; }
+  // The workspace's size is asked for before it is known where R lies.
+  bool MayPack() const { return !InPlaceIsPossible() || T_ > kStepsInPlace; }
 
   // The same of narrow weights: a panel is packed where it is multiplied, if that is once.
   bool PacksInStep() const { return T_ == 1 && N < 16; }

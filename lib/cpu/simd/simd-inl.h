@@ -19,6 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class C>
 struct Vec {
+  // Whether hn::Max and hn::Min give their second operand if either is NaN, as those of x86 do.
+  static constexpr bool kSecondIfNan = HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128;
   using Scalar = C;
   using D = hn::ScalableTag<C>;
   using Raw = hn::Vec<D>;
@@ -42,7 +44,12 @@ struct Vec {
     return Vec(hn::IfThenElse(hn::Gt(x.v, hn::Zero(D())), yes.v, no.v));
   }
   friend HWY_INLINE Vec AtLeast(Vec x, Vec low) {
+    if constexpr (kSecondIfNan) return Vec(hn::Max(low.v, x.v));
     return Vec(hn::IfThenElse(hn::Lt(x.v, low.v), low.v, x.v));
+  }
+  friend HWY_INLINE Vec AtMost(Vec x, Vec high) {
+    if constexpr (kSecondIfNan) return Vec(hn::Min(high.v, x.v));
+    return Vec(hn::IfThenElse(hn::Gt(x.v, high.v), high.v, x.v));
   }
   friend HWY_INLINE Vec StopGradient(Vec x) { return x; }
   friend HWY_INLINE Vec Divide(Vec a, Vec b) { return a / b; }

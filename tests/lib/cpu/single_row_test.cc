@@ -32,6 +32,15 @@ class Array {
   bool BeginsAs(const Array& other) const {
     return memcmp(data(), other.data(), other.bytes_.size()) == 0;
   }
+  // Copies them to `memory`, to begin `after` elements behind a cache line's begin.
+  const char* CopyTo(int64_t after, std::vector<char>* memory) const {
+    constexpr size_t kLine = 64;
+    memory->resize(bytes_.size() + after * size_ + kLine);
+    char* to = memory->data();
+    to += (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine + after * size_;
+    memcpy(to, data(), bytes_.size());
+    return to;
+  }
   int64_t count() const { return static_cast<int64_t>(bytes_.size() / size_); }
   char* data() { return bytes_.data(); }
   const char* data() const { return bytes_.data(); }
@@ -62,6 +71,7 @@ struct Case {
   int64_t time, lanes, hidden, features;
   bool regularised;
   int32_t threads;
+  int64_t after = 0;  // elements from a cache line's begin to R
 };
 
 // y, the final states and the reserve, of one row or of the same row twice.
@@ -100,7 +110,8 @@ std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
   out.emplace_back(c.dtype, n * row * cell.gates);
   for (int i = 0; i < cell.saved; ++i) out.emplace_back(c.dtype, n * row);
 
-  args.R = R.data();
+  std::vector<char> of_R;
+  args.R = R.CopyTo(c.after, &of_R);
   args.extra[0] = extra.data();
   args.y = out[0].data();
   for (int s = 0; s < cell.states; ++s) {
@@ -133,6 +144,9 @@ void CheckRecurrences() {
   }
   cases.push_back({HASTE_FLOAT32, 20, 1, 288, 8, false, 2});  // large, and many steps: packed
   cases.push_back({HASTE_FLOAT32, 4, 1, 288, 8, false, 2});   // large, in place, by two threads
+  for (int64_t after : {0, 1}) {  // in place, and packed if vectors cross cache lines
+    cases.push_back({HASTE_FLOAT32, 40, 2, 48, 8, true, 2, after});
+  }
   for (int32_t i = 0; i < haste_cell_count(); ++i) {
     const HasteCellInfo& cell = *haste_cell(i);
     if (cell.recurrence != HASTE_DENSE || cell.normalizes) continue;
