@@ -54,8 +54,9 @@ template <class V>
 HASTE_FN V OrderAfter(V, V x) {
   return x;
 }
-// a / b for b in [1, 2^126], where the quotient is not above 2. General division on a GPU is a branch and a call. An estimate of the
-// reciprocal with one Newton step and one remainder step differs from it by at most two ULP.
+// a / b for b in [1, 2^126], where the quotient is not above 2. General division on a GPU is a
+// branch and a call. An estimate of the reciprocal with one Newton step and one remainder step
+// differs from it by at most two ULP.
 HASTE_FN float Divide(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float r;

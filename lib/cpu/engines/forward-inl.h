@@ -129,8 +129,8 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
   // A single row is multiplied with R in place: packing costs as much as two such products or more,
-  // and pays off only if R is large and the walk has more than a few steps, or many and vectors of R
-  // cross cache lines.
+  // and pays off only if R is large and the walk has more than a few steps, or many and vectors of
+  // R cross cache lines.
   bool MultipliesInPlace() const {
     if (!MayPack()) return true;
     const bool crosses_lines = reinterpret_cast<uintptr_t>(args_.R) % (W * sizeof(T)) != 0;
