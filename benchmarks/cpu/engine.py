@@ -60,7 +60,7 @@ class Engine:
             reverse=self._reverse,
             recurrent_activation=binding.ACTIVATIONS["sigmoid"],
         )
-        self.y = _aligned(np.empty((n, t, hidden)), float_type)
+        self.y = _aligned(np.zeros((n, t, hidden)), float_type)
         self._kept = [x, kernel, recurrent_kernel, bias]  # the structures hold only addresses
         self._layer = binding.LayerForwardArgs(features=c, x=x.ctypes.data, W=kernel.ctypes.data)
         self._rnn = binding.RnnForwardArgs(R=recurrent_kernel.ctypes.data, y=self.y.ctypes.data)

@@ -145,7 +145,7 @@ HASTE_FN V ExpSeries(V r, V square) {
 }
 
 // For |factor · x| <= -kLowest: e^(factor · x) = power · (1 + rest), with power a power of two and
-// |rest| < 0.42. factor: 1 or a power of two, so that the product is exact.
+// |rest| < 0.42. factor: a power of two or its negative, so that the product is exact.
 template <class V>
 HASTE_FN void SplitExp(V x, double factor, V* power, V* rest) {
   using P = Precision<typename ScalarOf<V>::type>;

@@ -142,8 +142,16 @@ class RowGemm {
  private:
   template <int kVectors>
   void Run(const C* row, int64_t j) const {
+    const T* b = static_cast<const T*>(gemm_.b) + j;
     Vec<C> sums[kVectors][1];
-    RowProduct(row, gemm_.k, static_cast<const T*>(gemm_.b) + j, gemm_.b_row, 0, sums);
+    // In the parts, and in the order, in which Gemm adds up: a row has the same bits in any batch.
+    for (int64_t p = 0; p < gemm_.k; p += kBlockDepth) {
+      Vec<C> part[kVectors][1];
+      RowProduct(row + p, std::min(kBlockDepth, gemm_.k - p), b + p * gemm_.b_row, gemm_.b_row, 0,
+                 part);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[v][0] = sums[v][0] + part[v][0];
+    }
     const T* bias = static_cast<const T*>(gemm_.bias);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {

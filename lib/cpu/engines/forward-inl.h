@@ -117,10 +117,11 @@ class ForwardWalk : public Walk<Cell, T> {
   // 1 MiB that is as fast as packed. At 4 MiB, with rows 8 KiB apart, a step takes 1.2 times as
   // long on Zen 4 and 2.5 times on a Sapphire Rapids; packing takes as long as two to four steps.
   static constexpr int64_t kStepsInPlace = 6;
-  // The same of an R whose vectors cross cache lines, which makes a step take 1.2 to 1.45 times as
-  // long (H = 128, 256, Sapphire Rapids).
-  static constexpr int64_t kStepsAcrossLines = 32;
   static constexpr int64_t kBytesInPlace = 1 << 20;
+  // Steps up to which an R whose vectors cross cache lines is multiplied in place. They take 1.2 to
+  // 1.45 times as long (float32, AVX-512, H = 128 and 256, Sapphire Rapids).
+  static constexpr int64_t kStepsAcrossLines = 32;
+  static constexpr int64_t kLine = 64;  // bytes of a cache line
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>
@@ -128,19 +129,22 @@ class ForwardWalk : public Walk<Cell, T> {
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
-  // A single row is multiplied with R in place: packing costs as much as two such products or more,
-  // and pays off only if R is large and the walk has more than a few steps, or many and vectors of
-  // R cross cache lines.
+  // A single row is multiplied with R in place: packing costs as much as two such products or more.
+  // It pays off if R is large and the walk has more than a few steps; or if vectors of R cross
+  // cache lines and the walk is long.
   bool MultipliesInPlace() const {
     if (!MayPack()) return true;
-    const bool crosses_lines = reinterpret_cast<uintptr_t>(args_.R) % (W * sizeof(T)) != 0;
-    const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
-    return InPlaceIsPossible() && bytes <= kBytesInPlace &&
-           (T_ <= kStepsAcrossLines || !crosses_lines);
+    return MayBeInPlace() && reinterpret_cast<uintptr_t>(args_.R) % kLine == 0;
   }
-  bool InPlaceIsPossible() const { return N == 1 && H % W == 0; }
+  bool MayBeInPlace() const {
+    const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
+    return N == 1 && H % W == 0 && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
+  }
   // The workspace's size is asked for before it is known where R lies.
-  bool MayPack() const { return !InPlaceIsPossible() || T_ > kStepsInPlace; }
+  bool MayPack() const {
+    const bool fills_lines = W * sizeof(T) == kLine;
+    return !MayBeInPlace() || (fills_lines && T_ > kStepsAcrossLines);
+  }
 
   // The same of narrow weights: a panel is packed where it is multiplied, if that is once.
   bool PacksInStep() const { return T_ == 1 && N < 16; }

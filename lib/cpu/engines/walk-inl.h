@@ -3,7 +3,8 @@
 // R is packed once a call into panels (lib/cpu/product/product-inl.h): forward's hold all gates of
 // the same hidden units side by side, so that the cell runs on the accumulators while they are in
 // registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
-// Forward of a single row reads R in place (lib/cpu/product/product-inl.h), unless R is large.
+// Forward of a single row reads R in place (lib/cpu/product/product-inl.h), unless R is large or
+// its vectors cross cache lines.
 //
 // h is double-buffered: every panel of a step reads all of the previous step's h.
 //

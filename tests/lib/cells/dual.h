@@ -25,7 +25,6 @@ inline Dual operator/(Dual a, Dual b) {
 inline Dual MulAdd(Dual a, Dual b, Dual c) { return a * b + c; }
 inline Dual IfPositive(Dual x, Dual yes, Dual no) { return x.value > 0 ? yes : no; }
 inline Dual AtLeast(Dual x, Dual low) { return x.value < low.value ? low : x; }
-inline Dual AtMost(Dual x, Dual high) { return x.value > high.value ? high : x; }
 inline Dual StopGradient(Dual x) { return Dual(x.value); }
 // From the standard library, not from lib/base/math.h, because these are the reference.
 inline Dual Tanh(Dual x) {

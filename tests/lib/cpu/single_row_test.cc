@@ -144,8 +144,10 @@ void CheckRecurrences() {
   }
   cases.push_back({HASTE_FLOAT32, 20, 1, 288, 8, false, 2});  // large, and many steps: packed
   cases.push_back({HASTE_FLOAT32, 4, 1, 288, 8, false, 2});   // large, in place, by two threads
-  for (int64_t after : {0, 1}) {  // in place, and packed if vectors cross cache lines
-    cases.push_back({HASTE_FLOAT32, 40, 2, 48, 8, true, 2, after});
+  for (int64_t after : {0, 1}) {  // in place; many steps packed if vectors cross cache lines
+    for (int64_t time : {9, 40}) {
+      cases.push_back({HASTE_FLOAT32, time, 2, 48, 8, true, 2, after});
+    }
   }
   for (int32_t i = 0; i < haste_cell_count(); ++i) {
     const HasteCellInfo& cell = *haste_cell(i);
@@ -161,14 +163,14 @@ void CheckRecurrences() {
   }
 }
 
-// A product alone: strides, no bias, columns that do not fill vectors.
+// A product alone: strides, no bias, columns that do not fill vectors, a depth in parts.
 void CheckProducts() {
   std::mt19937 random(9);
   for (int32_t dtype : {HASTE_FLOAT32, HASTE_FLOAT64, HASTE_FLOAT16, HASTE_BFLOAT16}) {
     for (int64_t columns : {8, 144, 400, 37}) {
       for (bool biased : {false, true}) {
         for (bool transposed : {false, true}) {
-          const int64_t depth = 53;
+          const int64_t depth = columns == 144 ? 600 : 53;
           const Array row = Array(dtype, depth).Fill(random, 1), a = row.Twice();
           const Array b = Array(dtype, depth * columns).Fill(random, 1);
           const Array bias = Array(dtype, columns).Fill(random, 1);
