@@ -8,6 +8,7 @@
 
 #include "lib/cpu/engines/input-inl.h"
 #include "lib/cpu/engines/narrow_weights-inl.h"
+#include "lib/cpu/engines/row_in_place.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/pack-inl.h"
 
@@ -36,7 +37,7 @@ class ForwardWalk : public Walk<Cell, T> {
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
         kernel_(NarrowOf<T>(config)),
-        packs_(kernel_ != nullptr ? !PacksInStep() : !MultipliesInPlace()),
+        packs_(kernel_ != nullptr ? !PacksInStep() : !InPlaceOf().Takes(args.R)),
         first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace),
         input_(config, args.wx, layer, kernel_, workspace) {
     for (int p = 0; p < kPhases; ++p) {
@@ -44,7 +45,7 @@ class ForwardWalk : public Walk<Cell, T> {
       if (kernel_ != nullptr) {
         const int vectors = UnitsOf(p) * GatesOf(p);
         narrow_[p] = NarrowWeights(kernel_, H, K * panels_[p], vectors, packs_, workspace);
-      } else if (MayPack()) {
+      } else if (InPlaceOf().may_pack()) {
         packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
       }
     }
@@ -113,15 +114,6 @@ class ForwardWalk : public Walk<Cell, T> {
 
  private:
   static constexpr bool kHasNarrow = std::is_same_v<C, float>;
-  // Steps, and bytes of a lane's R, up to which a single row is multiplied with R in place. Up to
-  // 1 MiB that is as fast as packed. At 4 MiB, with rows 8 KiB apart, a step takes 1.2 times as
-  // long on Zen 4 and 2.5 times on a Sapphire Rapids; packing takes as long as two to four steps.
-  static constexpr int64_t kStepsInPlace = 6;
-  static constexpr int64_t kBytesInPlace = 1 << 20;
-  // Steps up to which an R whose vectors cross cache lines is multiplied in place. They take 1.2 to
-  // 1.45 times as long (float32, AVX-512, H = 128 and 256, Sapphire Rapids).
-  static constexpr int64_t kStepsAcrossLines = 32;
-  static constexpr int64_t kLine = 64;  // bytes of a cache line
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>
@@ -129,24 +121,11 @@ class ForwardWalk : public Walk<Cell, T> {
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
-  // A single row is multiplied with R in place: packing costs as much as two such products or more.
-  // It pays off if R is large and the walk has more than a few steps; or if vectors of R cross
-  // cache lines and the walk is long.
-  bool MultipliesInPlace() const {
-    if (!MayPack()) return true;
-    return MayBeInPlace() && reinterpret_cast<uintptr_t>(args_.R) % kLine == 0;
+  RowInPlace InPlaceOf() const {
+    const int64_t size = sizeof(T);
+    return RowInPlace(N, T_, H % W == 0, H * kGates * H * size, W * size);
   }
-  bool MayBeInPlace() const {
-    const int64_t bytes = H * kGates * H * static_cast<int64_t>(sizeof(T));
-    return N == 1 && H % W == 0 && (T_ <= kStepsInPlace || bytes <= kBytesInPlace);
-  }
-  // The workspace's size is asked for before it is known where R lies.
-  bool MayPack() const {
-    const bool fills_lines = W * sizeof(T) == kLine;
-    return !MayBeInPlace() || (fills_lines && T_ > kStepsAcrossLines);
-  }
-
-  // The same of narrow weights: a panel is packed where it is multiplied, if that is once.
+  // Whether a panel of narrow weights is packed where it is multiplied, as that is once.
   bool PacksInStep() const { return T_ == 1 && N < 16; }
 
   C* Panel(int phase, int64_t k, int64_t panel) const {
