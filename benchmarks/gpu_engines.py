@@ -63,7 +63,7 @@ class Direction:
         config = self.config(engine)
         reserve = {
             "gates": self._unset(self.wx),
-            "saved": [self._unset(self.dy) for _ in range(self.info.saved)],
+            "saved": [self._unset(self.dy) for _ in range(self.library.saved(config))],
         }
         y, final = self._unset(self.dy), self._states()
         scratch = self.library.workspace(config, False)

@@ -18,7 +18,7 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
              t.stationary() ? 100 : 100 * t.kept / t.chunks,
              t.persistent ? "one launch" : "a launch a step");
     text += product;
-    if (t.stationary()) {
+    if (t.stationary() && t.splits == 1) {
       char form[64];
       snprintf(form, sizeof form, ", clusters of %d share h, row tiles in %d turn%s", t.sharers,
                t.turns, t.turns > 1 ? "s" : "");

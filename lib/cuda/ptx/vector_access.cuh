@@ -68,6 +68,10 @@ HASTE_DEVICE int64_t Opaque(int64_t x) {
 // register again, which is slow. Called by whole warps.
 HASTE_DEVICE int OpaqueOfThread(int x) { return __shfl_sync(0xFFFFFFFFu, x, threadIdx.x % 32); }
 
+// x, which all threads of a warp have: so that the compiler knows it, and keeps what follows from
+// it in uniform registers. Called by whole warps.
+HASTE_DEVICE int UniformOfWarp(int x) { return __shfl_sync(0xFFFFFFFFu, x, 0); }
+
 template <class V>
 HASTE_DEVICE V* Opaque(V* x) {
   asm volatile("" : "+l"(x));

@@ -57,22 +57,31 @@ HASTE_DEVICE void WarpgroupMma(float (&c)[kRows / 2], uint64_t a, uint64_t b, bo
 #endif
 }
 
-// The same for 64 rows, with a warp's 16 × 16 of `a` in its registers, as mma.sync has them.
-template <class Operand>
-HASTE_DEVICE void WarpgroupMmaKept(float (&c)[32], const uint32_t (&a)[4], uint64_t b, bool adds) {
+// The same with a warp's 16 × 16 of `a` in its registers, as mma.sync has them.
+template <class Operand, int kRows>
+HASTE_DEVICE void WarpgroupMmaKept(float (&c)[kRows / 2], const uint32_t (&a)[4], uint64_t b,
+                                   bool adds) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define HASTE_WGMMA_KEPT(types)                                              \
-  asm volatile(                                                              \
-      "{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, %37, 0;\n\t"               \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {" HASTE_SUMS_32 \
-      "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 0;\n\t}"                    \
-      : HASTE_16(0), HASTE_16(16)                                            \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)))
-  if constexpr (std::is_same_v<Operand, Half>) {
-    HASTE_WGMMA_KEPT("f16.f16");
-  } else {
-    HASTE_WGMMA_KEPT("bf16.bf16");
+#define HASTE_WGMMA_KEPT_OF(types, shape, registers, operands, adding, ...)                  \
+  asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, " adding                          \
+               ", 0;\n\twgmma.mma_async.sync.aligned." shape "k16.f32." types " {" registers \
+               "}, " operands ", adds, 1, 1, 0;\n\t}"                                        \
+               : __VA_ARGS__                                                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)))
+#define HASTE_WGMMA_KEPT(...)                      \
+  if constexpr (std::is_same_v<Operand, Half>) {   \
+    HASTE_WGMMA_KEPT_OF("f16.f16", __VA_ARGS__);   \
+  } else {                                         \
+    HASTE_WGMMA_KEPT_OF("bf16.bf16", __VA_ARGS__); \
   }
+  if constexpr (kRows == 32) {
+    HASTE_WGMMA_KEPT("m64n32", HASTE_SUMS_16, "{%16, %17, %18, %19}, %20", "%21", HASTE_16(0));
+  } else {
+    static_assert(kRows == 64, "no such product here");
+    HASTE_WGMMA_KEPT("m64n64", HASTE_SUMS_32, "{%32, %33, %34, %35}, %36", "%37", HASTE_16(0),
+                     HASTE_16(16));
+  }
+#undef HASTE_WGMMA_KEPT_OF
 #undef HASTE_WGMMA_KEPT
 #endif
 }

@@ -8,7 +8,8 @@
 #include "lib/cuda/cell/engine_table.h"
 #include "lib/cuda/tiled/kernels.cuh"
 #include "lib/cuda/tiled/pack.cuh"
-#include "lib/cuda/tiled/stationary.cuh"
+#include "lib/cuda/tiled/stationary_backward.cuh"
+#include "lib/cuda/tiled/stationary_forward.cuh"
 
 namespace haste {
 namespace {
@@ -48,8 +49,7 @@ class TiledKernel {
 // Whether a direction has kernels for R that is stationary (TiledProblem::allows_stationary).
 template <class D>
 constexpr bool kCanBeStationary =
-    !D::First::kBackward && D::kPhases == 1 && sizeof(typename D::Params::Storage) == 2 &&
-    D::Params::kTerms == 1;
+    D::kPhases == 1 && sizeof(typename D::Params::Storage) == 2 && D::Params::kTerms == 1;
 
 // The EnginePolicy for WalkEngine.
 template <class Cell, class D>
@@ -70,11 +70,11 @@ class TiledPolicy {
     const TiledProductShape shape = ShapeOf<Phase>();
     const int64_t chunks = t.total_chunks();
     p->exact = config_.allow_tf32 == 0;
-    const int kernel_bytes = t.stationary() ? kStationaryChunkBytes : shape.kernel_bytes();
+    const int kernel_bytes = t.stationary() ? t.kernel_chunk_bytes() : shape.kernel_bytes();
     p->kernel = workspace->Take<uint4>(p->K * t.unit_tiles * chunks * kernel_bytes / sizeof(uint4));
     p->operand.chunks = static_cast<int>(chunks);
     p->operand.row_tiles = t.row_tiles;
-    p->operand.width = shape.operand_width();
+    p->operand.width = t.stationary() ? t.stationary_depth() : shape.operand_width();
     while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
     p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
     p->arrived = workspace->Take<uint32_t>(Counters(*p));
@@ -104,7 +104,7 @@ class TiledPolicy {
                HasteStatus* status) const {
     if constexpr (kStationary) {
       if (plan_.tiled[0].tiling.stationary()) {
-        return WalkStationary(phased.of[0], steps, executor, status);
+        return WalkStationary(phased.of[0], first, steps, executor, status);
       }
     }
     TiledKernel<First> one(phased.of[0]);
@@ -136,7 +136,7 @@ class TiledPolicy {
     if constexpr (kStationary) {
       if (t.stationary()) {
         const int64_t pieces =
-            p.K * t.unit_tiles * t.chunks * (kStationaryChunkBytes / sizeof(uint4));
+            p.K * t.group_blocks() * t.chunks * (t.kernel_chunk_bytes() / sizeof(uint4));
         return LaunchPrepare(PackStationary<Phase>, pieces, executor, p, from, to);
       }
     }
@@ -145,15 +145,24 @@ class TiledPolicy {
   }
 
   template <class Params>
-  int32_t WalkStationary(const Params& p, int64_t steps, const HasteExecutor& executor,
-                         HasteStatus* status) const {
+  int32_t WalkStationary(const Params& p, int64_t first, int64_t steps,
+                         const HasteExecutor& executor, HasteStatus* status) const {
     const TiledTiling& t = p.tiling;
-    StepKernel<const Params, int64_t> kernel(t.turns > 1 ? StationarySteps<Cell, 2, Params>
-                                                         : StationarySteps<Cell, 1, Params>);
     const LaunchShape shape = {t.blocks(p.K), kStationaryThreads,
-                               static_cast<size_t>(plan_.tiled[0].shared_bytes), t.sharers, true};
-    HASTE_TRY(kernel.Set(shape, device_, status));
-    return kernel.Run(false, executor, status, p, steps);
+                               static_cast<size_t>(plan_.tiled[0].shared_bytes), t.cluster(), true};
+    if constexpr (First::kBackward) {
+      constexpr int kRows = kStationaryRows;
+      StepKernel<const Params, int64_t, int64_t> kernel(
+          t.rows == kRows ? StationaryBackwardSteps<Cell, kRows, Params>
+                          : StationaryBackwardSteps<Cell, kRows / 2, Params>);
+      HASTE_TRY(kernel.Set(shape, device_, status));
+      return kernel.Run(false, executor, status, p, first, steps);
+    } else {
+      StepKernel<const Params, int64_t> kernel(t.turns > 1 ? StationarySteps<Cell, 2, Params>
+                                                           : StationarySteps<Cell, 1, Params>);
+      HASTE_TRY(kernel.Set(shape, device_, status));
+      return kernel.Run(false, executor, status, p, steps);
+    }
   }
 
   const HasteRnnConfig& config_;

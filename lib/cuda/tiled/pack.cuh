@@ -66,37 +66,67 @@ __global__ void PackTiled(const typename Phase::Params p,
   }
 }
 
-// For R that is stationary. to[k, unit tile, half, chunk of the half, 512], uint4: a half has every
+// The part of R of a block where R is stationary. block: [k, unit tile, split].
+template <class Phase>
+class StationaryWeights {
+  using T = typename Phase::Params::Storage;
+  static constexpr int kGates = Phase::kAllGates;
+
+ public:
+  HASTE_DEVICE StationaryWeights(const typename Phase::Params& p, const T* r, int block)
+      : tiling_(p.tiling),
+        H_(static_cast<int>(p.H)),
+        split_(block % p.tiling.splits),
+        tile_(block / p.tiling.splits % p.tiling.unit_tiles),
+        r_(r + block / p.tiling.splits / p.tiling.unit_tiles * p.H * kGates * p.H) {}
+
+  // row: of the block's 64. chunk: of the block. Row 16 g + 8 u + i is forward gate g of
+  // unit 2 i + u, backward unit 16 g + 2 i + u.
+  HASTE_DEVICE uint32_t At(int row, int chunk, int in_chunk) const {
+    const int unit = row % 8 * 2 + row / 8 % 2;
+    const int d = (chunk * tiling_.splits + split_) * tiling_.stationary_depth() + in_chunk;
+    if constexpr (Phase::kBackward) {
+      constexpr int kUnits = kStationaryBackwardUnits;
+      const int j = tile_ * kUnits + row / 16 * 16 + unit;
+      const int of_gate = d / kUnits, from = of_gate / kGates * kUnits + d % kUnits;
+      if (j >= H_ || from >= H_) return 0;
+      return r_[(int64_t{j} * kGates + of_gate % kGates) * H_ + from].bits;
+    } else {
+      const int j = tile_ * kStationaryUnits + unit;
+      if (row / 16 >= kGates || d >= H_ || j >= H_) return 0;
+      return r_[(int64_t{d} * kGates + row / 16) * H_ + j].bits;
+    }
+  }
+
+ private:
+  const TiledTiling& tiling_;
+  const int H_, split_, tile_;
+  const T* const r_;  // of the lane
+};
+
+// For R that is stationary. to[block, half, chunk of the half, piece], uint4: a half has every
 // other chunk of the depth. First the chunks that registers hold, [16 of the depth, thread], then
-// those in shared memory, [8 of the depth, row]. In both, row 16 g + 8 u + i is gate g of
-// unit 2 i + u.
+// those in shared memory, [8 of the depth, row].
 template <class Phase>
 __global__ void PackStationary(const typename Phase::Params p,
                                const typename Phase::Params::Storage* __restrict__ r,
                                uint4* __restrict__ to) {
-  using T = typename Phase::Params::Storage;
   const TiledTiling& t = p.tiling;
-  const int64_t H = p.H;
-  constexpr int kPieces = kStationaryChunkBytes / 16;
-  const int64_t half_chunks = t.chunks / 2, pieces = p.K * t.unit_tiles * t.chunks * kPieces;
+  const int of_chunk = t.kernel_chunk_bytes() / 16;
+  const int in_registers = kStationaryRegisterDepth / t.stationary_depth();
+  const int half_chunks = t.chunks / 2;
+  const int64_t pieces = p.K * t.group_blocks() * t.chunks * of_chunk;
   for (int64_t at = GlobalThread(); at < pieces; at += GlobalThreads()) {
-    const int piece = static_cast<int>(at % kPieces);
-    int64_t rest = at / kPieces;
-    const int64_t of_half = rest % half_chunks;
+    const int piece = static_cast<int>(at) & (of_chunk - 1);  // a power of two
+    int rest = static_cast<int>(at / of_chunk);
+    const int of_half = rest % half_chunks;
     rest /= half_chunks;
-    const int64_t depth = (2 * of_half + rest % 2) * kStationaryDepth;
-    rest /= 2;
-    const int64_t unit = rest % t.unit_tiles * kStationaryUnits, k = rest / t.unit_tiles;
-    const auto element = [&](int row, int in_chunk) -> uint32_t {
-      const int64_t d = depth + in_chunk, j = unit + row % 8 * 2 + row / 8 % 2;
-      const int gate = row / 16;
-      if (gate >= Phase::kAllGates || d >= H || j >= H) return 0;
-      return r[((k * H + d) * Phase::kAllGates + gate) * H + j].bits;
-    };
+    const int chunk = 2 * of_half + rest % 2;
+    const StationaryWeights<Phase> weights(p, r, rest / 2);
     uint32_t packed[4];
     HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       int row, in_chunk;
-      if (of_half < kStationaryRegisterChunks) {
+      if (of_half < in_registers) {
         const int thread = piece % 128, lane = thread % 32;
         row = thread / 32 * 16 + lane / 4 + i % 2 * 8;
         in_chunk = piece / 128 * 16 + lane % 4 * 2 + i / 2 * 8;
@@ -104,7 +134,7 @@ __global__ void PackStationary(const typename Phase::Params p,
         row = piece % 64;
         in_chunk = piece / 64 * 8 + 2 * i;
       }
-      packed[i] = element(row, in_chunk) | element(row, in_chunk + 1) << 16;
+      packed[i] = weights.At(row, chunk, in_chunk) | weights.At(row, chunk, in_chunk + 1) << 16;
     }
     to[at] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
   }

@@ -125,16 +125,17 @@ HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOpera
   PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
 // The same where R is stationary, whose chunks have all rows of 8 of the depth, then those of the
-// next. Rows that are multiplied together are neighbours in shared memory.
-HASTE_DEVICE int StationaryOperandAt(int row, int depth) {
-  return depth / 8 * (8 * kStationaryRows) + row * 8 + depth % 8;
+// next. Rows that are multiplied together are neighbours in shared memory. rows: of a row tile.
+HASTE_DEVICE int StationaryOperandAt(int rows, int row, int depth) {
+  return depth / 8 * (8 * rows) + row * 8 + depth % 8;
 }
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
                              int64_t d, float value) {
   if constexpr (sizeof(T) == 2 && kOfOperand == 1) {
     if (p.tiling.stationary()) {
-      const int at = StationaryOperandAt(p.operand.RowOf(e), static_cast<int>(d));
+      const int row = static_cast<int>(p.operand.RowOf(e));
+      const int at = StationaryOperandAt(kStationaryRows, row, static_cast<int>(d));
       p.operand.Of((step & 1) * p.K + e.k, e)[at] = FromCompute<T>(value).bits;
       return;
     }

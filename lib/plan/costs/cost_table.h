@@ -107,6 +107,9 @@ struct TiledCosts {
   // each loads alone.
   double stationary_clocks, stationary_turn_clocks;
   double shared_chunk_clocks, alone_chunk_clocks;
+  // The same backward: of a step; of a chunk of 64 rows, or of 32; times as long with few slots.
+  double stationary_backward_clocks;
+  double wide_chunk_clocks, narrow_chunk_clocks, few_slots;
 };
 
 struct BlasCosts {

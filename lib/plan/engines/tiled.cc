@@ -8,6 +8,7 @@ namespace haste {
 namespace {
 
 constexpr double kFullThreads = 512;
+constexpr int kEnoughSlots = 8;         // chunks on their way, that hide the wait for one
 constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
 
 // Of a product's chunk in shared memory and on the tensor cores.
@@ -101,24 +102,14 @@ double StationaryClocks(const TiledTiling& t, const TiledCosts& costs) {
                   t.turns * (costs.stationary_turn_clocks + product));
 }
 
-// R stationary, in clusters of `sharers` blocks that take `turns` row tiles each; false if that
-// does not fit.
-bool FillStationary(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
-                    int sharers, int turns, TiledPlan* plan) {
+// Fills in what follows from rows, units, chunks and clusters; false if that does not fit.
+bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
-  t.rows = kStationaryRows;
-  t.units = kStationaryUnits;
-  t.splits = 1;
   t.persistent = true;
-  t.sharers = static_cast<uint8_t>(sharers);
-  t.turns = static_cast<uint8_t>(turns);
-  t.unit_tiles = static_cast<int>(PadTo(CeilDiv(p.hidden, kStationaryUnits), sharers));
-  t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, kStationaryRows)));
-  t.chunks = static_cast<int>(2 * CeilDiv(p.depth, 2 * kStationaryDepth));
-  t.kept = std::min(t.chunks, 2 * kStationaryRegisterChunks);
-  const int64_t clusters = sharers == 1 ? device.multiprocessors : device.clusters[sharers];
-  if (turns > 1 && t.row_tiles == 1) return false;
-  if (t.blocks(p.lanes) > clusters * sharers) return false;
+  t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, t.rows)));
+  t.kept = std::min(t.chunks, 2 * kStationaryRegisterDepth / t.stationary_depth());
+  const int64_t clusters = t.cluster() == 1 ? device.multiprocessors : device.clusters[t.cluster()];
+  if (t.blocks(p.lanes) > clusters * t.cluster()) return false;
   const int stride = t.loaders();
   if (t.chunks < stride) return false;
   const auto room = [&](int slots) {
@@ -128,17 +119,67 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, const T
   };
   int slots = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
   while (slots >= stride && !room(slots)) slots -= stride;
-  if (slots < stride) return false;
+  return slots >= stride;
+}
+
+// In clusters of `sharers` blocks that take `turns` row tiles each.
+bool FillStationaryForward(const TiledProblem& p, const CudaProperties& device,
+                           const TiledCosts& costs, int sharers, int turns, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  t.rows = kStationaryRows;
+  t.units = kStationaryUnits;
+  t.splits = 1;
+  t.sharers = static_cast<uint8_t>(sharers);
+  t.turns = static_cast<uint8_t>(turns);
+  t.unit_tiles = static_cast<int>(PadTo(CeilDiv(p.hidden, kStationaryUnits), sharers));
+  t.chunks = static_cast<int>(2 * CeilDiv(p.depth, 2 * kStationaryDepth));
+  if (turns > 1 && p.batch <= kStationaryRows) return false;
+  if (!FillStationary(p, device, plan)) return false;
   plan->clocks = StationaryClocks(t, costs);
+  return true;
+}
+
+double StationaryBackwardClocks(const TiledTiling& t, const TiledCosts& costs) {
+  // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
+  const double chunk =
+      t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks;
+  const double product = t.chunks * chunk * (t.slots < kEnoughSlots ? costs.few_slots : 1);
+  return costs.stationary_backward_clocks + product;
+}
+
+// In clusters of blocks that divide the depth, and have 16 rows each for the cell.
+bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
+                            const TiledCosts& costs, int rows, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  t.rows = rows;
+  t.units = kStationaryBackwardUnits;
+  t.splits = rows / 16;
+  t.sharers = 1;
+  t.turns = 1;
+  t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
+  const int64_t depth = int64_t{t.unit_tiles} * t.units * p.gates;
+  t.chunks = static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
+  // If each block has chunks of every unit tile, none ends a step before all of its cluster have
+  // read the sums of the step before.
+  t.meetings = CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits ? 1 : 2;
+  if (!FillStationary(p, device, plan)) return false;
+  plan->clocks = StationaryBackwardClocks(t, costs);
   return true;
 }
 
 void VisitStationary(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
                      const std::function<void(const TiledPlan&)>& visit) {
+  if (p.backward) {
+    for (int rows : {kStationaryRows / 2, kStationaryRows}) {
+      TiledPlan plan = {};
+      if (FillStationaryBackward(p, device, costs, rows, &plan)) visit(plan);
+    }
+    return;
+  }
   for (int sharers = 1; sharers <= kMaxStationarySharers; sharers *= 2) {
     for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
       TiledPlan plan = {};
-      if (FillStationary(p, device, costs, sharers, turns, &plan)) visit(plan);
+      if (FillStationaryForward(p, device, costs, sharers, turns, &plan)) visit(plan);
     }
   }
 }

@@ -59,20 +59,26 @@ struct TiledProductShape {
   constexpr int sum_bytes(int rows) const { return tiles() * sum_tile(rows) * 4; }
 };
 
-// The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh): forward, in 16 bits. A
-// block has 16 units with up to four gates, and 64 rows or several tiles of them in turn.
-constexpr int kStationaryRows = 64, kStationaryUnits = 16;
-constexpr int kStationaryDepth = 64;             // of a chunk
-constexpr int kStationaryChunkBytes = 64 * 128;  // of R, or of the operand
+// The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh), in 16 bits. A block has 64
+// sums and 64 rows, or backward 32. Forward the sums are 16 units with up to four gates, of the
+// whole depth, and a block may take several tiles of rows in turn. Backward they are 64 units, of a
+// part of the depth of all gates.
+constexpr int kStationaryRows = 64, kStationarySums = 64;
+constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
+constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand
+constexpr int kStationaryDepth = kStationaryChunkBytes / 2 / kStationaryRows;  // of a chunk
 constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
-constexpr int kStationaryRegisterChunks = 8;  // of R that each half of the warps holds
+constexpr int kStationaryRegisterDepth = 512;  // of R that each half of the warps holds
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
 constexpr int kStationaryThreads = kStationaryElementThreads + 128;
-// Of a chunk of the operand: of each of its four unit tiles, of each warp that makes it.
+// Forward, of a chunk of the operand: of each of its four unit tiles, of each warp that makes it.
 constexpr int kStationaryChunkFlags = kStationaryDepth / kStationaryUnits * kStationaryWarps;
 constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 16 * kMaxStationarySlots;
-// Sums: rows of a gate's unit side by side, units so far apart that banks differ.
-constexpr int kStationarySumStride = 72, kStationarySums = 64 * kStationarySumStride;
+// Sums forward: rows of a gate's unit side by side, units so far apart that banks differ.
+constexpr int kStationarySumStride = 72;
+constexpr int kStationarySumBytes = kStationarySums * kStationarySumStride * 4;
+// Backward: what threads have of 16 units and 8 rows, side by side.
+constexpr int kStationaryPieceBytes = 32 * 16;
 
 // Warps of a block that load, where so many blocks share what they load.
 constexpr int StationaryLoaders(int sharers) { return sharers < 4 ? 4 : 2; }
@@ -85,17 +91,25 @@ struct TiledTiling {
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
   bool persistent;
-  // Only where R is stationary, else 0, 1 and 0: blocks of a cluster that share the operand; row
-  // tiles of a block; chunks of the operand that there is room for.
-  uint8_t sharers, turns = 1, slots;
+  // Only where R is stationary, else 0, 1, 0 and 0: blocks of a cluster that share the operand; row
+  // tiles of a block; chunks of the operand that there is room for; backward, steps whose partial
+  // sums there is room for.
+  uint8_t sharers, turns = 1, slots, meetings;
 
   constexpr bool stationary() const { return sharers > 0; }
-  // Loading warps of a cluster, which take turns in the chunks; and flags of a row tile, of each of
-  // those warps' chunks in turn, four at a time.
+  constexpr int stationary_depth() const { return kStationaryChunkBytes / 2 / rows; }
+  constexpr int kernel_chunk_bytes() const { return kStationarySums * 2 * stationary_depth(); }
+  // Loading warps of a cluster, which take turns in the chunks.
   constexpr int loaders() const { return sharers * StationaryLoaders(sharers); }
+  // Flags of a row tile. Forward they are of each of those warps' chunks in turn, four at a time;
+  // backward of each warp that makes a unit tile.
   constexpr int flag_rounds() const { return ((chunks - 1) / loaders() + 4) / 4 * 4; }
-  constexpr int flags() const { return loaders() * flag_rounds() * kStationaryChunkFlags; }
-  constexpr int cluster() const { return stationary() ? sharers : splits; }
+  constexpr int unit_flags() const { return splits * kStationaryWarps; }
+  constexpr int flags() const {
+    return splits > 1 ? unit_tiles * unit_flags()
+                      : loaders() * flag_rounds() * kStationaryChunkFlags;
+  }
+  constexpr int cluster() const { return stationary() ? sharers * splits : splits; }
   constexpr int row_groups() const { return (row_tiles + turns - 1) / turns; }
   constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums
   constexpr bool streams() const { return kept < chunks; }
@@ -105,15 +119,21 @@ struct TiledTiling {
   constexpr int64_t blocks(int64_t lanes) const { return lanes * row_groups() * group_blocks(); }
 };
 
-// Where regions of shared memory begin, in bytes, where R is stationary.
+// Where regions of shared memory begin, in bytes, where R is stationary. Backward, halves of the
+// warps exchange sums at `sums`; from `parts` on are those of all blocks of the cluster, then their
+// counters.
 struct StationaryLayout {
-  int slots, kept, sums, bytes;
+  int slots, kept, sums, parts, counters, bytes;
 
   constexpr explicit StationaryLayout(const TiledTiling& t)
       : slots(kStationaryCounterBytes),
         kept(slots + t.slots * kStationaryChunkBytes),
-        sums(kept + (t.chunks - t.kept) * kStationaryChunkBytes),
-        bytes(sums + kStationarySums * 4) {}
+        sums(kept + (t.chunks - t.kept) * t.kernel_chunk_bytes()),
+        parts(sums + (t.splits > 1 ? PartBytes(t) : kStationarySumBytes)),
+        counters(parts + t.meetings * PartBytes(t)),
+        bytes(counters + 8 * t.meetings) {}
+
+  static constexpr int PartBytes(const TiledTiling& t) { return t.rows * kStationarySums * 4; }
 };
 
 // Where regions of shared memory begin, in bytes. Sums overwrite the stages.
@@ -143,7 +163,7 @@ struct TiledProblem {
 
   // Whether R can be stationary.
   constexpr bool allows_stationary() const {
-    return !backward && one_a_step && shape.terms == 1 && shape.operand_terms == 1;
+    return one_a_step && shape.terms == 1 && shape.operand_terms == 1;
   }
 };
 

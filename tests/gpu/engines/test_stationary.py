@@ -32,12 +32,21 @@ CELLS = [cell for cell in engine_problem.CELLS if LIB.cell(cell).states <= 2]
 # chunk.
 ONE_TURN = [(70, 6, 1, 512), (64, 5, 1, 1100), (9, 5, 2, 140), (130, 4, 2, 257), (40, 3, 1, 2048)]
 TWO_TURNS = [(200, 5, 1, 1024), (130, 4, 1, 1030), (190, 4, 1, 777), (100, 3, 1, 2047)]
+# Backward: blocks of 32 and of 64 rows, R in registers alone and not, few slots; one and two steps.
+BACKWARD = [(128, 5, 1, 1024), (64, 5, 1, 1536), (70, 1, 2, 511), (33, 2, 1, 1100), (9, 5, 2, 140)]
 
 
 def make_stationary(cell, precision, size, **options):
     problem = make(cell, "tiled", precision, size, **options)
     two = any(size[::2] == other[::2] and size[3] == other[3] for other in TWO_TURNS)
     assert ("row tiles in 2 turns" if two else "row tiles in 1 turn") in problem.plan()
+    return problem
+
+
+def make_backward(cell, precision, size, **options):
+    problem = make(cell, "tiled", precision, size, reverse=lanes(size), **options)
+    backward = problem.plan().split("; backward: ")[1]
+    assert "R stays in registers and shared memory" in backward
     return problem
 
 
@@ -54,6 +63,52 @@ def each_case(*sizes):
 
 each_cell = pytest.mark.parametrize("cell", CELLS)
 each_cell_and_size = each_case(*ONE_TURN, *TWO_TURNS)
+
+
+# A block needs chunks enough for all warps that load.
+each_backward = pytest.mark.parametrize(
+    ("cell", "size"),
+    [
+        pytest.param(cell, size, id=f"{cell}-{size}")
+        for cell in CELLS
+        for size in BACKWARD
+        if LIB.cell(cell).gates * size[3] >= 420 * (2 if LIB.cell(cell).gates < 3 else 1)
+    ],
+)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@each_backward
+def test_backward(cell, precision, size):
+    problem = make_backward(cell, precision, size)
+    problem.check()
+    first = problem.run()
+    for _ in range(3):
+        assert_same_bits(problem.run(), first)
+
+
+@each_backward
+def test_backward_regularised_with_masks(cell, size):
+    options = {"zoneout": zoneouts(cell), "recurrent_dropout": 0.25, "training": 1}
+    mask = make_mask("holes", *size[:2])
+    problem = make_backward(cell, "bfloat16", size, mask=mask, **options)
+    problem.check(alias=True)
+    assert_same_bits(problem.run(), problem.run(alias=True))
+
+
+@each_backward
+def test_backward_of_tensors_anywhere(cell, size):
+    check_tensors_that_begin_anywhere(make_backward(cell, "bfloat16", size))
+
+
+@pytest.mark.parametrize("size", [(40, 300, 1, 512), (50, 300, 1, 1030)], ids=str)
+@pytest.mark.parametrize("initial", [False, True])
+def test_backward_of_many_steps(size, initial):
+    """Every slot, flag and parity many times over; without and with a step for the gradients of
+    the initial states."""
+    problem = make_backward("lstm", "bfloat16", size, initial_gradients=initial)
+    problem.check()
+    assert_same_bits(problem.run(), problem.run())
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -25,7 +25,7 @@ void OnChip() {
       {16, 1, 512, HASTE_BFLOAT16, false, EngineKind::kGrid, 32, 1, 1, 1},
       {32, 1, 256, HASTE_FLOAT32, true, EngineKind::kCluster, 16, 1, 1, 1},
       {16, 2, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 48, 1, 1, 2},    // both directions
-      {32, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 2},  // the whole GPU
+      {16, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kGrid, 128, 1, 2, 1},  // the whole GPU
   };
   for (const auto& c : cases) {
     const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);

@@ -106,7 +106,7 @@ void Pinned() {
       {kH100, 16, 1, 512, "grid grid, grid grid, grid block, grid block"},
       {kH100, 16, 2, 512, "grid grid, grid grid, grid cluster, grid cluster"},
       {kH100, 16, 1, 768, "grid grid, grid grid, grid grid, grid grid"},
-      {kH100, 64, 1, 1024, "grid tiled, grid blas, grid blas, grid blas"},
+      {kH100, 64, 1, 1024, "grid tiled, grid blas, grid tiled, grid tiled"},
       {kH100, 128, 1, 2048, "tiled tiled, blas blas, tiled blas, tiled blas"},
       {kB200, 16, 1, 64, "block block, block block, block block, block block"},
       {kB200, 16, 1, 128, "block block, block block, block block, block block"},

@@ -28,7 +28,7 @@ void InTiles() {
   } cases[] = {
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 1},
-      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 8, true},
+      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 1},
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
@@ -37,7 +37,7 @@ void InTiles() {
       {&kLstm, 64, 1, 1536, HASTE_FLOAT32, true, EngineKind::kTiled, 64, 8, true},
       {&gru, 32, 1, 1000, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 8, true},
       {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
-      {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 8, true},
+      {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 4, true, 1, 1},
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kGrid, 0, 0, false},
@@ -78,12 +78,14 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
     EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
     EXPECT_TRUE(t.padded_rows() >= config.batch, "%s", text.c_str());
     EXPECT_TRUE(t.unit_tiles * int64_t{t.units} >= config.hidden, "%s", text.c_str());
-    EXPECT_TRUE(t.total_chunks() * int64_t{chunk} >= depth, "%s", text.c_str());
+    const int of_chunk = t.stationary() ? t.stationary_depth() : chunk;
+    EXPECT_TRUE(t.total_chunks() * int64_t{of_chunk} >= depth, "%s", text.c_str());
     EXPECT_TRUE(t.own_rows() >= 2 && t.own_rows() * t.splits == t.rows, "%s", text.c_str());
     const int at_once =
         t.cluster() == 1 ? hopper.multiprocessors : hopper.clusters[t.cluster()] * t.cluster();
     if (t.stationary()) {
-      EXPECT_TRUE(!backward && config.dtype == HASTE_FLOAT16 && t.persistent, "%s", text.c_str());
+      EXPECT_TRUE(config.dtype == HASTE_FLOAT16 && t.persistent, "%s", text.c_str());
+      EXPECT_TRUE(backward ? t.rows == 16 * t.splits : t.splits == 1, "%s", text.c_str());
       EXPECT_TRUE(t.slots >= t.loaders() && t.slots % t.loaders() == 0, "%s", text.c_str());
       EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s", text.c_str());
     }
@@ -141,7 +143,7 @@ void ByCublas() {
       {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
       {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
       {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
-      {&hopper, &gru, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &gru, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
       {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
       {&ampere, &kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&turing, &kLstm, 128, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},

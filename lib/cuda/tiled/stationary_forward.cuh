@@ -1,0 +1,338 @@
+// Steps of `tiled`, forward, where R is stationary (stationary.cuh).
+//
+// A block has 16 hidden units with all their gates and 64 rows, or takes turns with several tiles
+// of 64 rows. Blocks of a cluster share h: each loads some of the chunks into all of them.
+#pragma once
+
+#include "lib/cuda/tiled/stationary.cuh"
+#include "lib/cuda/tiled/stationary_elements.cuh"
+
+namespace haste {
+
+// The tiles of a block. grid.x runs over unit tiles, groups of row tiles and lanes, unit tiles
+// fastest.
+struct StationaryPlace {
+  int unit_tile;
+  int64_t lane;
+  int row_tile, turns;  // the first of this block; how many it has
+
+  HASTE_DEVICE explicit StationaryPlace(const TiledTiling& t) {
+    int rest = static_cast<int>(blockIdx.x);
+    unit_tile = rest % t.unit_tiles;
+    rest /= t.unit_tiles;
+    const int groups = t.row_groups();
+    row_tile = rest % groups * t.turns;
+    lane = rest / groups;
+    turns = min(static_cast<int>(t.turns), t.row_tiles - row_tile);
+  }
+};
+
+// The chunks of h, as a loading warp sees them. Flags are [loading warp of the cluster, its chunk,
+// unit tile of the chunk, warp]: how many steps a warp has ended.
+template <class Params>
+class StationaryForwardChunks {
+ public:
+  HASTE_DEVICE StationaryForwardChunks(const Params& p, const StationaryPlace& place)
+      : tiling_(p.tiling),
+        parity_stride_(p.operand.At(p.K, 0, 0)),
+        operand_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0)),
+        flags_(FlagsOf(p, place.lane, place.row_tile)) {}
+
+  // chunk: the first of this warp.
+  HASTE_DEVICE void Begin(int turn, int chunk) {
+    of_tile_ = operand_ + turn * tiling_.chunks * kChunk;
+    of_chunks_ = flags_ + turn * tiling_.flags() + chunk * tiling_.flag_rounds() * kFlags;
+    residue_ = chunk;
+    ready_ = 0;
+  }
+  // Waits until the chunk of a round has been made. Looks at four rounds.
+  HASTE_DEVICE void Await(int, int round, int64_t step) {
+    static_assert(kFlags == 32, "eight lanes look at a round's flags");
+    if (round < ready_) return;
+    const int lane = threadIdx.x % 32, before = round & ~3, of_lane = before + lane / 8;
+    const int tile = (residue_ + of_lane * tiling_.loaders()) * 4 + lane % 8 / 2;
+    const uint32_t* from = of_chunks_ + of_lane * kFlags + lane % 8 * 4;
+    uint32_t missing;
+    do {
+      missing = ~__ballot_sync(0xFFFFFFFFu, tile >= tiling_.unit_tiles || HaveEnded(from, step));
+    } while ((missing >> round % 4 * 8 & 0xFF) != 0);
+    if (lane == 0) FenceGlobalBulkCopies();  // other blocks have written the operand
+    ready_ = before + (missing == 0 ? 4 : (__ffs(missing) - 1) / 8);
+  }
+  HASTE_DEVICE const uint16_t* At(int chunk, int64_t step) const {
+    return of_tile_ + (step & 1) * parity_stride_ + chunk * kChunk;
+  }
+
+  // Of a warp that makes a part of h, in the block's first row tile.
+  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryPlace& place, int warp) {
+    const TiledTiling& t = p.tiling;
+    const int chunk = place.unit_tile / 4, loaders = t.loaders();
+    return FlagsOf(p, place.lane, place.row_tile) +
+           (chunk % loaders * t.flag_rounds() + chunk / loaders) * kFlags +
+           place.unit_tile % 4 * kStationaryWarps + warp;
+  }
+
+ private:
+  static constexpr int kChunk = kStationaryChunkBytes / 2, kFlags = kStationaryChunkFlags;
+
+  const TiledTiling& tiling_;
+  const int64_t parity_stride_;
+  const uint16_t* const operand_;
+  const uint32_t* const flags_;
+  const uint16_t* of_tile_;
+  const uint32_t* of_chunks_;
+  int residue_, ready_;  // ready: rounds whose chunks have been made
+};
+
+// What a thread does with its elements at a step.
+template <class Cell, class Params>
+class StationaryForwardElements : StationaryElements<Cell, Params> {
+  using Base = StationaryElements<Cell, Params>;
+  using Base::kCount, Base::kGates, Base::kStates, Base::p_;
+  using typename Base::Shift;
+  using typename Base::T;
+  static constexpr int kRows = kStationaryRows;
+
+ public:
+  using typename Base::States;
+
+  HASTE_DEVICE StationaryForwardElements(const Params& p, const StationaryPlace& place)
+      : Base(p, place.lane, int64_t{place.row_tile} * kRows + Row(),
+             place.unit_tile * kStationaryUnits + Unit(), 0,
+             ArePaired(p, p.args.wx, p.args.y) && (!p.args.keep || ReserveIsPaired<Cell>(p))),
+        row_(Row()),
+        to_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0) +
+            StationaryOperandAt(kRows, row_, this->unit_)) {}
+
+  HASTE_DEVICE void LoadStates(int turn, States& states) const {
+    this->LoadCarried(OfTurn(turn), states);
+  }
+
+  // What is known of a step before its product.
+  HASTE_DEVICE void Load(int turn, int64_t step) {
+    const auto by = OfTurn(turn);
+    seen_ = this->FlagsAt(by, step);
+    this->paired() ? LoadInputs<true>(by) : LoadInputs<false>(by);
+  }
+
+  // sums: of both halves of the depth. Stores what the next step multiplies.
+  HASTE_DEVICE void Step(int turn, int64_t step, const float* sums, States& states) {
+    const auto by = OfTurn(turn);
+    const int tile_size = p_.tiling.chunks * (kStationaryChunkBytes / 2);
+    uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
+    T stored[kCount][kGates];
+    int units[kCount];
+    StepFlags seen[kCount];
+    float scale[kCount], before[kCount][kStates], kept[kCount][Cell::kKept];
+    float next[kCount][kStates], y[kCount];
+    this->Unpack(seen_, seen, scale);
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+      units[i] = this->unit_ + i % 2;
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) stored[i][g] = this->OfPair(x_[i / 2][g], i);
+    }
+    WalkForward<Cell>(
+        p_, seen, this->lane_, units, stored, scale, states,
+        [&](float (&q)[kCount][kGates]) {
+          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+            HASTE_UNROLL for (int m = 0; m < 2; ++m) {
+              const auto of_rows = LoadFragment<2>(
+                  sums + (16 * g + 8 * m + threadIdx.x % 32 / 4) * kStationarySumStride + row_);
+              HASTE_UNROLL for (int r = 0; r < 2; ++r) q[2 * r + m][g] = of_rows.v[r];
+            }
+          }
+        },
+        before, kept, next, y);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      const int i = 2 * r;
+      // The second unit may be one after the last: it is 0 as its R, wx and states are.
+      if (this->Exists(by, i)) {
+        *reinterpret_cast<uint32_t*>(to + 8 * r) =
+            PackTwo<T>(next[i][0] * scale[i], next[i + 1][0] * scale[i + 1]);
+      }
+      y_[r] = PackTwo<T>(y[i], y[i + 1]);
+      HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) {
+        kept_[r][g] = PackTwo<T>(kept[i][g], kept[i + 1][g]);
+      }
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
+        before_[r][s] = PackTwo<T>(before[i][s], before[i + 1][s]);
+      }
+    }
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = next[i][s];
+    }
+  }
+
+  // Stores everything else.
+  HASTE_DEVICE void Write(int turn, int64_t step, const States& states) const {
+    const auto by = OfTurn(turn);
+    this->paired() ? WriteResults<true>(by) : WriteResults<false>(by);
+    const bool last = static_cast<int>(step) == static_cast<int>(p_.T_) - 1;
+    if (last) this->StoreLast(by, p_.args.sT, states);
+  }
+
+  HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? -p_.K * p_.H : p_.K * p_.H; }
+
+ private:
+  // A warp has eight rows of all the block's units.
+  static HASTE_DEVICE int Row() { return threadIdx.x / 32 * 8 + threadIdx.x % 4 * 2; }
+  static HASTE_DEVICE int Unit() { return threadIdx.x % 32 / 4 * 2; }
+  static HASTE_DEVICE Shift OfTurn(int turn) { return {turn * kRows, 0}; }
+
+  template <bool kPaired>
+  HASTE_DEVICE void LoadInputs(Shift by) {
+    const int64_t gates = this->GatesAt(by);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) x_[r][g] = 0;
+      if (!this->Exists(by, 2 * r)) continue;
+      const int64_t at = gates + r * kGates * this->row_stride_;
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+        x_[r][g] = this->template LoadPair<kPaired>(by, p_.args.wx, at + g * p_.H);
+      }
+    }
+  }
+
+  template <bool kPaired>
+  HASTE_DEVICE void WriteResults(Shift by) const {
+    const int64_t one = this->OneAt(by), gates = this->GatesAt(by);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      if (!this->Exists(by, 2 * r)) continue;
+      const int64_t at = one + r * this->row_stride_;
+      const int64_t of_gates = gates + r * kGates * this->row_stride_;
+      const auto put = [&](void* tensor, int64_t place, uint32_t both) {
+        this->template StorePair<kPaired>(by, tensor, place, both);
+      };
+      put(p_.args.y, at, y_[r]);
+      if (!p_.args.keep) continue;
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+        put(p_.args.gates, of_gates + g * p_.H, kept_[r][g]);
+      }
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
+        if (ReadsState<Cell>(s)) put(p_.args.saved[SavedAt<Cell>(s)], at, before_[r][s]);
+      }
+      HASTE_UNROLL for (int g = kGates; g < Cell::kKept; ++g) {
+        put(p_.args.saved[kSavedStates<Cell> + g - kGates], at, kept_[r][g]);
+      }
+    }
+  }
+
+  const int row_;
+  uint16_t* const to_;
+  uint32_t seen_;  // of the step
+  // Of pairs of units, as they are stored: wx, and results.
+  uint32_t x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
+};
+
+// Calls visit(place, number) for pairs of sums of a half of the rows: where they are in `sums`, and
+// which of a thread's they are.
+template <class Visit>
+HASTE_DEVICE void EachPairOfRows(int half, float* sums, const Visit& visit) {
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  float* first = sums + (warp * 16 + lane / 4) * kStationarySumStride + lane % 4 * 2;
+  HASTE_UNROLL for (int n = 4 * half; n < 4 * half + 4; ++n) {
+    HASTE_UNROLL for (int u = 0; u < 2; ++u) {
+      visit(first + 8 * u * kStationarySumStride + 8 * n, 4 * n + 2 * u);
+    }
+  }
+}
+
+// A half of the warps goes on with a half of the rows. Gives the other half its sums.
+template <int kHalf>
+HASTE_DEVICE void HandOver(const float (&own)[32], float* sums) {
+  EachPairOfRows(1 - kHalf, sums,
+                 [&](float* to, int i) { StoreFragment<2>(to, {own[i], own[i + 1]}); });
+}
+
+// After that of both halves: adds up the sums of the whole depth, which threads of this half then
+// read in another order.
+template <int kHalf>
+HASTE_DEVICE void AddUp(const float (&own)[32], float* sums) {
+  EachPairOfRows(kHalf, sums, [&](float* at, int i) {
+    const auto other = LoadFragment<2>(at);
+    StoreFragment<2>(at, {own[i] + other.v[0], own[i + 1] + other.v[1]});
+  });
+  NamedBarrierSyncAligned<2 + kHalf, kStationaryElementThreads / 2>();
+}
+
+// What the warps that multiply do.
+template <class Cell, int kTurns, class Params>
+HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
+                                 const StationaryLayout& layout, const Pipeline& pipeline,
+                                 int64_t steps) {
+  using T = typename Params::Storage;
+  using Elements = StationaryForwardElements<Cell, Params>;
+  const int half = UniformOfWarp(threadIdx.x / 128);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  unsigned char* kept = stationary_shared + layout.kept;
+  float* sums = reinterpret_cast<float*>(stationary_shared + layout.sums);
+  StationaryProduct<T, kStationaryRows, true> product(p.tiling, pipeline,
+                                                      stationary_shared + layout.slots, kept, half);
+  const int64_t block = place.lane * p.tiling.unit_tiles + place.unit_tile;
+  product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
+               half);
+  Elements elements(p, place);
+  typename Elements::States states[kTurns];
+  HASTE_UNROLL for (int i = 0; i < kTurns; ++i) {
+    if (i < place.turns) elements.LoadStates(i, states[i]);
+  }
+  uint32_t* flag = StationaryForwardChunks<Params>::FlagOf(p, place, warp);
+  NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // the part of R in shared memory
+  for (int64_t step = 0; step < steps; ++step, elements.NextStep()) {
+#pragma unroll 1
+    for (int turn = 0; turn < place.turns; ++turn) {
+      elements.Load(turn, step);
+      float own_sums[32];
+      product.Multiply(own_sums);
+      half == 0 ? HandOver<0>(own_sums, sums) : HandOver<1>(own_sums, sums);
+      // One place in the code for both halves: all threads of an aligned barrier run the same.
+      NamedBarrierSyncAligned<1, kStationaryElementThreads>();
+      half == 0 ? AddUp<0>(own_sums, sums) : AddUp<1>(own_sums, sums);
+      elements.Step(turn, step, sums, states[0]);
+      __syncwarp();
+      if (lane == 0) SetEnded(flag + turn * p.tiling.flags(), step + 1);
+      // Other warps would wait for what is stored before they set their flags. And all have read
+      // the sums.
+      NamedBarrierSyncAligned<1, kStationaryElementThreads>();
+      elements.Write(turn, step, states[0]);
+      if constexpr (kTurns > 1) {
+        if (place.turns > 1) {
+          HASTE_UNROLL for (int i = 0; i < 4; ++i) {
+            HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
+              const float first = states[0][i][s];
+              HASTE_UNROLL for (int k = 1; k < kTurns; ++k) states[k - 1][i][s] = states[k][i][s];
+              states[kTurns - 1][i][s] = first;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// All steps of the walk. kTurns: row tiles of a block, at most.
+template <class Cell, int kTurns, class Params>
+__global__ void __launch_bounds__(kStationaryThreads, 1)
+    StationarySteps(const __grid_constant__ Params p, int64_t steps) {
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  __trap();  // the plan never selects this kernel for other GPUs
+#else
+  static_assert(kTurns <= 2, "turns are rotated");
+  const StationaryPlace place(p.tiling);
+  const StationaryLayout layout(p.tiling);
+  auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
+  const Pipeline pipeline(counters->full, counters->empty);
+  if (threadIdx.x == 0) InitStationary(p.tiling, pipeline);
+  __syncthreads();
+  if (p.tiling.sharers > 1) ClusterSync();
+  if (threadIdx.x >= kStationaryElementThreads) {
+    DeallocateRegisters<24>();
+    LoadStationary(p.tiling, StationaryForwardChunks<Params>(p, place), pipeline,
+                   stationary_shared + layout.slots, place.turns, steps);
+  } else {
+    AllocateRegisters<240>();
+    WalkStationary<Cell, kTurns>(p, place, layout, pipeline, steps);
+  }
+  if (p.tiling.sharers > 1) ClusterSync();  // others may still signal this block
+#endif
+}
+
+}  // namespace haste
