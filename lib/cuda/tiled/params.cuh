@@ -66,7 +66,9 @@ struct TiledParams : WalkParams<T> {
   // For cells whose steps have two products (kResetGates): tiling, kernel and operand belong to the
   // current product.
   TiledOperand operand, other;
-  uint32_t* arrived;  // [K, row tiles] how often a block has ended a step, over all steps
+  // [K, row tiles] how often a block has ended a step, over all steps. Where R is stationary:
+  // [K, row tiles, flags] how many steps a warp has ended.
+  uint32_t* arrived;
   // Only for Scaled: in forward the bound of |h|, with dropout; the largest |R|.
   float* most;
 };
@@ -135,7 +137,7 @@ HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, 
   if constexpr (sizeof(T) == 2 && kOfOperand == 1) {
     if (p.tiling.stationary()) {
       const int row = static_cast<int>(p.operand.RowOf(e));
-      const int at = StationaryOperandAt(kStationaryRows, row, static_cast<int>(d));
+      const int at = StationaryOperandAt(1 << p.operand.log_rows, row, static_cast<int>(d));
       p.operand.Of((step & 1) * p.K + e.k, e)[at] = FromCompute<T>(value).bits;
       return;
     }

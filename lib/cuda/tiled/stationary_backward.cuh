@@ -91,7 +91,8 @@ class StationaryBackwardChunks {
 
 // The sums of a cluster's blocks, added up. What a thread has of 16 units (a tile) and eight rows
 // (a column) is a piece: a pair of units of a pair of rows, which is also what it has for the cell.
-// Products are numbered from 0.
+// Products are numbered from 0. Two places for sums are enough: a block pushes those of a product
+// after it has received those of the one before, which others push after they have read the last.
 template <int kRows, int kSplits>
 class StationaryMeeting {
   static constexpr int kColumns = kRows / 8, kOwnTiles = 4 / kSplits;
@@ -189,7 +190,8 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
 
   HASTE_DEVICE void LoadStates(States& states) const { this->LoadCarried({}, states); }
 
-  // What no step writes.
+  // What is known of a step before its product. dwx may lie where the gates do: a thread reads them
+  // before it writes that step's results.
   HASTE_DEVICE void Load(int64_t step) {
     seen_ = this->FlagsAt({}, step);
     this->paired() ? LoadInputs<true>() : LoadInputs<false>();

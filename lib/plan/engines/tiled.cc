@@ -147,7 +147,7 @@ double StationaryBackwardClocks(const TiledTiling& t, const TiledCosts& costs) {
   return costs.stationary_backward_clocks + product;
 }
 
-// In clusters of blocks that divide the depth, and have 16 rows each for the cell.
+// In clusters of blocks that divide the depth, and compute the cell of 64 / splits units each.
 bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
                             const TiledCosts& costs, int rows, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
@@ -159,8 +159,8 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
   const int64_t depth = int64_t{t.unit_tiles} * t.units * p.gates;
   t.chunks = static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
-  // If each block has chunks of every unit tile, none ends a step before all of its cluster have
-  // read the sums of the step before.
+  // A block pushes its sums after it has loaded its chunks. If one of them is of its own unit tile,
+  // its cluster has read the sums before: the flags say so. Else two places take turns.
   t.meetings = CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
   plan->clocks = StationaryBackwardClocks(t, costs);

@@ -60,9 +60,9 @@ struct TiledProductShape {
 };
 
 // The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh), in 16 bits. A block has 64
-// sums and 64 rows, or backward 32. Forward the sums are 16 units with up to four gates, of the
-// whole depth, and a block may take several tiles of rows in turn. Backward they are 64 units, of a
-// part of the depth of all gates.
+// sums. Forward they are 16 units with up to four gates, of the whole depth and 64 rows, and a
+// block may take several tiles of rows in turn. Backward they are 64 units, of a part of the depth
+// of all gates, and 32 or 64 rows.
 constexpr int kStationaryRows = 64, kStationarySums = 64;
 constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
 constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand

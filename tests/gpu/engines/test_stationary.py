@@ -50,6 +50,14 @@ def make_backward(cell, precision, size, **options):
     return problem
 
 
+def check_and_repeat(problem):
+    """Near the reference, and the same bits run after run."""
+    problem.check()
+    first = problem.run()
+    for _ in range(3):
+        assert_same_bits(problem.run(), first)
+
+
 def each_case(*sizes):
     """Cells and sizes of them. With fewer than three gates two turns are never the fastest."""
     cases = [
@@ -80,11 +88,7 @@ each_backward = pytest.mark.parametrize(
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @each_backward
 def test_backward(cell, precision, size):
-    problem = make_backward(cell, precision, size)
-    problem.check()
-    first = problem.run()
-    for _ in range(3):
-        assert_same_bits(problem.run(), first)
+    check_and_repeat(make_backward(cell, precision, size))
 
 
 @each_backward
@@ -101,12 +105,25 @@ def test_backward_of_tensors_anywhere(cell, size):
     check_tensors_that_begin_anywhere(make_backward(cell, "bfloat16", size))
 
 
-@pytest.mark.parametrize("size", [(40, 300, 1, 512), (50, 300, 1, 1030)], ids=str)
+@pytest.mark.parametrize(
+    ("cell", "size"),
+    [
+        ("lstm", (40, 300, 1, 512)),
+        ("lstm", (50, 300, 1, 1030)),
+        ("lstm", (70, 1, 1, 512)),
+        ("gru", (50, 40, 1, 1030)),
+        ("elman", (50, 40, 1, 1030)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("initial", [False, True])
-def test_backward_of_many_steps(size, initial):
-    """Every slot, flag and parity many times over; without and with a step for the gradients of
-    the initial states."""
-    problem = make_backward("lstm", "bfloat16", size, initial_gradients=initial)
+def test_backward_of_many_steps(cell, size, initial):
+    """Every slot, flag and parity many times over, also where two places for sums take turns.
+
+    initial: with one more step, which makes the gradients of the initial states. Without it a
+    walk of one step has no product.
+    """
+    problem = make_backward(cell, "bfloat16", size, initial_gradients=initial)
     problem.check()
     assert_same_bits(problem.run(), problem.run())
 
@@ -114,11 +131,7 @@ def test_backward_of_many_steps(size, initial):
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @each_cell_and_size
 def test_sizes(cell, precision, size):
-    problem = make_stationary(cell, precision, size, reverse=lanes(size))
-    problem.check()
-    first = problem.run()
-    for _ in range(3):
-        assert_same_bits(problem.run(), first)
+    check_and_repeat(make_stationary(cell, precision, size, reverse=lanes(size)))
 
 
 @each_cell_and_size
