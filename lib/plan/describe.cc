@@ -18,10 +18,11 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
              t.stationary() ? 100 : 100 * t.kept / t.chunks,
              t.persistent ? "one launch" : "a launch a step");
     text += product;
-    if (t.stationary() && t.splits == 1) {
-      char form[64];
-      snprintf(form, sizeof form, ", clusters of %d share h, row tiles in %d turn%s", t.sharers,
-               t.turns, t.turns > 1 ? "s" : "");
+    if (t.stationary()) {
+      char share[32] = "", form[64];
+      if (t.splits == 1) snprintf(share, sizeof share, ", clusters of %d share h", t.sharers);
+      snprintf(form, sizeof form, "%s, row tiles in %d turn%s", share, t.turns,
+               t.turns > 1 ? "s" : "");
       text += form;
     }
     clocks += tiled.clocks;

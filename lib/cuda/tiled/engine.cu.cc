@@ -144,6 +144,11 @@ class TiledPolicy {
     return LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from, to);
   }
 
+  template <int kRows, class Params>
+  static auto StationaryBackwardOf(int turns) {
+    return turns > 1 ? StationaryBackwardSteps<Cell, kRows, 2, Params>
+                     : StationaryBackwardSteps<Cell, kRows, 1, Params>;
+  }
   template <class Params>
   int32_t WalkStationary(const Params& p, int64_t first, int64_t steps,
                          const HasteExecutor& executor, HasteStatus* status) const {
@@ -151,10 +156,9 @@ class TiledPolicy {
     const LaunchShape shape = {t.blocks(p.K), kStationaryThreads,
                                static_cast<size_t>(plan_.tiled[0].shared_bytes), t.cluster(), true};
     if constexpr (First::kBackward) {
-      constexpr int kRows = kStationaryRows;
       StepKernel<const Params, int64_t, int64_t> kernel(
-          t.rows == kRows ? StationaryBackwardSteps<Cell, kRows, Params>
-                          : StationaryBackwardSteps<Cell, kRows / 2, Params>);
+          t.rows == kStationaryRows ? StationaryBackwardOf<kStationaryRows, Params>(t.turns)
+                                    : StationaryBackwardOf<kStationaryRows / 2, Params>(t.turns));
       HASTE_TRY(kernel.Set(shape, device_, status));
       return kernel.Run(false, executor, status, p, first, steps);
     } else {

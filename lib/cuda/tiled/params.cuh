@@ -67,7 +67,7 @@ struct TiledParams : WalkParams<T> {
   // current product.
   TiledOperand operand, other;
   // [K, row tiles] how often a block has ended a step, over all steps. Where R is stationary:
-  // [K, row tiles, flags] how many steps a warp has ended.
+  // [K, row tiles, flags] how many steps a block has ended.
   uint32_t* arrived;
   // Only for Scaled: in forward the bound of |h|, with dropout; the largest |R|.
   float* most;

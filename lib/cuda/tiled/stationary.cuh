@@ -4,8 +4,10 @@
 // Two groups of four warps multiply a half of a block's depth each, by chunks of the operand that
 // other warps load, and then compute the cell: their threads keep the states.
 //
-// A warp that has stored its part of the next operand sets a flag. A chunk is loaded once the flags
-// of what is in it are set, so nothing waits for a whole step.
+// When a block's warps have stored their parts of the next operand, another warp sets the block's
+// flag. A chunk is loaded once the flags of what is in it are set, so nothing waits for a whole
+// step. A block may take turns with two tiles of rows: while it multiplies one, the flag of the
+// other is set.
 #pragma once
 
 #include "lib/cuda/ptx/async.cuh"
@@ -17,7 +19,7 @@
 
 namespace haste {
 
-extern __shared__ __align__(16) unsigned char stationary_shared[];
+extern __shared__ __align__(128) unsigned char stationary_shared[];
 
 // The flags of a row tile.
 template <class Params>
@@ -28,6 +30,7 @@ HASTE_DEVICE uint32_t* FlagsOf(const Params& p, int64_t lane, int row_tile) {
 // In shared memory.
 struct StationaryCounters {
   TransactionBarrier full[kMaxStationarySlots], empty[kMaxStationarySlots];
+  TransactionBarrier stored, flagged;  // of turns
 };
 static_assert(sizeof(StationaryCounters) <= kStationaryCounterBytes, "the layout's room");
 
@@ -37,42 +40,149 @@ HASTE_DEVICE void InitStationary(const TiledTiling& t, const Pipeline& pipeline)
   for (int slot = 0; slot < t.slots; ++slot) pipeline.Expect(slot, kStationaryChunkBytes);
 }
 
-// Called by each of the warps that load. They take turns, and so do the blocks that share the
-// operand: all uses of a slot belong to one of them. chunks: of a direction, where they are and
-// when they have been made (StationaryForwardChunks, StationaryBackwardChunks).
+// How the warps that compute the cell tell others, turn by turn, what they have stored. kTurns: row
+// tiles of a block, at most.
+template <int kTurns>
+class StationarySignal {
+ public:
+  HASTE_DEVICE explicit StationarySignal(StationaryCounters* counters) : counters_(counters) {}
+
+  // Called by one thread, before the other threads of the block see the barriers.
+  HASTE_DEVICE void Init() const {
+    counters_->stored.Init(kStationaryWarps);
+    counters_->flagged.Init();
+  }
+
+  // Called by each of these warps when it has stored its part of a turn's operand.
+  HASTE_DEVICE void Stored() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) counters_->stored.Arrive();
+    // The fence before the flag would wait for what is stored from here on.
+    if constexpr (kTurns == 1) AwaitFlagged();
+  }
+  // Called between two calls of Stored, after the product. After it, all have made the first call.
+  HASTE_DEVICE void AwaitLast() {
+    if constexpr (kTurns > 1) AwaitFlagged();
+  }
+
+  // Called by one warp for each turn. flag: of the block's row tile.
+  HASTE_DEVICE void SetFlag(uint32_t* flag, int64_t steps) {
+    counters_->stored.Wait(parity_);
+    parity_ ^= 1;
+    if (threadIdx.x % 32 == 0) {
+      SetEnded(flag, steps);
+      counters_->flagged.Arrive();
+    }
+    __syncwarp();
+  }
+
+ private:
+  HASTE_DEVICE void AwaitFlagged() {
+    counters_->flagged.Wait(parity_);
+    parity_ ^= 1;
+  }
+
+  StationaryCounters* const counters_;
+  uint32_t parity_ = 0;
+};
+
+// Of the chunks that a warp loads in a turn, which have been made.
+class StationaryReady {
+  static constexpr int kRounds = 32 / kStationaryMakers;  // that are looked at together
+
+ public:
+  // Waits until the chunk of a round has been made. A lane looks at a block that makes a part of a
+  // round's chunk: made(round, part).
+  template <class Made>
+  HASTE_DEVICE void Await(int round, const Made& made) {
+    if (round < ready_) return;
+    constexpr uint32_t kAll = (1u << kStationaryMakers) - 1;
+    const int lane = threadIdx.x % 32, before = round / kRounds * kRounds;
+    const int of_round = round % kRounds * kStationaryMakers;
+    uint32_t missing;
+    do {
+      missing = ~__ballot_sync(0xFFFFFFFFu,
+                               made(before + lane / kStationaryMakers, lane % kStationaryMakers));
+    } while ((missing >> of_round & kAll) != 0);
+    __syncwarp();
+    if (lane == 0) FenceGlobalBulkCopies();  // other blocks have written the operand
+    ready_ = before + (missing == 0 ? kRounds : (__ffs(missing) - 1) / kStationaryMakers);
+  }
+
+ private:
+  int ready_ = 0;  // rounds
+};
+
+// One of the warps that load. They take turns, and so do the blocks that share the operand: all
+// uses of a slot belong to one of them. chunks: of a direction, where they are and when they have
+// been made (StationaryForwardChunks, StationaryBackwardChunks).
 template <class Chunks>
-HASTE_DEVICE void LoadStationary(const TiledTiling& t, Chunks chunks, const Pipeline& pipeline,
-                                 unsigned char* slots, int turns, int64_t steps) {
-  const int loader = static_cast<int>(threadIdx.x) / 32 - kStationaryWarps;
-  if (loader >= StationaryLoaders(t.sharers)) return;
-  const int stride = t.loaders();
-  const int first = static_cast<int>(blockIdx.x) % t.sharers + t.sharers * loader;
-  int slot = first, chunk = first;
-  uint32_t lap = 1;  // parity of the use before, of which the first has none
-  for (int64_t step = 0; step < steps; ++step) {
-    for (int turn = 0; turn < turns; ++turn) {
-      chunks.Begin(turn, chunk);
-      for (int round = 0; chunk < t.chunks; ++round, chunk += stride) {
-        chunks.Await(chunk, round, step);
-        pipeline.AwaitFree(slot, lap);
-        if (threadIdx.x % 32 == 0) {
-          unsigned char* to = slots + slot * kStationaryChunkBytes;
-          const uint16_t* from = chunks.At(chunk, step);
-          if (t.sharers == 1) {
-            pipeline.Copy(slot, to, from, kStationaryChunkBytes);
-          } else {
-            const uint16_t all = static_cast<uint16_t>((1 << t.sharers) - 1);
-            pipeline.CopyTo(all, slot, to, from, kStationaryChunkBytes);
-          }
-        }
-        __syncwarp();
-        slot += stride;
-        if (slot >= t.slots) {
-          slot -= t.slots;
-          lap ^= 1;
+class StationaryLoader {
+ public:
+  HASTE_DEVICE StationaryLoader(const TiledTiling& t, const Chunks& chunks,
+                                const Pipeline& pipeline, unsigned char* slots, int warp)
+      : tiling_(t),
+        chunks_(chunks),
+        pipeline_(pipeline),
+        slots_(slots),
+        chunk_(static_cast<int>(blockIdx.x) % t.sharers + t.sharers * warp),
+        slot_(chunk_) {}
+
+  // What a turn of a step multiplies.
+  HASTE_DEVICE void Load(int turn, int64_t step) {
+    const int stride = tiling_.loaders(), first = chunk_;
+    StationaryReady ready;
+    for (int round = 0; chunk_ < tiling_.chunks; ++round, chunk_ += stride) {
+      ready.Await(round, [&](int other, int part) {
+        const int chunk = first + other * stride;
+        return chunk >= tiling_.chunks || chunks_.IsMade(turn, chunk, part, step);
+      });
+      pipeline_.AwaitFree(slot_, lap_);
+      if (threadIdx.x % 32 == 0) {
+        unsigned char* to = slots_ + slot_ * kStationaryChunkBytes;
+        const uint16_t* from = chunks_.At(turn, chunk_, step);
+        if (tiling_.sharers == 1) {
+          pipeline_.Copy(slot_, to, from, kStationaryChunkBytes);
+        } else {
+          const uint16_t all = static_cast<uint16_t>((1 << tiling_.sharers) - 1);
+          pipeline_.CopyTo(all, slot_, to, from, kStationaryChunkBytes);
         }
       }
-      chunk -= t.chunks;
+      __syncwarp();
+      slot_ += stride;
+      if (slot_ >= tiling_.slots) {
+        slot_ -= tiling_.slots;
+        lap_ ^= 1;
+      }
+    }
+    chunk_ -= tiling_.chunks;
+  }
+
+ private:
+  const TiledTiling& tiling_;
+  const Chunks& chunks_;
+  const Pipeline pipeline_;
+  unsigned char* const slots_;
+  int chunk_, slot_;
+  uint32_t lap_ = 1;  // parity of the use before, of which the first has none
+};
+
+// What the other warps do: load, and set flags. flag: the block's, of its first row tile. steps: of
+// which the first `alone` multiply nothing. stored: how many store an operand.
+template <int kTurns, class Chunks>
+HASTE_DEVICE void ServeStationary(const TiledTiling& t, const Chunks& chunks,
+                                  const Pipeline& pipeline, unsigned char* slots,
+                                  StationarySignal<kTurns> signal, uint32_t* flag, int turns,
+                                  int64_t alone, int64_t steps, int64_t stored) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 - kStationaryWarps;
+  const bool loads = warp < t.loading;
+  const bool sets_flags = warp == kStationaryServiceWarps - 1;
+  if (!loads && !sets_flags) return;
+  StationaryLoader<Chunks> loader(t, chunks, pipeline, slots, warp);
+  for (int64_t step = 0; step < steps; ++step) {
+    for (int turn = 0; turn < turns; ++turn) {
+      if (loads && step >= alone) loader.Load(turn, step - alone);
+      if (sets_flags && step < stored) signal.SetFlag(flag + turn * t.flags(), step + 1);
     }
   }
 }

@@ -2,6 +2,8 @@
 // rows, and where they are in memory. Both directions.
 #pragma once
 
+#include <type_traits>
+
 #include "lib/cuda/cell/element.cuh"
 #include "lib/cuda/tiled/params.cuh"
 
@@ -148,6 +150,27 @@ class StationaryElements {
   const int rows_;  // of the batch from that row on, as far as a block may have them
   const int64_t row_stride_;
   int64_t at_;
+};
+
+// A thread's states of all its turns. Registers have no index: the first are those of the present
+// turn, and the others follow.
+template <int kTurns, class States>
+struct StationaryTurns {
+  States of[kTurns];
+
+  HASTE_DEVICE void Next(int turns) {
+    static_assert(kTurns <= 2, "two are swapped");
+    if constexpr (kTurns > 1) {
+      if (turns == 1) return;
+      HASTE_UNROLL for (int i = 0; i < static_cast<int>(std::extent_v<States>); ++i) {
+        HASTE_UNROLL for (int k = 0; k < static_cast<int>(std::extent_v<States, 1>); ++k) {
+          const float present = of[0][i][k];
+          of[0][i][k] = of[1][i][k];
+          of[1][i][k] = present;
+        }
+      }
+    }
+  }
 };
 
 // Whether pairs of units are whole words of these tensors.

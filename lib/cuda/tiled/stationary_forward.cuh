@@ -27,8 +27,7 @@ struct StationaryPlace {
   }
 };
 
-// The chunks of h, as a loading warp sees them. Flags are [loading warp of the cluster, its chunk,
-// unit tile of the chunk, warp]: how many steps a warp has ended.
+// The chunks of h, as a loading warp sees them. Flags are [unit tile]: how many steps it has ended.
 template <class Params>
 class StationaryForwardChunks {
  public:
@@ -38,50 +37,27 @@ class StationaryForwardChunks {
         operand_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0)),
         flags_(FlagsOf(p, place.lane, place.row_tile)) {}
 
-  // chunk: the first of this warp.
-  HASTE_DEVICE void Begin(int turn, int chunk) {
-    of_tile_ = operand_ + turn * tiling_.chunks * kChunk;
-    of_chunks_ = flags_ + turn * tiling_.flags() + chunk * tiling_.flag_rounds() * kFlags;
-    residue_ = chunk;
-    ready_ = 0;
+  // Whether a block has made its part of the operand of a step's product.
+  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int64_t step) const {
+    const int tile = chunk * kStationaryMakers + part;
+    return tile >= tiling_.unit_tiles ||
+           HasEnded(flags_ + turn * tiling_.flags() + tile * kStationaryFlagStride, step);
   }
-  // Waits until the chunk of a round has been made. Looks at four rounds.
-  HASTE_DEVICE void Await(int, int round, int64_t step) {
-    static_assert(kFlags == 32, "eight lanes look at a round's flags");
-    if (round < ready_) return;
-    const int lane = threadIdx.x % 32, before = round & ~3, of_lane = before + lane / 8;
-    const int tile = (residue_ + of_lane * tiling_.loaders()) * 4 + lane % 8 / 2;
-    const uint32_t* from = of_chunks_ + of_lane * kFlags + lane % 8 * 4;
-    uint32_t missing;
-    do {
-      missing = ~__ballot_sync(0xFFFFFFFFu, tile >= tiling_.unit_tiles || HaveEnded(from, step));
-    } while ((missing >> round % 4 * 8 & 0xFF) != 0);
-    if (lane == 0) FenceGlobalBulkCopies();  // other blocks have written the operand
-    ready_ = before + (missing == 0 ? 4 : (__ffs(missing) - 1) / 8);
-  }
-  HASTE_DEVICE const uint16_t* At(int chunk, int64_t step) const {
-    return of_tile_ + (step & 1) * parity_stride_ + chunk * kChunk;
+  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int64_t step) const {
+    return operand_ + (step & 1) * parity_stride_ +
+           (turn * tiling_.chunks + chunk) * (kStationaryChunkBytes / 2);
   }
 
-  // Of a warp that makes a part of h, in the block's first row tile.
-  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryPlace& place, int warp) {
-    const TiledTiling& t = p.tiling;
-    const int chunk = place.unit_tile / 4, loaders = t.loaders();
-    return FlagsOf(p, place.lane, place.row_tile) +
-           (chunk % loaders * t.flag_rounds() + chunk / loaders) * kFlags +
-           place.unit_tile % 4 * kStationaryWarps + warp;
+  // Of a block, in its first row tile.
+  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryPlace& place) {
+    return FlagsOf(p, place.lane, place.row_tile) + place.unit_tile * kStationaryFlagStride;
   }
 
  private:
-  static constexpr int kChunk = kStationaryChunkBytes / 2, kFlags = kStationaryChunkFlags;
-
   const TiledTiling& tiling_;
   const int64_t parity_stride_;
   const uint16_t* const operand_;
   const uint32_t* const flags_;
-  const uint16_t* of_tile_;
-  const uint32_t* of_chunks_;
-  int residue_, ready_;  // ready: rounds whose chunks have been made
 };
 
 // What a thread does with its elements at a step.
@@ -257,11 +233,10 @@ HASTE_DEVICE void AddUp(const float (&own)[32], float* sums) {
 template <class Cell, int kTurns, class Params>
 HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
                                  const StationaryLayout& layout, const Pipeline& pipeline,
-                                 int64_t steps) {
+                                 StationarySignal<kTurns> signal, int64_t steps) {
   using T = typename Params::Storage;
   using Elements = StationaryForwardElements<Cell, Params>;
   const int half = UniformOfWarp(threadIdx.x / 128);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   unsigned char* kept = stationary_shared + layout.kept;
   float* sums = reinterpret_cast<float*>(stationary_shared + layout.sums);
   StationaryProduct<T, kStationaryRows, true> product(p.tiling, pipeline,
@@ -270,40 +245,25 @@ HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
                half);
   Elements elements(p, place);
-  typename Elements::States states[kTurns];
+  StationaryTurns<kTurns, typename Elements::States> states;
   HASTE_UNROLL for (int i = 0; i < kTurns; ++i) {
-    if (i < place.turns) elements.LoadStates(i, states[i]);
+    if (i < place.turns) elements.LoadStates(i, states.of[i]);
   }
-  uint32_t* flag = StationaryForwardChunks<Params>::FlagOf(p, place, warp);
   NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // the part of R in shared memory
   for (int64_t step = 0; step < steps; ++step, elements.NextStep()) {
 #pragma unroll 1
-    for (int turn = 0; turn < place.turns; ++turn) {
+    for (int turn = 0; turn < place.turns; ++turn, states.Next(place.turns)) {
       elements.Load(turn, step);
       float own_sums[32];
       product.Multiply(own_sums);
+      if (step + turn > 0) signal.AwaitLast();  // all have read the last sums
       half == 0 ? HandOver<0>(own_sums, sums) : HandOver<1>(own_sums, sums);
       // One place in the code for both halves: all threads of an aligned barrier run the same.
       NamedBarrierSyncAligned<1, kStationaryElementThreads>();
       half == 0 ? AddUp<0>(own_sums, sums) : AddUp<1>(own_sums, sums);
-      elements.Step(turn, step, sums, states[0]);
-      __syncwarp();
-      if (lane == 0) SetEnded(flag + turn * p.tiling.flags(), step + 1);
-      // Other warps would wait for what is stored before they set their flags. And all have read
-      // the sums.
-      NamedBarrierSyncAligned<1, kStationaryElementThreads>();
-      elements.Write(turn, step, states[0]);
-      if constexpr (kTurns > 1) {
-        if (place.turns > 1) {
-          HASTE_UNROLL for (int i = 0; i < 4; ++i) {
-            HASTE_UNROLL for (int s = 0; s < Cell::kStates; ++s) {
-              const float first = states[0][i][s];
-              HASTE_UNROLL for (int k = 1; k < kTurns; ++k) states[k - 1][i][s] = states[k][i][s];
-              states[kTurns - 1][i][s] = first;
-            }
-          }
-        }
-      }
+      elements.Step(turn, step, sums, states.of[0]);
+      signal.Stored();
+      elements.Write(turn, step, states.of[0]);
     }
   }
 }
@@ -315,21 +275,25 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan never selects this kernel for other GPUs
 #else
-  static_assert(kTurns <= 2, "turns are rotated");
+  using Chunks = StationaryForwardChunks<Params>;
   const StationaryPlace place(p.tiling);
   const StationaryLayout layout(p.tiling);
   auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
   const Pipeline pipeline(counters->full, counters->empty);
-  if (threadIdx.x == 0) InitStationary(p.tiling, pipeline);
+  StationarySignal<kTurns> signal(counters);
+  if (threadIdx.x == 0) {
+    InitStationary(p.tiling, pipeline);
+    signal.Init();
+  }
   __syncthreads();
   if (p.tiling.sharers > 1) ClusterSync();
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
-    LoadStationary(p.tiling, StationaryForwardChunks<Params>(p, place), pipeline,
-                   stationary_shared + layout.slots, place.turns, steps);
+    ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
+                    Chunks::FlagOf(p, place), place.turns, 0, steps, steps);
   } else {
     AllocateRegisters<240>();
-    WalkStationary<Cell, kTurns>(p, place, layout, pipeline, steps);
+    WalkStationary<Cell, kTurns>(p, place, layout, pipeline, signal, steps);
   }
   if (p.tiling.sharers > 1) ClusterSync();  // others may still signal this block
 #endif

@@ -107,8 +107,10 @@ struct TiledCosts {
   // each loads alone.
   double stationary_clocks, stationary_turn_clocks;
   double shared_chunk_clocks, alone_chunk_clocks;
-  // The same backward: of a step; of a chunk of 64 rows, or of 32; times as long with few slots.
-  double stationary_backward_clocks;
+  double stationary_odd_clocks;  // more for a row tile whose rows do not begin at whole sectors
+  // The same backward: of a step; of a row tile of several; of a chunk of 64 rows, or of 32; times
+  // as long with few slots.
+  double stationary_backward_clocks, stationary_backward_turn_clocks;
   double wide_chunk_clocks, narrow_chunk_clocks, few_slots;
 };
 

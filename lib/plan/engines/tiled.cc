@@ -8,6 +8,7 @@ namespace haste {
 namespace {
 
 constexpr double kFullThreads = 512;
+constexpr int kSectorBytes = 32;        // of memory
 constexpr int kEnoughSlots = 8;         // chunks on their way, that hide the wait for one
 constexpr int64_t kMaxDepth = 1 << 22;  // a row tile of an operand is counted in 32 bits
 
@@ -94,12 +95,36 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
   return true;
 }
 
-double StationaryClocks(const TiledTiling& t, const TiledCosts& costs) {
+bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.chunks); }
+
+// Of a step in turns, each of which multiplies so many clocks. alone: besides, with one turn;
+// in_turn: besides, of each of several. Other turns' work hides the wait for other blocks.
+double InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs, double product,
+               double alone, double in_turn) {
+  const bool odd = p.hidden * 2 % kSectorBytes != 0;
+  product += odd ? costs.stationary_odd_clocks : 0;
+  return std::max(alone + product, t.turns * (in_turn + product));
+}
+
+double StationaryClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
   const double chunk = t.sharers > 1 ? costs.shared_chunk_clocks : costs.alone_chunk_clocks;
-  const double product = t.chunks * chunk;
-  // Other turns' work hides the wait for other blocks.
-  return std::max(costs.stationary_clocks + product,
-                  t.turns * (costs.stationary_turn_clocks + product));
+  return InTurns(p, t, costs, t.chunks * chunk, costs.stationary_clocks,
+                 costs.stationary_turn_clocks);
+}
+
+// Fills in the slots; false if there is no room for enough.
+bool FillSlots(const CudaProperties& device, TiledPlan* plan) {
+  TiledTiling& t = plan->tiling;
+  // All uses of a slot belong to one warp that loads, and to one half of those that multiply.
+  const int stride = t.loaders() % 2 == 0 ? t.loaders() : 2 * t.loaders();
+  if (t.chunks < t.loaders()) return false;
+  for (int slots = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
+       slots >= stride; slots -= stride) {
+    t.slots = static_cast<uint8_t>(slots);
+    plan->shared_bytes = StationaryLayout(t).bytes;
+    if (plan->shared_bytes <= device.shared_bytes_per_block) return true;
+  }
+  return false;
 }
 
 // Fills in what follows from rows, units, chunks and clusters; false if that does not fit.
@@ -110,16 +135,14 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPl
   t.kept = std::min(t.chunks, 2 * kStationaryRegisterDepth / t.stationary_depth());
   const int64_t clusters = t.cluster() == 1 ? device.multiprocessors : device.clusters[t.cluster()];
   if (t.blocks(p.lanes) > clusters * t.cluster()) return false;
-  const int stride = t.loaders();
-  if (t.chunks < stride) return false;
-  const auto room = [&](int slots) {
-    t.slots = static_cast<uint8_t>(slots);
-    plan->shared_bytes = StationaryLayout(t).bytes;
-    return plan->shared_bytes <= device.shared_bytes_per_block;
-  };
-  int slots = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
-  while (slots >= stride && !room(slots)) slots -= stride;
-  return slots >= stride;
+  // A load takes a warp some 500 clocks; tensor cores take 150 for a chunk of 64 rows. Where all
+  // four warps load, flags wait for loads: without loss only where a block has one turn.
+  const bool alone = t.sharers == 1 && t.rows == kStationaryRows;
+  for (int loading : {alone && t.turns == 1 ? 4 : t.sharers < 4 ? 3 : 2, 2}) {
+    t.loading = static_cast<uint8_t>(loading);
+    if (FillSlots(device, plan) && (loading == 2 || HasEnoughSlots(t))) return true;
+  }
+  return false;
 }
 
 // In clusters of `sharers` blocks that take `turns` row tiles each.
@@ -135,35 +158,41 @@ bool FillStationaryForward(const TiledProblem& p, const CudaProperties& device,
   t.chunks = static_cast<int>(2 * CeilDiv(p.depth, 2 * kStationaryDepth));
   if (turns > 1 && p.batch <= kStationaryRows) return false;
   if (!FillStationary(p, device, plan)) return false;
-  plan->clocks = StationaryClocks(t, costs);
+  plan->clocks = StationaryClocks(p, t, costs);
   return true;
 }
 
-double StationaryBackwardClocks(const TiledTiling& t, const TiledCosts& costs) {
+double StationaryBackwardClocks(const TiledProblem& p, const TiledTiling& t,
+                                const TiledCosts& costs) {
   // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
   const double chunk =
       t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks;
-  const double product = t.chunks * chunk * (t.slots < kEnoughSlots ? costs.few_slots : 1);
-  return costs.stationary_backward_clocks + product;
+  const double product = t.chunks * chunk * (HasEnoughSlots(t) ? 1 : costs.few_slots);
+  return InTurns(p, t, costs, product, costs.stationary_backward_clocks,
+                 costs.stationary_backward_turn_clocks);
 }
 
 // In clusters of blocks that divide the depth, and compute the cell of 64 / splits units each.
 bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
-                            const TiledCosts& costs, int rows, TiledPlan* plan) {
+                            const TiledCosts& costs, int rows, int turns, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
+  if (turns > 1 && p.batch <= rows) return false;
   t.rows = rows;
   t.units = kStationaryBackwardUnits;
   t.splits = rows / 16;
+  static_assert(kStationaryRows / 16 == kStationaryMakers, "tiles of a chunk × splits");
   t.sharers = 1;
-  t.turns = 1;
+  t.turns = static_cast<uint8_t>(turns);
   t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
   const int64_t depth = int64_t{t.unit_tiles} * t.units * p.gates;
   t.chunks = static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
   // A block pushes its sums after it has loaded its chunks. If one of them is of its own unit tile,
-  // its cluster has read the sums before: the flags say so. Else two places take turns.
-  t.meetings = CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits ? 1 : 2;
+  // and follows the sums before, its cluster has read those: the flags say so. Else two places take
+  // turns.
+  const bool knows = turns == 1 && CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits;
+  t.meetings = knows ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
-  plan->clocks = StationaryBackwardClocks(t, costs);
+  plan->clocks = StationaryBackwardClocks(p, t, costs);
   return true;
 }
 
@@ -171,8 +200,10 @@ void VisitStationary(const TiledProblem& p, const CudaProperties& device, const 
                      const std::function<void(const TiledPlan&)>& visit) {
   if (p.backward) {
     for (int rows : {kStationaryRows / 2, kStationaryRows}) {
-      TiledPlan plan = {};
-      if (FillStationaryBackward(p, device, costs, rows, &plan)) visit(plan);
+      for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
+        TiledPlan plan = {};
+        if (FillStationaryBackward(p, device, costs, rows, turns, &plan)) visit(plan);
+      }
     }
     return;
   }

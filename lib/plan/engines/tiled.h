@@ -70,18 +70,22 @@ constexpr int kStationaryDepth = kStationaryChunkBytes / 2 / kStationaryRows;  /
 constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
 constexpr int kStationaryRegisterDepth = 512;  // of R that each half of the warps holds
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
-constexpr int kStationaryThreads = kStationaryElementThreads + 128;
-// Forward, of a chunk of the operand: of each of its four unit tiles, of each warp that makes it.
-constexpr int kStationaryChunkFlags = kStationaryDepth / kStationaryUnits * kStationaryWarps;
-constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 16 * kMaxStationarySlots;
+// Blocks that make what is in one chunk: forward those of four unit tiles, backward the cluster of
+// one unit tile, or those of two. A block's flag is alone in its sector of 32 bytes: many look at
+// it.
+constexpr int kStationaryMakers = 4, kStationaryFlagStride = 8;
+static_assert(kStationaryDepth == kStationaryMakers * kStationaryUnits, "of a chunk");
+constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 128 + 16 * kMaxStationarySlots;
+static_assert(kStationaryCounterBytes % 128 == 0, "else wgmma reads each core matrix twice");
 // Sums forward: rows of a gate's unit side by side, units so far apart that banks differ.
 constexpr int kStationarySumStride = 72;
 constexpr int kStationarySumBytes = kStationarySums * kStationarySumStride * 4;
 // Backward: what threads have of 16 units and 8 rows, side by side.
 constexpr int kStationaryPieceBytes = 32 * 16;
 
-// Warps of a block that load, where so many blocks share what they load.
-constexpr int StationaryLoaders(int sharers) { return sharers < 4 ? 4 : 2; }
+// Other warps, some of which load chunks. The last sets the block's flags.
+constexpr int kStationaryServiceWarps = 4;
+constexpr int kStationaryThreads = kStationaryElementThreads + 32 * kStationaryServiceWarps;
 
 struct TiledTiling {
   int rows, units, splits;
@@ -91,24 +95,18 @@ struct TiledTiling {
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
   bool persistent;
-  // Only where R is stationary, else 0, 1, 0 and 0: blocks of a cluster that share the operand; row
-  // tiles of a block; chunks of the operand that there is room for; backward, steps whose partial
-  // sums there is room for.
-  uint8_t sharers, turns = 1, slots, meetings;
+  // Only where R is stationary, else 0, 1, 0, 0 and 0: blocks of a cluster that share the operand;
+  // row tiles of a block; warps of a block that load; chunks of the operand that there is room for;
+  // backward, products whose partial sums there is room for.
+  uint8_t sharers, turns = 1, loading, slots, meetings;
 
   constexpr bool stationary() const { return sharers > 0; }
   constexpr int stationary_depth() const { return kStationaryChunkBytes / 2 / rows; }
   constexpr int kernel_chunk_bytes() const { return kStationarySums * 2 * stationary_depth(); }
   // Loading warps of a cluster, which take turns in the chunks.
-  constexpr int loaders() const { return sharers * StationaryLoaders(sharers); }
-  // Flags of a row tile. Forward they are of each of those warps' chunks in turn, four at a time;
-  // backward of each warp that makes a unit tile.
-  constexpr int flag_rounds() const { return ((chunks - 1) / loaders() + 4) / 4 * 4; }
-  constexpr int unit_flags() const { return splits * kStationaryWarps; }
-  constexpr int flags() const {
-    return splits > 1 ? unit_tiles * unit_flags()
-                      : loaders() * flag_rounds() * kStationaryChunkFlags;
-  }
+  constexpr int loaders() const { return sharers * loading; }
+  // Of a row tile: a flag of each block.
+  constexpr int flags() const { return kStationaryFlagStride * unit_tiles * splits; }
   constexpr int cluster() const { return stationary() ? sharers * splits : splits; }
   constexpr int row_groups() const { return (row_tiles + turns - 1) / turns; }
   constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums

@@ -29,6 +29,8 @@ void InTiles() {
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 1},
       {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 1},
+      {&kLstm, 256, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 2},
+      {&gru, 128, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 4, true, 1, 2},
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
@@ -87,7 +89,12 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
     if (t.stationary()) {
       EXPECT_TRUE(config.dtype == HASTE_FLOAT16 && t.persistent, "%s", text.c_str());
       EXPECT_TRUE(backward ? t.rows == 16 * t.splits : t.splits == 1, "%s", text.c_str());
-      EXPECT_TRUE(t.slots >= t.loaders() && t.slots % t.loaders() == 0, "%s", text.c_str());
+      // A slot is of one loading warp, and of one half of the warps that multiply.
+      EXPECT_TRUE(t.slots > 0 && t.slots % t.loaders() == 0 && t.slots % 2 == 0, "%s",
+                  text.c_str());
+      // In turns, the warp that sets flags does not load.
+      EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
+                  text.c_str());
       EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s", text.c_str());
     }
     EXPECT_TRUE(!t.persistent || t.blocks(config.lanes) <= at_once, "%s", text.c_str());
