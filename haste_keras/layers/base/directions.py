@@ -63,14 +63,28 @@ def merge(directions, mode):
 
 def merge_sequences(y, count, mode):
     """y [N, T, K, H] of `count` directions, merged: [N, T, units] each."""
+    if y.shape[2] == 1:
+        return tf.squeeze(y, axis=2)  # a graph needs no sizes for that
     batch, time, units = size(y, 0), size(y, 1), y.shape[2] * y.shape[3] // count
     if count == 1 or mode == "concat":
         return tf.reshape(y, [batch, time, count * units])
     return merge(tf.unstack(tf.reshape(y, [batch, time, count, units]), axis=2), mode)
 
 
-def last_of_state(h, sequences, mask, backwards, zero_masked):
-    """h [N, units] after the walk is its last output, unless that output is 0 by the rules."""
+def last_of_states(h, sequences, mask, reverse, zero_masked, at_zero):
+    """Last outputs [N, units]: h of each direction after its walk, unless they are 0 by the rules.
+
+    at_zero: h was 0 before the walk. Where no step is live it still is, and a graph needs nothing.
+    """
+    if at_zero and (mask is None or not zero_masked):
+        return h
+    return [
+        _last_of_state(each, sequences, mask, backwards, zero_masked)
+        for each, backwards in zip(h, reverse, strict=True)
+    ]
+
+
+def _last_of_state(h, sequences, mask, backwards, zero_masked):
     if mask is None:
         time = size(sequences, 1)
         if isinstance(time, int):

@@ -240,7 +240,7 @@ class RecurrentLayer(QuantizableLayer):
             **weights,
         )
         states = directions.from_lanes(states, len(self.cells))
-        last = self._last_outputs(y, states, sequences, mask)
+        last = self._last_outputs(y, states, sequences, mask, at_zero)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
         results = directions.merge(last, self.merge_mode), self._all_outputs(y), flat
         return self._in_compute_dtype(results) if in_int8 else results
@@ -286,13 +286,11 @@ class RecurrentLayer(QuantizableLayer):
             options["seed"] = tf.cast(self.cell.seed_generator.next(), tf.int64)
         return options
 
-    def _last_outputs(self, y, states, sequences, mask):
+    def _last_outputs(self, y, states, sequences, mask, at_zero):
         """Output [N, units] of the last step of each direction's walk."""
         if self.cell.outputs_state:
-            return [
-                directions.last_of_state(each[0], sequences, mask, backwards, self._zeroes_masked)
-                for each, backwards in zip(states, self._reverse, strict=True)
-            ]
+            rules = sequences, mask, self._reverse, self._zeroes_masked, at_zero
+            return directions.last_of_states([each[0] for each in states], *rules)
         parts = zip(tf.split(y, len(self.cells), axis=2), self._reverse, strict=True)
         return [directions.last_of_outputs(part, backwards) for part, backwards in parts]
 

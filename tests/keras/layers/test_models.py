@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 from compare import make_states
 
+import haste_keras
+
 
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("outer", [3, None])
@@ -139,6 +141,27 @@ def test_one_trace_for_every_batch_and_length(row):
         assert y.shape == (*shape, 4)
         np.testing.assert_allclose(y, layer(x), atol=1e-6)
     assert len(traces) == 1
+
+
+@pytest.mark.parametrize("return_sequences", [False, True])
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN"])
+def test_graph_of_unknown_sizes_computes_none(layer, return_sequences):
+    """With one step each node counts, so the graph has no more than it needs."""
+    layer = getattr(haste_keras, layer)(4, return_sequences=return_sequences)
+    layer(tf.zeros([2, 3, 5]))
+    run = tf.function(lambda x: layer(x), input_signature=[tf.TensorSpec([None, None, 5])])
+    waiting = [output.op for output in run.get_concrete_function().graph.outputs]
+    seen = {}
+    while waiting:
+        op = waiting.pop()
+        if op.name not in seen:
+            seen[op.name] = op.type
+            waiting += [tensor.op for tensor in op.inputs]
+    ours = {kind for kind in seen.values() if kind.startswith("Haste")}
+    given = {"Placeholder", "Const", "ReadVariableOp", "Identity"}
+    assert len(ours) == 1
+    assert set(seen.values()) - ours - given <= {"Reshape", "Squeeze", "Unpack"}
+    assert run(tf.zeros([2, 0, 5])).shape == ((2, 0, 4) if return_sequences else (2, 4))
 
 
 def test_static_shapes_are_kept(row):
