@@ -195,6 +195,30 @@ def gpu_grid_1000(path):
     _grid(path, 1, "T=1000, C=256")
 
 
+def gpu_large(path):
+    """Microseconds of a step by H: a panel for each batch, a line for each dtype and library."""
+    rows = table("performance/gpu.md", "dtype, N, H")[1:]
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True)
+    for panel, batch in zip(panels, ("64", "128"), strict=True):
+        for dtype, marker in (("float16", "o"), ("bfloat16", "s")):
+            found = [row for row in rows if row[0].split(", ")[:2] == [dtype, batch]]
+            sizes = [int(row[0].split(", ")[2]) for row in found]
+            for column, who, colour in ((4, "ours", BLUE), (5, "cuDNN", VERMILLION)):
+                steps = [number(row[column]) for row in found]  # ms of 1000 steps
+                style = "-" if dtype == "float16" else "--"
+                panel.plot(sizes, steps, style, marker=marker, color=colour, label=f"{who} {dtype}")
+        panel.set_xticks(sizes)
+        panel.set_title(f"N={batch}", fontsize=10)
+        panel.set_xlabel("hidden units (H)")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylim(bottom=0)  # of both
+    panels[0].set_ylabel("µs a step")
+    panels[0].legend(fontsize=8)
+    figure.suptitle("One LSTM layer, T=1000 C=128, forward and backward; NVIDIA H100", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
 PEERS = {"Keras": (VERMILLION, ""), "PyTorch": (GREEN, "//"), "ORT": (BLUE, "..")}
 PEER_NAMES = {"ORT": "ONNX Runtime"}
 
@@ -277,7 +301,15 @@ def parity(path):
 
 IMAGES = {
     function.__name__: function
-    for function in (keras, gpu_features, gpu_grid, gpu_grid_1000, cpu, parity)
+    for function in (
+        keras,
+        gpu_features,
+        gpu_grid,
+        gpu_grid_1000,
+        gpu_large,
+        cpu,
+        parity,
+    )
 }
 
 
