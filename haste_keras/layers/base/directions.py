@@ -64,7 +64,7 @@ def merge(directions, mode):
 def merge_sequences(y, count, mode):
     """y [N, T, K, H] of `count` directions, merged: [N, T, units] each."""
     if y.shape[2] == 1:
-        return tf.squeeze(y, axis=2)  # a graph needs no sizes for that
+        return y[:, :, 0]  # a graph needs no sizes for that; LiteRT squeezes no unknown shape
     batch, time, units = size(y, 0), size(y, 1), y.shape[2] * y.shape[3] // count
     if count == 1 or mode == "concat":
         return tf.reshape(y, [batch, time, count * units])
