@@ -39,7 +39,10 @@ class Direction:
         self.dtype = DTYPES[case.dtype]
         self.wx = self._random(n, t, k, g, h)
         self.kernel = self._random(k, h, g, h, scale=h**-0.5)
-        self.extra = [self._random(k, g, h) for _ in range(self.info.extras)]
+        # With gamma = 1 layer normalisation makes a random recurrence chaotic.
+        scale, sizes = 0.3 if self.info.normalizes else 1.0, {"K": k, "G": g, "H": h}
+        dims = [self.info.extra_dims[i].decode() for i in range(self.info.extras)]
+        self.extra = [self._random(*(sizes[d] for d in of_one), scale=scale) for of_one in dims]
         self.dy = self._random(n, t, k, h)
         self.outputs = {}
         if backward:
@@ -57,6 +60,8 @@ class Direction:
     def config(self, engine):
         """The RnnConfig of a training step by this engine."""
         options = {"training": 1, "allow_tf32": int(self.case.dtype == "tf32"), "engine": engine}
+        if self.info.normalizes:
+            options["epsilon"] = 1e-3
         return self.library.config(self.case.cell, self.wx, **options)
 
     def _forward(self, engine):
@@ -65,6 +70,8 @@ class Direction:
             "gates": self._unset(self.wx),
             "saved": [self._unset(self.dy) for _ in range(self.library.saved(config))],
         }
+        if self.info.normalizes:
+            reserve["products"] = self._unset(self.wx)
         y, final = self._unset(self.dy), self._states()
         scratch = self.library.workspace(config, False)
 
@@ -80,12 +87,11 @@ class Direction:
                 **reserve,
             )
 
-        return run, [y, *final, reserve["gates"], *reserve["saved"]]
+        return run, [y, *final], reserve
 
     def _leave_reserve(self):
-        run, (_, *left) = self._forward("stepwise")
+        run, _, self.reserve = self._forward("stepwise")
         run()
-        self.reserve = {"gates": left[self.info.states], "saved": left[self.info.states + 1 :]}
 
     def _backward(self, engine):
         config = self.config(engine)
@@ -109,11 +115,14 @@ class Direction:
                 **self.reserve,
             )
 
-        return run, [x for x in (dwx, dq, *ds0) if x is not None]
+        return run, [x for x in (dwx, dq, *ds0, *dextra) if x is not None]
 
     def prepare(self, engine):
         """A function that runs it, and what that leaves; RuntimeError if the engine cannot."""
-        return (self._backward if self.backward else self._forward)(engine)
+        if self.backward:
+            return self._backward(engine)
+        run, outputs, reserve = self._forward(engine)
+        return run, [*outputs, reserve["gates"], *reserve["saved"]]
 
     def chosen(self):
         """The engine that `auto` runs."""

@@ -2,6 +2,8 @@
 // from it.
 #pragma once
 
+#include <string.h>
+
 #include "haste/c_api.h"
 
 namespace haste {
@@ -48,6 +50,11 @@ constexpr int AlwaysSaved(const HasteCellInfo& cell) {
 // Those that this call has: under recurrent dropout also h[t-1] of kMixesHidden.
 inline int SavedOf(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return config.training != 0 && config.recurrent_dropout > 0 ? cell.saved : AlwaysSaved(cell);
+}
+
+// Of a cell that normalises h·R: whether it normalises a state, too.
+inline bool NormalizesState(const HasteCellInfo& cell) {
+  return cell.normalizes && cell.extras > 1 && strcmp(cell.extra_dims[1], "KH") == 0;
 }
 
 // Whether |h| has a bound, which Cell::Bound gives. For a cell whose h is a weighted mean with the

@@ -125,6 +125,7 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.exact = config.allow_tf32 == 0;
     problem.one_a_step = phases == 1;
     problem.backward = backward;
+    problem.all_reduces = cell.normalizes ? NormalizesState(cell) ? 2 : 1 : 0;
     VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   Plan plan;

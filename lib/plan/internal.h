@@ -17,13 +17,14 @@ namespace haste {
 inline bool CanBeBlas(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return cell.recurrence == HASTE_DENSE && !(cell.normalizes && config.dtype == HASTE_FLOAT16);
 }
-// Products on tensor cores.
+// Products on tensor cores. Where h·R is normalised, in bfloat16 alone: float16 has not the range.
 inline bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return cell.recurrence == HASTE_DENSE && !cell.normalizes && config.dtype != HASTE_FLOAT64;
+  return cell.recurrence == HASTE_DENSE && config.dtype != HASTE_FLOAT64 &&
+         (!cell.normalizes || config.dtype == HASTE_BFLOAT16);
 }
-// The persistent engines: one such product a step.
+// The persistent engines: one such product a step, which is not normalised.
 inline bool CanBePersistent(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return CanBeTiled(config, cell) && cell.reset_gates == 0;
+  return CanBeTiled(config, cell) && cell.reset_gates == 0 && !cell.normalizes;
 }
 
 inline bool Wants(const HasteRnnConfig& config, EngineKind kind) {

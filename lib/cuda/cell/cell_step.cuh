@@ -240,6 +240,12 @@ HASTE_DEVICE void SplitZoneout(const C (&share)[kStates], C (&ds)[kStates], C (&
   }
 }
 
+// In place of a function that a cell does not need.
+struct DoNothing {
+  template <class... Args>
+  HASTE_DEVICE void operator()(Args&&...) const {}
+};
+
 // Several elements of a thread, side by side: a live step of the cell, computed in CellScalar, then
 // Zoneout.
 template <class Cell, class T, int kCount>
@@ -251,10 +257,13 @@ struct Elements {
   using Kept = C[kCount][Cell::kKept];
 
   // before: prev, with h of KeptHidden. share: from ZoneoutShares, read only if p.zoneout. kept:
-  // the cell's; kOperand and the gates of kResetGates are already set.
+  // the cell's; kOperand and the gates of kResetGates are already set. finish(kept, next): sets h
+  // of kNormalizesState.
+  template <class Finish = DoNothing>
   static HASTE_DEVICE void Forward(const RecurrenceParams<T>& p, const Gates& x, const Gates& q,
                                    const States& before, const States& prev, const States& share,
-                                   Kept& kept, States& next) {
+                                   Kept& kept, States& next, const Finish& finish = {}) {
+    static_assert(Cell::kNormalizesState == 0 || !std::is_same_v<Finish, DoNothing>, "h is unset");
     WithActivations<Cell, C>(p.act, [&](const Activations& act) {
       HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
         V in[Cell::kGates], product[Cell::kGates], keeps[Cell::kKept];
@@ -268,6 +277,7 @@ struct Elements {
         Recast(leaving, next[e]);
       }
     });
+    finish(kept, next);
     HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
       if (p.zoneout) MixZoneout(share[e], prev[e], next[e]);
     }
@@ -275,13 +285,19 @@ struct Elements {
 
   // Their gradients. ds: on entry, gradients of the states that leave the step; on return, of those
   // that enter it, without what the product with Rᵀ adds. scale: the factor of h from dropout.
+  // begin(kept, prev, ds, dx): of kNormalizesState, the gradient of that state and the dx of the
+  // gates of h.
+  template <class Begin = DoNothing>
   static HASTE_DEVICE void Backward(const RecurrenceParams<T>& p, const Kept& kept,
                                     const States& prev, const States& share,
-                                    const C (&scale)[kCount], States& ds, Gates& dx, Gates& dq) {
+                                    const C (&scale)[kCount], States& ds, Gates& dx, Gates& dq,
+                                    const Begin& begin = {}) {
+    static_assert(Cell::kNormalizesState == 0 || !std::is_same_v<Begin, DoNothing>, "dx is unset");
     States past = {}, before;
     HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
       if (p.zoneout) SplitZoneout(share[e], ds[e], past[e]);
     }
+    begin(kept, prev, ds, dx);
     WithActivations<Cell, C>(p.act, [&](const Activations& act) {
       HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
         V keeps[Cell::kKept], din[Cell::kGates], dproduct[Cell::kGates];
@@ -289,6 +305,7 @@ struct Elements {
         Recast(kept[e], keeps);
         Recast(prev[e], entered);
         Recast(ds[e], dleft);
+        if constexpr (Cell::kNormalizesState > 0) Recast(dx[e], din);
         CellBackward<Cell>(act, keeps, entered, dleft, din, dproduct, dentered);
         Recast(din, dx[e]);
         Recast(dproduct, dq[e]);

@@ -49,14 +49,16 @@ HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
 
 // A forward step of several elements of a thread, side by side. stored: their wx. get(q): returns
 // h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
-// result `before` holds the states as the reserve does.
-template <class Cell, class T, int kCount, class Get, class Params,
-          class E = Elements<Cell, T, kCount>>
+// result `before` holds the states as the reserve does. finish: of Elements::Forward. kAddsBias:
+// adds the bias of h·R, which q else has already.
+template <class Cell, class T, int kCount, bool kAddsBias = Cell::kRecurrentBias, class Get,
+          class Params, class Finish = DoNothing, class E = Elements<Cell, T, kCount>>
 HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], int64_t k,
                               const int (&unit)[kCount], const T (&stored)[kCount][Cell::kGates],
                               const float (&scale)[kCount], const typename E::States& prev,
                               const Get& get, typename E::States& before, typename E::Kept& kept,
-                              typename E::States& next, float (&y)[kCount]) {
+                              typename E::States& next, float (&y)[kCount],
+                              const Finish& finish = {}) {
   typename E::Gates x, q;
   typename E::States share = {};
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
@@ -72,7 +74,7 @@ HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], 
   get(q);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
-    if constexpr (Cell::kRecurrentBias) {
+    if constexpr (kAddsBias) {
       const T* bias = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
                       k * Cell::kGates * p.H + unit[e];
       HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
@@ -81,7 +83,7 @@ HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], 
     }
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
-  E::Forward(p, x, q, before, prev, share, kept, next);
+  E::Forward(p, x, q, before, prev, share, kept, next, finish);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if (kCount == 1 || seen[e].live) {
       y[e] = next[e][0];
@@ -107,12 +109,15 @@ HASTE_DEVICE void StoreForward(const Params& p, const StepPlace& place, float y,
 }
 
 // A backward step of the same. ds: on entry, gradients of the states that leave the step, without
-// those of the output; on return, of those that enter it, without what the product adds.
-template <class Cell, class T, int kCount, class Kept, class E = Elements<Cell, T, kCount>>
+// those of the output; on return, of those that enter it, without what the product adds. begin: of
+// Elements::Backward.
+template <class Cell, class T, int kCount, class Kept, class Begin = DoNothing,
+          class E = Elements<Cell, T, kCount>>
 HASTE_DEVICE void WalkBackward(const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount],
                                const Kept (&reserve)[kCount], const T (&dy)[kCount],
                                const float (&scale)[kCount], typename E::States& ds,
-                               typename E::Gates& dx, typename E::Gates& dq) {
+                               typename E::Gates& dx, typename E::Gates& dq,
+                               const Begin& begin = {}) {
   typename E::Kept kept;
   typename E::States prev, share = {}, left;
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
@@ -125,7 +130,7 @@ HASTE_DEVICE void WalkBackward(const RecurrenceParams<T>& p, const StepFlags (&s
     reserve[e].Get(kept[e], prev[e]);
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
-  E::Backward(p, kept, prev, share, scale, ds, dx, dq);
+  E::Backward(p, kept, prev, share, scale, ds, dx, dq, begin);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     if constexpr (kCount > 1) {
       if (seen[e].live) continue;

@@ -11,6 +11,22 @@
 
 namespace haste {
 
+// The state that is normalised, as forward made it.
+template <class Cell, class Reserve>
+__device__ auto StateOf(const Reserve& reserve) {
+  typename Reserve::C kept[Cell::kKept], prev[Cell::kStates];
+  reserve.Get(kept, prev);
+  return Cell::NewState(kept, prev);
+}
+// Whether h of a unit, as it entered the product, is not 0. scale(): of h, from dropout.
+template <class Cell, class Reserve, class Scale>
+__device__ bool HasHidden(const Reserve& reserve, const Scale& scale) {
+  typename Reserve::C kept[Cell::kKept], prev[Cell::kStates];
+  reserve.Get(kept, prev);
+  if constexpr (kMixesHidden<Cell>) prev[0] *= scale();
+  return prev[0] != 0;
+}
+
 // What is read from the caller's tensors for one unit.
 template <class Cell, class T>
 struct NormBackwardInputs {
@@ -32,12 +48,7 @@ struct NormBackwardInputs {
                               : static_cast<const T*>(p.args.dy)[row.at_step * p.H + e.j];
   }
 
-  // The state that is normalised, as forward made it.
-  __device__ C State() const {
-    C kept[Cell::kKept], prev[Cell::kStates];
-    reserve.Get(kept, prev);
-    return Cell::NewState(kept, prev);
-  }
+  __device__ C State() const { return StateOf<Cell>(reserve); }
 
   // The gradient of that state with gamma and beta applied; sets the dx of the gates of h.
   __device__ C OutputGradient(const Activations& activations, C state_normed, C dh,
@@ -57,9 +68,10 @@ template <class Cell, class T>
 struct NormProducts {
   T v[Cell::kGates];
 
+  // at_step: in [N, T, K].
   template <class P>
-  __device__ void Load(const P& p, const NormRow& row, int64_t j) {
-    const T* from = static_cast<const T*>(p.args.products) + row.at_step * Cell::kGates * p.H + j;
+  __device__ void Load(const P& p, int64_t at_step, int64_t j) {
+    const T* from = static_cast<const T*>(p.args.products) + at_step * Cell::kGates * p.H + j;
     HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) v[g] = from[g * p.H];
   }
 };
@@ -137,7 +149,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   NormProducts<Cell, T> ahead_products;
   if (row.live && first < p.H) {
     ahead.Load(p, row, row.Unit(p, first));
-    ahead_products.Load(p, row, first);
+    ahead_products.Load(p, row.at_step, first);
   }
   const auto each_unit = [&](const auto& visit) {
     for (int64_t j = first; j < p.H; j += blockDim.x) visit(j);
@@ -151,7 +163,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
   const auto products_of = [&](int64_t j) {
     if (j == first) return ahead_products;
     NormProducts<Cell, T> products;
-    products.Load(p, row, j);
+    products.Load(p, row.at_step, j);
     return products;
   };
 
@@ -232,7 +244,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     NormLeaving<Cell, T> leaving = leaving_of(e, in);
     C kept[Cell::kKept], prev[kStates], dx[kGates] = {}, dq[kGates], before[kStates];
     in.reserve.Get(kept, prev);
-    felt |= (kMixesHidden<Cell> ? prev[0] * leaving.scale : prev[0]) != C(0);
+    felt |= HasHidden<Cell>(in.reserve, [&] { return leaving.scale; });
     if constexpr (kState > 0) {
       const C normed = of_state.Normed(in.State());
       const C gradient = in.OutputGradient(p.act, normed, leaving.ds[0], dx);

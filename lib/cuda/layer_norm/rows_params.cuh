@@ -26,7 +26,12 @@ struct NormWorkspace {
   C* sums;
   C* fresh[HASTE_MAX_STATES];   // forward, kNormalizesState: [N, K, H] states but h, before Zoneout
   C* normed;                    // backward: [N, K, G, H] gradients of the normalised h·R
-  C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps so far
+  C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps
+  // Only where R is stationary: words of RowAllReduce; backward, MomentsOfSteps, and sums over the
+  // steps so far [block, AccumulatorsOfBlock].
+  uint4* partials;
+  float4* moments;
+  float4* accumulators;
 };
 
 // P: an engine's ForwardParams or BackwardParams.

@@ -22,6 +22,23 @@ int64_t ExtraSize(const HasteRnnConfig& config, int extra) {
   return config.lanes * gates * config.hidden;
 }
 
+// The gradients of the parameters other than R: sums over the steps [N, K, …], then over the rows.
+template <class Cell, class P>
+void TakeExtraGradients(const HasteRnnConfig& config, Workspace* workspace, P* p) {
+  for (int e = 0; e < CellInfo<Cell>().extras; ++e) {
+    p->norm.dextra[e] = workspace->Take<typename P::C>(p->N * ExtraSize<Cell>(config, e));
+  }
+}
+template <class Cell, class P>
+int32_t SumExtraGradients(const HasteRnnConfig& config, const P& p, const HasteExecutor& executor,
+                          HasteStatus* status) {
+  for (int e = 0; e < CellInfo<Cell>().extras; ++e) {
+    HASTE_TRY((LaunchSumOverRows<typename P::C, typename P::Storage>(
+        p.N, ExtraSize<Cell>(config, e), p.norm.dextra[e], p.args.dextra[e], executor, status)));
+  }
+  return HASTE_OK;
+}
+
 // One launch of the row kernel a step, with [N, K] blocks.
 template <class Cell, class P>
 struct NormForwardRows : NoEnds<NormParams<P>> {
@@ -58,11 +75,8 @@ struct NormBackwardRows {
     p->norm.epsilon = config.epsilon;
     p->norm.sums = workspace->Take<C>(p->N * p->K * kWidth * p->H);
     p->norm.normed = workspace->Take<C>(p->N * p->K * Cell::kGates * p->H);
-    for (int e = 0; e < kExtras; ++e) {
-      p->norm.dextra[e] = workspace->Take<C>(p->N * ExtraSize<Cell>(config, e));
-    }
+    TakeExtraGradients<Cell>(config, workspace, p);
   }
-  // The gradients of the parameters other than R: sums over the steps, then over the rows.
   static int32_t Begin(const HasteRnnConfig& config, const Params& p, const HasteExecutor& executor,
                        HasteStatus* status) {
     using C = typename Params::C;
@@ -74,12 +88,7 @@ struct NormBackwardRows {
   }
   static int32_t End(const HasteRnnConfig& config, const Params& p, const HasteExecutor& executor,
                      HasteStatus* status) {
-    using C = typename Params::C;
-    for (int e = 0; e < kExtras; ++e) {
-      HASTE_TRY((LaunchSumOverRows<C, typename Params::Storage>(
-          p.N, ExtraSize<Cell>(config, e), p.norm.dextra[e], p.args.dextra[e], executor, status)));
-    }
-    return HASTE_OK;
+    return SumExtraGradients<Cell>(config, p, executor, status);
   }
 };
 

@@ -66,6 +66,10 @@ HASTE_DEVICE void StoreWhole(uint4* to, uint4 v) {
   StoreRelaxed(to, v);
 #endif
 }
+HASTE_DEVICE void StoreRelaxed(uint2* to, uint2 v) {
+  asm volatile("st.relaxed.gpu.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(v.x), "r"(v.y)
+               : "memory");
+}
 HASTE_DEVICE void StoreRelaxed(uint32_t* to, uint32_t v) {
   asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }

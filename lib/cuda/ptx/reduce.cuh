@@ -12,6 +12,16 @@ namespace haste {
 
 constexpr int kWarpThreads = 32;
 
+// kCount sums over the threads of a warp. All of them get the same bits.
+template <class C, int kCount>
+HASTE_DEVICE void SumOfWarp(C (&sum)[kCount]) {
+  HASTE_UNROLL for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+      sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+    }
+  }
+}
+
 // kCount sums over the threads that share threadIdx.y: one warp, or all of a block that has one y.
 // All of them call it, and all get the same bits.
 template <class C, int kCount>
@@ -41,14 +51,6 @@ class BlockSum {
   }
 
  private:
-  static HASTE_DEVICE void SumOfWarp(C (&sum)[kCount]) {
-    HASTE_UNROLL for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-      HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-        sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
-      }
-    }
-  }
-
   Shared* const shared_;
   int turn_ = 0;
 };

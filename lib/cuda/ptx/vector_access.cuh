@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "lib/base/dtypes.h"
-#include "lib/cuda/ptx/device_code.cuh"
+#include "lib/cuda/ptx/assembly.cuh"
 
 namespace haste {
 
@@ -125,6 +125,13 @@ HASTE_DEVICE void StoreShared(T* to, const T (&values)[kCount]) {
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) to[i + e] = values[i + e];
     }
   }
+}
+
+// Adds to four numbers in global memory (sm_90+), and does not wait. What one thread adds to the
+// same place is added in order.
+HASTE_DEVICE void AddGlobal(float4* to, const float4& v) {
+  HASTE_ASM_90("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x),
+               "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
 }
 
 }  // namespace haste

@@ -7,9 +7,7 @@
 #include "lib/cuda/cell/engine_driver.cuh"
 #include "lib/cuda/cell/engine_table.h"
 #include "lib/cuda/tiled/kernels.cuh"
-#include "lib/cuda/tiled/pack.cuh"
-#include "lib/cuda/tiled/stationary_backward.cuh"
-#include "lib/cuda/tiled/stationary_forward.cuh"
+#include "lib/cuda/tiled/setup.cuh"
 
 namespace haste {
 namespace {
@@ -46,68 +44,33 @@ class TiledKernel {
   StepKernel<const Params, int64_t, int64_t> kernel_;
 };
 
-// Whether a direction has kernels for R that is stationary (TiledProblem::allows_stationary).
-template <class D>
-constexpr bool kCanBeStationary =
-    D::kPhases == 1 && sizeof(typename D::Params::Storage) == 2 && D::Params::kTerms == 1;
-
 // The EnginePolicy for WalkEngine.
 template <class Cell, class D>
-class TiledPolicy {
-  using First = typename D::First;
+class TiledPolicy : public TiledProducts<Cell, D, kCanBeStationary<D>> {
+  using Products = TiledProducts<Cell, D, kCanBeStationary<D>>;
+  using Params = typename D::Params;
   static constexpr int kLast = D::kPhases - 1;
-  static constexpr bool kStationary = kCanBeStationary<D>;
+  using Products::plan_, Products::device_;
 
  public:
-  using Direction = D;
-
-  TiledPolicy(const HasteRnnConfig& config, const PlannedRnn& planned)
-      : config_(config), plan_(planned.plan), device_(planned.cuda) {}
-
-  template <class Phase, class Params>
-  auto FillPhase(Phase*, int i, Workspace* workspace, Params* p) const {
-    const TiledTiling& t = p->tiling = plan_.tiled[i].tiling;
-    const TiledProductShape shape = ShapeOf<Phase>();
-    const int64_t chunks = t.total_chunks();
-    p->exact = config_.allow_tf32 == 0;
-    const int kernel_bytes = t.stationary() ? t.kernel_chunk_bytes() : shape.kernel_bytes();
-    p->kernel = workspace->Take<uint4>(p->K * t.unit_tiles * chunks * kernel_bytes / sizeof(uint4));
-    p->operand.chunks = static_cast<int>(chunks);
-    p->operand.row_tiles = t.row_tiles;
-    p->operand.width = t.stationary() ? t.stationary_depth() : shape.operand_width();
-    while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
-    p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
-    p->arrived = workspace->Take<uint32_t>(Counters(*p));
-    p->most = workspace->Take<float>(2);
-    return p->operand;
-  }
-
-  template <class Phase, class Params>
-  int32_t PreparePhase(Phase*, const Params& p, const void* r, const HasteExecutor& executor,
-                       HasteStatus* status) const {
-    using T = typename Params::Storage;
-    const TiledTiling& t = p.tiling;
-    const T* from = static_cast<const T*>(r);
-    if constexpr (kScaledTerms<T> > 0) {
-      const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
-      HASTE_CUDA_TRY(Clear(p.most, 2 * sizeof(float), executor), status);
-      HASTE_CUDA_TRY(LaunchPrepare(FindMost<Cell, Phase>, weights, executor, p, weights, from),
-                     status);
-    }
-    HASTE_CUDA_TRY(Pack<Phase>(p, from, executor), status);
-    const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
-    HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
-    return HASTE_CUDA_STATUS(Clear(p.arrived, Counters(p) * sizeof(uint32_t), executor), status);
-  }
+  using Products::Products;
 
   int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,
                HasteStatus* status) const {
-    if constexpr (kStationary) {
+    if constexpr (kCanBeStationary<D>) {
       if (plan_.tiled[0].tiling.stationary()) {
-        return WalkStationary(phased.of[0], first, steps, executor, status);
+        const Params& p = phased.of[0];
+        if constexpr (D::First::kBackward) {
+          using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
+          using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
+          return this->template LaunchBackward<Wide, Narrow>(p, first, steps, executor, status);
+        } else {
+          using Elements = StationaryForwardElements<Cell, Params>;
+          return this->template LaunchForward<Elements>(p, steps, executor, status);
+        }
       }
     }
-    TiledKernel<First> one(phased.of[0]);
+    TiledKernel<typename D::First> one(phased.of[0]);
     TiledKernel<typename D::Second> two(phased.of[kLast]);
     HASTE_TRY(one.Set(plan_.tiled[0].shared_bytes, device_, status));
     if (kLast > 0) HASTE_TRY(two.Set(plan_.tiled[kLast].shared_bytes, device_, status));
@@ -120,58 +83,6 @@ class TiledPolicy {
                                           : two.Run(after, step.step, 1, executor, status);
                           });
   }
-
- private:
-  // What blocks count, or set flags for, that they have ended a step.
-  template <class Params>
-  static int64_t Counters(const Params& p) {
-    const TiledTiling& t = p.tiling;
-    return p.K * t.row_tiles * (t.stationary() ? t.flags() : 1);
-  }
-
-  template <class Phase, class Params, class T>
-  static cudaError_t Pack(const Params& p, const T* from, const HasteExecutor& executor) {
-    const TiledTiling& t = p.tiling;
-    uint4* to = const_cast<uint4*>(p.kernel);
-    if constexpr (kStationary) {
-      if (t.stationary()) {
-        const int64_t pieces =
-            p.K * t.group_blocks() * t.chunks * (t.kernel_chunk_bytes() / sizeof(uint4));
-        return LaunchPrepare(PackStationary<Phase>, pieces, executor, p, from, to);
-      }
-    }
-    const int64_t warps = p.K * t.unit_tiles * t.total_chunks() * ShapeOf<Phase>().tile_pieces();
-    return LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from, to);
-  }
-
-  template <int kRows, class Params>
-  static auto StationaryBackwardOf(int turns) {
-    return turns > 1 ? StationaryBackwardSteps<Cell, kRows, 2, Params>
-                     : StationaryBackwardSteps<Cell, kRows, 1, Params>;
-  }
-  template <class Params>
-  int32_t WalkStationary(const Params& p, int64_t first, int64_t steps,
-                         const HasteExecutor& executor, HasteStatus* status) const {
-    const TiledTiling& t = p.tiling;
-    const LaunchShape shape = {t.blocks(p.K), kStationaryThreads,
-                               static_cast<size_t>(plan_.tiled[0].shared_bytes), t.cluster(), true};
-    if constexpr (First::kBackward) {
-      StepKernel<const Params, int64_t, int64_t> kernel(
-          t.rows == kStationaryRows ? StationaryBackwardOf<kStationaryRows, Params>(t.turns)
-                                    : StationaryBackwardOf<kStationaryRows / 2, Params>(t.turns));
-      HASTE_TRY(kernel.Set(shape, device_, status));
-      return kernel.Run(false, executor, status, p, first, steps);
-    } else {
-      StepKernel<const Params, int64_t> kernel(t.turns > 1 ? StationarySteps<Cell, 2, Params>
-                                                           : StationarySteps<Cell, 1, Params>);
-      HASTE_TRY(kernel.Set(shape, device_, status));
-      return kernel.Run(false, executor, status, p, steps);
-    }
-  }
-
-  const HasteRnnConfig& config_;
-  const Plan& plan_;
-  const CudaProperties& device_;
 };
 
 template <class Cell, class T>

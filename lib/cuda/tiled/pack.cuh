@@ -113,7 +113,7 @@ __global__ void PackStationary(const typename Phase::Params p,
                                uint4* __restrict__ to) {
   const TiledTiling& t = p.tiling;
   const int of_chunk = t.kernel_chunk_bytes() / 16;
-  const int in_registers = kStationaryRegisterDepth / t.stationary_depth();
+  const int in_registers = t.kept / 2;
   const int half_chunks = t.chunks / 2;
   const int64_t pieces = p.K * t.group_blocks() * t.chunks * of_chunk;
   for (int64_t at = GlobalThread(); at < pieces; at += GlobalThreads()) {

@@ -187,14 +187,14 @@ HASTE_DEVICE void ServeStationary(const TiledTiling& t, const Chunks& chunks,
   }
 }
 
-// A block's product of a step: of a group of four warps, over its half of the chunks. kShares:
-// blocks of the cluster share the operand.
-template <class T, int kRows, bool kShares>
+// A block's product of a step: of a group of four warps, over its half of the chunks.
+// kRegisterDepth: of R in registers. kShares: blocks of the cluster share the operand.
+template <class T, int kRows, int kRegisterDepth, bool kShares>
 class StationaryProduct {
   // Of a chunk: its depth, in steps of 16; bytes of R.
   static constexpr int kSteps = kStationaryChunkBytes / (32 * kRows);
   static constexpr int kKernelBytes = kStationarySums * 32 * kSteps;
-  static constexpr int kKept = kStationaryRegisterDepth / (16 * kSteps);
+  static constexpr int kKept = kRegisterDepth / (16 * kSteps);
   static constexpr int kUnit = 16;  // bytes: of addresses in descriptors
 
  public:

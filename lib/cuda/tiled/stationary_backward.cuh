@@ -82,16 +82,22 @@ class StationaryBackwardChunks {
 
 // What a thread does with its elements at a step.
 template <class Cell, int kRows, class Params>
-class StationaryBackwardElements : StationaryElements<Cell, Params> {
+class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
+  using typename Base::T;
+
+ protected:
   using Base::kCount, Base::kGates, Base::kStates, Base::p_;
   using typename Base::Shift;
-  using typename Base::T;
+
+ private:
   static constexpr int kSplits = kRows / 16;  // so that each warp has one piece
 
  public:
   using typename Base::States;
   using Meeting = StationaryMeeting<kRows, kSplits>;
+  static constexpr int kTileRows = kRows, kProductGates = Cell::kGates;
+  static constexpr int kRegisterDepth = kStationaryRegisterDepth;
 
   HASTE_DEVICE StationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                           int64_t first)
@@ -123,26 +129,15 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
     T dy[kCount];
     this->Unpack(seen_, seen, scale);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) {
-        reserve[i].kept[g] = ToCompute(this->OfPair(kept_[i / 2][g], i));
-      }
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-        reserve[i].prev[s] = ToCompute(this->OfPair(prev_[i / 2][s], i));
-      }
-      dy[i] = this->OfPair(dy_[i / 2], i);
+      GetReserve(i, &reserve[i], &dy[i]);
       states[i][0] = MulAdd(product[i], scale[i], states[i][0]);
     }
     WalkBackward<Cell>(p_, seen, reserve, dy, scale, states, dx, dq);
-    const int tile_size = p_.tiling.total_chunks() * (kStationaryChunkBytes / 2);
-    uint16_t* to = to_ + turn * tile_size + (ended & 1) * p_.operand.At(p_.K, 0, 0);
+    StoreOperand(turn, ended, dq);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        const uint32_t both = PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
-        if (this->Exists(OfTurn(turn), 2 * r)) {
-          *reinterpret_cast<uint32_t*>(to + 8 * r + g * kStationaryBackwardUnits * kRows) = both;
-        }
         dx_[r][g] = PackTwo<T>(dx[2 * r][g], dx[2 * r + 1][g]);
-        if constexpr (Cell::kSplitsGradient) dq_[r][g] = both;
+        if constexpr (Cell::kSplitsGradient) dq_[r][g] = PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
       }
     }
   }
@@ -161,10 +156,17 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
     }
     this->StoreLast(OfTurn(turn), p_.args.ds0, states);
   }
+  // After the last step.
+  HASTE_DEVICE void End(int) const {}
 
   HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? p_.K * p_.H : -p_.K * p_.H; }
 
- private:
+ protected:
+  static HASTE_DEVICE Shift OfTurn(int turn) { return {turn * kRows, 0}; }
+  // In the row tile.
+  static constexpr int kColumns = kRows / 8;
+  static HASTE_DEVICE int Row() { return threadIdx.x / 32 % kColumns * 8 + threadIdx.x % 4 * 2; }
+
   // What WalkBackward reads of the reserve.
   struct Kept {
     float kept[Cell::kKept], prev[kStates];
@@ -175,14 +177,34 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
     }
   };
 
-  // In the row tile and the unit tile.
-  static constexpr int kColumns = kRows / 8;
-  static HASTE_DEVICE int Row() { return threadIdx.x / 32 % kColumns * 8 + threadIdx.x % 4 * 2; }
+  HASTE_DEVICE void GetReserve(int i, Kept* reserve, T* dy) const {
+    HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) {
+      reserve->kept[g] = ToCompute(this->OfPair(kept_[i / 2][g], i));
+    }
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
+      reserve->prev[s] = ToCompute(this->OfPair(prev_[i / 2][s], i));
+    }
+    *dy = this->OfPair(dy_[i / 2], i);
+  }
+
+  HASTE_DEVICE void StoreOperand(int turn, int64_t ended, const float (&dq)[kCount][kGates]) const {
+    const int tile_size = p_.tiling.total_chunks() * (kStationaryChunkBytes / 2);
+    uint16_t* to = to_ + turn * tile_size + (ended & 1) * p_.operand.At(p_.K, 0, 0);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      if (!this->Exists(OfTurn(turn), 2 * r)) continue;
+      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+        *reinterpret_cast<uint32_t*>(to + 8 * r + g * kStationaryBackwardUnits * kRows) =
+            PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
+      }
+    }
+  }
+
+ private:
+  // In the unit tile.
   static HASTE_DEVICE int Unit(const StationaryBackwardPlace& place) {
     return (place.split * (4 / kSplits) + threadIdx.x / 32 / kColumns) * 16 +
            threadIdx.x % 32 / 4 * 2;
   }
-  static HASTE_DEVICE Shift OfTurn(int turn) { return {turn * kRows, 0}; }
 
   template <bool kPaired>
   HASTE_DEVICE void LoadInputs(Shift by) {
@@ -226,6 +248,8 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
   }
 
   uint16_t* const to_;
+
+ protected:
   uint32_t seen_;  // of the step
   // Of pairs of units, as they are stored: the reserve and dy; results.
   uint32_t kept_[2][Cell::kKept], prev_[2][kStates], dy_[2];
@@ -233,17 +257,17 @@ class StationaryBackwardElements : StationaryElements<Cell, Params> {
 };
 
 // What the warps that multiply do. first: the walk's first step.
-template <class Cell, int kRows, int kTurns, class Params>
+template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwardPlace& place,
                                          const StationaryLayout& layout, const Pipeline& pipeline,
                                          StationarySignal<kTurns> signal, int64_t first,
                                          int64_t count) {
   using T = typename Params::Storage;
-  using Elements = StationaryBackwardElements<Cell, kRows, Params>;
+  constexpr int kRows = Elements::kTileRows;
   const int half = UniformOfWarp(threadIdx.x / 128);
   unsigned char* kept = stationary_shared + layout.kept;
-  StationaryProduct<T, kRows, false> product(p.tiling, pipeline, stationary_shared + layout.slots,
-                                             kept, half);
+  StationaryProduct<T, kRows, Elements::kRegisterDepth, false> product(
+      p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
   const int64_t block =
       (place.lane * p.tiling.unit_tiles + place.unit_tile) * p.tiling.splits + place.split;
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
@@ -282,17 +306,18 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
       elements.Write(turn);
     }
   }
+  for (int turn = 0; turn < place.turns; ++turn) elements.End(turn);
 }
 
-// All steps of the walk. kTurns: row tiles of a block, at most.
-template <class Cell, int kRows, int kTurns, class Params>
+// All steps of the walk. Elements: what a thread does with its elements, StationaryBackwardElements
+// or what has the same functions. kTurns: row tiles of a block, at most.
+template <class Elements, int kTurns, class Params>
 __global__ void __launch_bounds__(kStationaryThreads, 1)
     StationaryBackwardSteps(const __grid_constant__ Params p, int64_t first, int64_t count) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan never selects this kernel for other GPUs
 #else
-  using Elements = StationaryBackwardElements<Cell, kRows, Params>;
-  using Chunks = StationaryBackwardChunks<Cell::kGates, Params>;
+  using Chunks = StationaryBackwardChunks<Elements::kProductGates, Params>;
   const StationaryBackwardPlace place(p.tiling);
   const StationaryLayout layout(p.tiling);
   auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
@@ -311,7 +336,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
                     Chunks::FlagOf(p, place), place.turns, 1, count, min(count, first + 1));
   } else {
     AllocateRegisters<240>();
-    WalkStationaryBackward<Cell, kRows, kTurns>(p, place, layout, pipeline, signal, first, count);
+    WalkStationaryBackward<Elements, kTurns>(p, place, layout, pipeline, signal, first, count);
   }
   ClusterSync();  // others may still signal this block
 #endif

@@ -96,6 +96,11 @@ class StationaryElements {
     }
   }
 
+  // The thread's pair of units of a row of H. 0 after the last.
+  HASTE_DEVICE uint32_t OfUnits(const T* row) const {
+    const uint32_t first = unit_ < p_.H ? row[unit_].bits : 0;
+    return first | (unit_ + 1 < p_.H ? static_cast<uint32_t>(row[unit_ + 1].bits) << 16 : 0);
+  }
   // A pair of units, of which the second may be one after the last: it is 0. kPaired: paired().
   template <bool kPaired>
   HASTE_DEVICE uint32_t LoadPair(Shift by, const void* tensor, int64_t at) const {

@@ -62,15 +62,20 @@ class StationaryForwardChunks {
 
 // What a thread does with its elements at a step.
 template <class Cell, class Params>
-class StationaryForwardElements : StationaryElements<Cell, Params> {
+class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
-  using Base::kCount, Base::kGates, Base::kStates, Base::p_;
-  using typename Base::Shift;
   using typename Base::T;
   static constexpr int kRows = kStationaryRows;
+  static constexpr int kBiases = Cell::kRecurrentBias ? Cell::kGates : 0;
+
+ protected:
+  using Base::kCount, Base::kGates, Base::kStates, Base::p_;
+  using typename Base::Shift;
+  using Products = float[kCount][kGates];
 
  public:
   using typename Base::States;
+  static constexpr int kRegisterDepth = kStationaryRegisterDepth;
 
   HASTE_DEVICE StationaryForwardElements(const Params& p, const StationaryPlace& place)
       : Base(p, place.lane, int64_t{place.row_tile} * kRows + Row(),
@@ -78,7 +83,12 @@ class StationaryForwardElements : StationaryElements<Cell, Params> {
              ArePaired(p, p.args.wx, p.args.y) && (!p.args.keep || ReserveIsPaired<Cell>(p))),
         row_(Row()),
         to_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0) +
-            StationaryOperandAt(kRows, row_, this->unit_)) {}
+            StationaryOperandAt(kRows, row_, this->unit_)) {
+    HASTE_UNROLL for (int g = 0; g < kBiases; ++g) {
+      bias_[g] = this->OfUnits(static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
+                               (place.lane * kGates + g) * p.H);
+    }
+  }
 
   HASTE_DEVICE void LoadStates(int turn, States& states) const {
     this->LoadCarried(OfTurn(turn), states);
@@ -93,6 +103,52 @@ class StationaryForwardElements : StationaryElements<Cell, Params> {
 
   // sums: of both halves of the depth. Stores what the next step multiplies.
   HASTE_DEVICE void Step(int turn, int64_t step, const float* sums, States& states) {
+    StepWith(
+        turn, step, states,
+        [&](Products& q) {
+          ReadSums(sums, q);
+          AddBias(q);
+        },
+        DoNothing());
+  }
+
+  // Stores everything else.
+  HASTE_DEVICE void Write(int turn, int64_t step, const States& states) const {
+    const auto by = OfTurn(turn);
+    this->paired() ? WriteResults<true>(by) : WriteResults<false>(by);
+    const bool last = static_cast<int>(step) == static_cast<int>(p_.T_) - 1;
+    if (last) this->StoreLast(by, p_.args.sT, states);
+  }
+
+  HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? -p_.K * p_.H : p_.K * p_.H; }
+
+ protected:
+  static HASTE_DEVICE Shift OfTurn(int turn) { return {turn * kRows, 0}; }
+  // A warp has eight rows of all the block's units.
+  static HASTE_DEVICE int Row() { return threadIdx.x / 32 * 8 + threadIdx.x % 4 * 2; }
+
+  HASTE_DEVICE void ReadSums(const float* sums, Products& q) const {
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+      HASTE_UNROLL for (int m = 0; m < 2; ++m) {
+        const auto of_rows = LoadFragment<2>(
+            sums + (16 * g + 8 * m + threadIdx.x % 32 / 4) * kStationarySumStride + row_);
+        HASTE_UNROLL for (int r = 0; r < 2; ++r) q[2 * r + m][g] = of_rows.v[r];
+      }
+    }
+  }
+
+  HASTE_DEVICE void AddBias(Products& q) const {
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+      HASTE_UNROLL for (int g = 0; g < kBiases; ++g) {
+        q[i][g] += ToCompute(this->OfPair(bias_[g], i));
+      }
+    }
+  }
+
+  // get, finish: of cell/element.cuh.
+  template <class Get, class Finish>
+  HASTE_DEVICE void StepWith(int turn, int64_t step, States& states, const Get& get,
+                             const Finish& finish) {
     const auto by = OfTurn(turn);
     const int tile_size = p_.tiling.chunks * (kStationaryChunkBytes / 2);
     uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
@@ -106,18 +162,8 @@ class StationaryForwardElements : StationaryElements<Cell, Params> {
       units[i] = this->unit_ + i % 2;
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) stored[i][g] = this->OfPair(x_[i / 2][g], i);
     }
-    WalkForward<Cell>(
-        p_, seen, this->lane_, units, stored, scale, states,
-        [&](float (&q)[kCount][kGates]) {
-          HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-            HASTE_UNROLL for (int m = 0; m < 2; ++m) {
-              const auto of_rows = LoadFragment<2>(
-                  sums + (16 * g + 8 * m + threadIdx.x % 32 / 4) * kStationarySumStride + row_);
-              HASTE_UNROLL for (int r = 0; r < 2; ++r) q[2 * r + m][g] = of_rows.v[r];
-            }
-          }
-        },
-        before, kept, next, y);
+    WalkForward<Cell, T, kCount, false>(p_, seen, this->lane_, units, stored, scale, states, get,
+                                        before, kept, next, y, finish);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       const int i = 2 * r;
       // The second unit may be one after the last: it is 0 as its R, wx and states are.
@@ -138,21 +184,8 @@ class StationaryForwardElements : StationaryElements<Cell, Params> {
     }
   }
 
-  // Stores everything else.
-  HASTE_DEVICE void Write(int turn, int64_t step, const States& states) const {
-    const auto by = OfTurn(turn);
-    this->paired() ? WriteResults<true>(by) : WriteResults<false>(by);
-    const bool last = static_cast<int>(step) == static_cast<int>(p_.T_) - 1;
-    if (last) this->StoreLast(by, p_.args.sT, states);
-  }
-
-  HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? -p_.K * p_.H : p_.K * p_.H; }
-
  private:
-  // A warp has eight rows of all the block's units.
-  static HASTE_DEVICE int Row() { return threadIdx.x / 32 * 8 + threadIdx.x % 4 * 2; }
   static HASTE_DEVICE int Unit() { return threadIdx.x % 32 / 4 * 2; }
-  static HASTE_DEVICE Shift OfTurn(int turn) { return {turn * kRows, 0}; }
 
   template <bool kPaired>
   HASTE_DEVICE void LoadInputs(Shift by) {
@@ -193,8 +226,13 @@ class StationaryForwardElements : StationaryElements<Cell, Params> {
 
   const int row_;
   uint16_t* const to_;
+
+ protected:
   uint32_t seen_;  // of the step
-  // Of pairs of units, as they are stored: wx, and results.
+
+ private:
+  // Of pairs of units, as they are stored: wx, and results; of h·R, its bias.
+  uint32_t bias_[kBiases > 0 ? kBiases : 1];
   uint32_t x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
 };
 
@@ -230,17 +268,16 @@ HASTE_DEVICE void AddUp(const float (&own)[32], float* sums) {
 }
 
 // What the warps that multiply do.
-template <class Cell, int kTurns, class Params>
+template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
                                  const StationaryLayout& layout, const Pipeline& pipeline,
                                  StationarySignal<kTurns> signal, int64_t steps) {
   using T = typename Params::Storage;
-  using Elements = StationaryForwardElements<Cell, Params>;
   const int half = UniformOfWarp(threadIdx.x / 128);
   unsigned char* kept = stationary_shared + layout.kept;
   float* sums = reinterpret_cast<float*>(stationary_shared + layout.sums);
-  StationaryProduct<T, kStationaryRows, true> product(p.tiling, pipeline,
-                                                      stationary_shared + layout.slots, kept, half);
+  StationaryProduct<T, kStationaryRows, Elements::kRegisterDepth, true> product(
+      p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
   const int64_t block = place.lane * p.tiling.unit_tiles + place.unit_tile;
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
                half);
@@ -268,8 +305,9 @@ HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
   }
 }
 
-// All steps of the walk. kTurns: row tiles of a block, at most.
-template <class Cell, int kTurns, class Params>
+// All steps of the walk. Elements: what a thread does with its elements, StationaryForwardElements
+// or what has the same functions. kTurns: row tiles of a block, at most.
+template <class Elements, int kTurns, class Params>
 __global__ void __launch_bounds__(kStationaryThreads, 1)
     StationarySteps(const __grid_constant__ Params p, int64_t steps) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -293,7 +331,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
                     Chunks::FlagOf(p, place), place.turns, 0, steps, steps);
   } else {
     AllocateRegisters<240>();
-    WalkStationary<Cell, kTurns>(p, place, layout, pipeline, signal, steps);
+    WalkStationary<Elements, kTurns>(p, place, layout, pipeline, signal, steps);
   }
   if (p.tiling.sharers > 1) ClusterSync();  // others may still signal this block
 #endif

@@ -103,15 +103,18 @@ struct TiledCosts {
   double element_clocks;            // of one element of each thread of a multiprocessor,
   double gate_clocks;               // and of each of its gates
   double shared_bytes_per_clock;
-  // Where R is stationary: of a step; of a row tile of several; of a chunk that blocks share, or
-  // each loads alone.
-  double stationary_clocks, stationary_turn_clocks;
+  // Where R is stationary: of a step; of a row tile of several; of each gate; of a chunk that
+  // blocks share, or each loads alone.
+  double stationary_clocks, stationary_turn_clocks, stationary_gate_clocks;
   double shared_chunk_clocks, alone_chunk_clocks;
-  double stationary_odd_clocks;  // more for a row tile whose rows do not begin at whole sectors
-  // The same backward: of a step; of a row tile of several; of a chunk of 64 rows, or of 32; times
-  // as long with few slots.
+  double shared_kernel_clocks;   // more for 64 of the depth whose R is in shared memory
+  double few_slots;              // chunks take so much longer with few slots
+  double all_reduce_clocks;      // of sums of rows, over the blocks that have units of them
+  double stationary_odd_clocks;  // of a gate, more where rows do not begin at whole sectors
+  // Backward: of a step; of a row tile of several; of each gate; of a chunk of 64 rows, or of 32.
   double stationary_backward_clocks, stationary_backward_turn_clocks;
-  double wide_chunk_clocks, narrow_chunk_clocks, few_slots;
+  double stationary_backward_gate_clocks;
+  double wide_chunk_clocks, narrow_chunk_clocks;
 };
 
 struct BlasCosts {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/plan/costs/cost_table.h"
+
 namespace haste {
 namespace {
 

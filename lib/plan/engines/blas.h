@@ -8,10 +8,11 @@
 #include <stdint.h>
 
 #include "lib/base/int_math.h"
-#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/engines/device.h"
 
 namespace haste {
+
+struct BlasCosts;  // lib/plan/costs/cost_table.h
 
 struct BlasProblem {
   int64_t batch, lanes, hidden;

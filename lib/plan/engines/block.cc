@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lib/base/int_math.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 namespace {

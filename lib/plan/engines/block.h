@@ -6,11 +6,12 @@
 
 #include <functional>
 
-#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/engines/device.h"
 #include "lib/plan/engines/step_rows.h"
 
 namespace haste {
+
+struct BlockCosts;  // lib/plan/costs/cost_table.h
 
 constexpr int kBlockUnits = 8;  // hidden units of a warp
 

@@ -6,11 +6,12 @@
 
 #include <functional>
 
-#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/engines/device.h"
 #include "lib/plan/engines/step_rows.h"
 
 namespace haste {
+
+struct CostTable;  // lib/plan/costs/cost_table.h
 
 constexpr int kPersistentWarps = 8;  // of a block
 // What a warp keeps of R in registers, in tiles of 16 × 16 × 16 bits: four registers of a thread.

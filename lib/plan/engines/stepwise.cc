@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lib/base/int_math.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 namespace {

@@ -12,9 +12,9 @@
 
 #include <functional>
 
-#include "lib/plan/costs/cost_table.h"
-
 namespace haste {
+
+struct StepwiseCutCosts;  // lib/plan/costs/cost_table.h
 
 constexpr int kStepThreads = 256;
 constexpr int kMaxStages = 4;  // chunks of A in shared memory

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lib/base/int_math.h"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 namespace {
@@ -98,18 +99,28 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
 bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.chunks); }
 
 // Of a step in turns, each of which multiplies so many clocks. alone: besides, with one turn;
-// in_turn: besides, of each of several. Other turns' work hides the wait for other blocks.
+// in_turn: besides, of each of several. Other turns' work hides the wait for other blocks, but not
+// that of an all-reduction.
 double InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs, double product,
                double alone, double in_turn) {
   const bool odd = p.hidden * 2 % kSectorBytes != 0;
-  product += odd ? costs.stationary_odd_clocks : 0;
+  product += odd ? p.gates * costs.stationary_odd_clocks : 0;
+  product += p.all_reduces * costs.all_reduce_clocks;
   return std::max(alone + product, t.turns * (in_turn + product));
+}
+
+// Of a product: its chunks, and more where R comes from shared memory. chunk: of one.
+double StationaryProductClocks(const TiledTiling& t, const TiledCosts& costs, double chunk) {
+  const double from_shared = (t.chunks - t.kept) * t.stationary_depth() / kStationaryDepth;
+  return t.chunks * chunk * (HasEnoughSlots(t) ? 1 : costs.few_slots) +
+         from_shared * costs.shared_kernel_clocks;
 }
 
 double StationaryClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
   const double chunk = t.sharers > 1 ? costs.shared_chunk_clocks : costs.alone_chunk_clocks;
-  return InTurns(p, t, costs, t.chunks * chunk, costs.stationary_clocks,
-                 costs.stationary_turn_clocks);
+  const double product =
+      StationaryProductClocks(t, costs, chunk) + p.gates * costs.stationary_gate_clocks;
+  return InTurns(p, t, costs, product, costs.stationary_clocks, costs.stationary_turn_clocks);
 }
 
 // Fills in the slots; false if there is no room for enough.
@@ -118,8 +129,8 @@ bool FillSlots(const CudaProperties& device, TiledPlan* plan) {
   // All uses of a slot belong to one warp that loads, and to one half of those that multiply.
   const int stride = t.loaders() % 2 == 0 ? t.loaders() : 2 * t.loaders();
   if (t.chunks < t.loaders()) return false;
-  for (int slots = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
-       slots >= stride; slots -= stride) {
+  const int most = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
+  for (int slots = most; slots >= std::min(kLeastStationarySlots, most); slots -= stride) {
     t.slots = static_cast<uint8_t>(slots);
     plan->shared_bytes = StationaryLayout(t).bytes;
     if (plan->shared_bytes <= device.shared_bytes_per_block) return true;
@@ -132,7 +143,10 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPl
   TiledTiling& t = plan->tiling;
   t.persistent = true;
   t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, t.rows)));
-  t.kept = std::min(t.chunks, 2 * kStationaryRegisterDepth / t.stationary_depth());
+  const int in_registers = p.all_reduces == 0 ? kStationaryRegisterDepth
+                           : p.backward       ? kNormalizingBackwardDepth
+                                              : kNormalizingForwardDepth;
+  t.kept = std::min(t.chunks, 2 * in_registers / t.stationary_depth());
   const int64_t clusters = t.cluster() == 1 ? device.multiprocessors : device.clusters[t.cluster()];
   if (t.blocks(p.lanes) > clusters * t.cluster()) return false;
   // A load takes a warp some 500 clocks; tensor cores take 150 for a chunk of 64 rows. Where all
@@ -167,7 +181,8 @@ double StationaryBackwardClocks(const TiledProblem& p, const TiledTiling& t,
   // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
   const double chunk =
       t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks;
-  const double product = t.chunks * chunk * (HasEnoughSlots(t) ? 1 : costs.few_slots);
+  const double product =
+      StationaryProductClocks(t, costs, chunk) + p.gates * costs.stationary_backward_gate_clocks;
   return InTurns(p, t, costs, product, costs.stationary_backward_clocks,
                  costs.stationary_backward_turn_clocks);
 }
@@ -221,6 +236,7 @@ void VisitTiled(const TiledProblem& p, const CudaProperties& device, const Tiled
                 const std::function<void(const TiledPlan&)>& visit) {
   if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
   if (p.allows_stationary()) VisitStationary(p, device, costs, visit);
+  if (p.all_reduces > 0) return;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {

@@ -15,6 +15,8 @@
 
 namespace haste {
 
+struct TiledCosts;  // lib/plan/costs/cost_table.h
+
 // Depth of a chunk: less if there are more split terms, so that at least four chunks fit.
 constexpr int TiledDepth(int terms, int operand_terms) {
   return terms == 1 && operand_terms == 1 ? 64 : 32;
@@ -68,13 +70,18 @@ constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
 constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand
 constexpr int kStationaryDepth = kStationaryChunkBytes / 2 / kStationaryRows;  // of a chunk
 constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
-constexpr int kStationaryRegisterDepth = 512;  // of R that each half of the warps holds
+// Of R that each half of the warps holds in registers: less where a cell normalises h·R, and needs
+// more registers itself.
+constexpr int kStationaryRegisterDepth = 512;
+constexpr int kNormalizingForwardDepth = 256, kNormalizingBackwardDepth = 384;
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
 // Blocks that make what is in one chunk: forward those of four unit tiles, backward the cluster of
 // one unit tile, or those of two. A block's flag is alone in its sector of 32 bytes: many look at
 // it.
 constexpr int kStationaryMakers = 4, kStationaryFlagStride = 8;
 static_assert(kStationaryDepth == kStationaryMakers * kStationaryUnits, "of a chunk");
+// Each half of the warps frees a slot only after it has begun with the next.
+constexpr int kLeastStationarySlots = 4;
 constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 128 + 16 * kMaxStationarySlots;
 static_assert(kStationaryCounterBytes % 128 == 0, "else wgmma reads each core matrix twice");
 // Sums forward: rows of a gate's unit side by side, units so far apart that banks differ.
@@ -90,7 +97,7 @@ constexpr int kStationaryThreads = kStationaryElementThreads + 32 * kStationaryS
 struct TiledTiling {
   int rows, units, splits;
   int chunks;      // of the depth of a block
-  int kept;        // of those, the last, whose part of R stays
+  int kept;        // of those, the last, whose part of R stays; where R is stationary, in registers
   int log_stages;  // chunks that there is room for on their way: a power of two
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
@@ -158,6 +165,9 @@ struct TiledProblem {
   bool exact;       // for floats: full precision, not that of TensorFloat-32
   bool one_a_step;  // no other product comes between two steps
   bool backward;
+  // Of cells that normalise h·R, which need R to be stationary, else 0: all-reductions over the
+  // blocks of a row tile, a step.
+  int all_reduces;
 
   // Whether R can be stationary.
   constexpr bool allows_stationary() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/gemm/layer_gemms.h"
 
 namespace haste {

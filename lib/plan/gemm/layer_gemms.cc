@@ -1,5 +1,7 @@
 #include "lib/plan/gemm/layer_gemms.h"
 
+#include "lib/plan/costs/cost_table.h"
+
 namespace haste {
 namespace {
 

@@ -4,10 +4,13 @@
 #include <stdint.h>
 
 #include "haste/c_api.h"
-#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/gemm/gemm.h"
 
 namespace haste {
+
+// lib/plan/costs/cost_table.h
+struct CostTable;
+struct GemmCosts;
 
 // The products around a recurrence, but for where their matrices lie: x·W,
 HasteGemm InputProduct(const HasteRnnConfig&, const HasteCellInfo&, int64_t features);

@@ -1,5 +1,7 @@
 """Layer-normalised cells, run by libhaste with random inputs, as in kernel_problem.py."""
 
+import copy
+
 import torch
 from kernel_problem import LIB, NAN, ON, SEED
 
@@ -25,35 +27,61 @@ class Normalised:
         self.states = [random(n, k, h).to(ON, dtype) for _ in range(self.info.states)]
         self.dy = random(n, t, k, h).to(ON, dtype)
 
-    def run(self, engine, times=1, library=LIB):
-        """The results of the last of `times` passes, which all write the same memory."""
-        on, cell = library.device, self.info.name.decode()
+    def exact(self):
+        """The same problem, of the same numbers, in float64."""
+        other = copy.copy(self)
+        other.dtype = torch.float64
+        for name in ("wx", "kernel", "dy"):
+            setattr(other, name, getattr(self, name).double())
+        other.extra, other.states = ([x.double() for x in e] for e in (self.extra, self.states))
+        return other
+
+    def config(self, engine, library=LIB):
+        cell, options = self.info.name.decode(), {"training": 1, "epsilon": 1e-3, **self.options}
+        return library.config(cell, self.wx.to(library.device), engine=engine, **options)
+
+    def run(self, engine, times=1, library=LIB, alias=False, place=None, initial_gradients=True):
+        """The results of the last of `times` passes, which all write the same memory.
+
+        alias: gates take wx's memory, dwx the gates', and dq that of the products. place: called
+        with each tensor that has a time, returns one like it.
+        """
+        on = library.device
+        place = place or (lambda tensor: tensor)
 
         def unset(like):
             return torch.full_like(like, NAN, device=on)
 
-        wx, kernel, dy = (tensor.to(on) for tensor in (self.wx, self.kernel, self.dy))
+        kernel = self.kernel.to(on)
+        dy = place(self.dy.to(on))
         extra, states = ([x.to(on) for x in each] for each in (self.extra, self.states))
-        options = {"engine": engine, "training": 1, "epsilon": 1e-3, **self.options}
-        config = library.config(cell, wx, **options)
+        config = self.config(engine, library)
         assert f"on {engine}" in library.plan(config)
         mask = None if self.mask is None else self.mask.to(torch.uint8).to(on)
         seed = torch.tensor(SEED, dtype=torch.int64, device=on)
-        gates, products = unset(wx), unset(wx)
+        wx = place(self.wx.to(on, copy=True))
+        gates, products = wx if alias else place(unset(wx)), place(unset(wx))
         given = {"extra": extra, "mask": mask, "seed": seed, "gates": gates}
-        given |= {"products": products, "saved": [unset(dy) for _ in range(library.saved(config))]}
-        outputs = {"y": unset(dy), "sT": [unset(s) for s in states]}
-        gradients = {"dwx": unset(wx), "dq": unset(wx)}
+        given |= {
+            "products": products,
+            "saved": [place(unset(dy)) for _ in range(library.saved(config))],
+        }
+        outputs = {"y": place(unset(dy)), "sT": [unset(s) for s in states]}
+        gradients = {"dwx": gates, "dq": products}
+        if not alias:
+            gradients = {name: place(unset(wx)) for name in gradients}
         gradients |= {"dextra": [unset(e) for e in extra]}
-        gradients |= {"ds0": [unset(s) for s in states]}
+        gradients |= {"ds0": [unset(s) if initial_gradients else None for s in states]}
         scratch = [library.workspace(config, backward) for backward in (False, True)]
         results = {}
         for name, value in {**outputs, **gradients}.items():
             tensors = value if isinstance(value, list) else [value]
-            results |= {f"{name}{i}": tensor for i, tensor in enumerate(tensors)}
+            results |= {f"{name}{i}": t for i, t in enumerate(tensors) if t is not None}
         for _ in range(times):
             for tensor in results.values():
                 tensor.fill_(NAN)
+            if alias:
+                wx.copy_(self.wx)
             first = {"s0": states, **outputs, **given}
             library.forward(config, wx, kernel, workspace=scratch[0], **first)
             last = {"dy": dy, "dsT": states, **gradients, **given}

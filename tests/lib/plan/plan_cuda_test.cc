@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/plan/costs/cost_table.h"
 #include "lib/plan/plan.h"
 #include "tests/lib/plan/plan_case.h"
 

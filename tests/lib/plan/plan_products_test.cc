@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lib/base/int_math.h"
+#include "lib/plan/internal.h"
 #include "lib/plan/plan.h"
 #include "tests/lib/plan/plan_case.h"
 
@@ -42,7 +43,7 @@ void InTiles() {
       {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 4, true, 1, 1},
       {&kLstm, 16, 1, 768, HASTE_BFLOAT16, false, EngineKind::kGrid, 0, 0, false},
       {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
-      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kGrid, 0, 0, false},
+      {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
       {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
@@ -88,16 +89,70 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
         t.cluster() == 1 ? hopper.multiprocessors : hopper.clusters[t.cluster()] * t.cluster();
     if (t.stationary()) {
       EXPECT_TRUE(config.dtype == HASTE_FLOAT16 && t.persistent, "%s", text.c_str());
-      EXPECT_TRUE(backward ? t.rows == 16 * t.splits : t.splits == 1, "%s", text.c_str());
-      // A slot is of one loading warp, and of one half of the warps that multiply.
-      EXPECT_TRUE(t.slots > 0 && t.slots % t.loaders() == 0 && t.slots % 2 == 0, "%s",
-                  text.c_str());
-      // In turns, the warp that sets flags does not load.
-      EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
-                  text.c_str());
-      EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s", text.c_str());
     }
     EXPECT_TRUE(!t.persistent || t.blocks(config.lanes) <= at_once, "%s", text.c_str());
+  }
+}
+
+// Every cut in which R stays on the chip can run: what its warps agree on without telling each
+// other.
+void StationaryCutsCanRun() {
+  const HasteCellInfo cells[] = {kLstm, CellInfo<Gru>(), CellInfo<Elman>(),
+                                 CellInfo<LayerNormLstm>(), CellInfo<LayerNormGru>()};
+  int cuts = 0, few = 0;
+  for (const HasteCellInfo& cell : cells) {
+    for (int64_t n : {1, 33, 64, 100, 128, 200, 256, 300}) {
+      for (int64_t h = 16; h < 4000; h += h / 16) {
+        for (const bool backward : {false, true}) {
+          const HasteRnnConfig config = CudaSizes(n, 1, h, HASTE_BFLOAT16);
+          VisitCuts(config, cell, Hopper(), backward, CostsOf(9), [&](const Plan& plan, double) {
+            const TiledTiling& t = plan.tiled[0].tiling;
+            if (plan.engine != EngineKind::kTiled || !t.stationary()) return;
+            const std::string text = Describe(plan, config, cell);
+            EXPECT_TRUE(plan.tiled[0].shared_bytes <= 232448, "%s", text.c_str());
+            EXPECT_TRUE(backward ? t.rows == 16 * t.splits : t.splits == 1, "%s", text.c_str());
+            // A slot is of one loading warp, and of one half of the warps that multiply, which
+            // frees it after it has begun with its next.
+            EXPECT_TRUE(t.slots % t.loaders() == 0 && t.slots % 2 == 0, "%s", text.c_str());
+            EXPECT_TRUE(t.slots >= std::min(4, t.chunks), "%s", text.c_str());
+            // In turns, the warp that sets flags does not load.
+            EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
+                        text.c_str());
+            EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s",
+                        text.c_str());
+            ++cuts;
+            few += t.slots < 6;
+          });
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(cuts > 1000 && few > 10, "%d cuts, %d with few slots", cuts, few);
+}
+
+// Cells that normalise h·R: in bfloat16, where R fits the chip.
+void NormalisedInTiles() {
+  const HasteCellInfo lstm = CellInfo<LayerNormLstm>(), gru = CellInfo<LayerNormGru>();
+  for (const HasteCellInfo* cell : {&lstm, &gru}) {
+    for (const bool backward : {false, true}) {
+      for (HasteDtype dtype : {HASTE_BFLOAT16, HASTE_FLOAT16, HASTE_FLOAT32, HASTE_FLOAT64}) {
+        const HasteRnnConfig config = CudaSizes(128, 1, 1024, dtype);
+        const Plan plan = PlanOnHopper(config, *cell, backward);
+        EXPECT_TRUE((plan.engine == EngineKind::kTiled) == (dtype == HASTE_BFLOAT16), "%s",
+                    Describe(plan, config, *cell).c_str());
+        EXPECT_TRUE(plan.engine != EngineKind::kTiled || plan.tiled[0].tiling.stationary(), "%s",
+                    Describe(plan, config, *cell).c_str());
+      }
+      HasteRnnConfig large = CudaSizes(128, 1, 4096, HASTE_BFLOAT16);
+      const Plan plan = PlanOnHopper(large, *cell, backward);
+      EXPECT_TRUE(plan.engine == EngineKind::kStepwise, "%s", Describe(plan, large, *cell).c_str());
+      large.engine = "tiled";
+      Plan none;
+      HasteStatus status = {};
+      EXPECT_TRUE(PlanRecurrence(large, *cell, {}, Hopper(), &none, &status, backward) ==
+                      HASTE_INVALID_ARGUMENT,
+                  "%s", status.message);
+    }
   }
 }
 
@@ -139,7 +194,7 @@ void ByCublas() {
     int splits;
   } cases[] = {
       {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
-      {&hopper, &kLstm, 128, 1, 1150, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &kLstm, 256, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 128, 4, 1024, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 16, 1, 768, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
@@ -189,6 +244,8 @@ void ByCublas() {
 int main() {
   haste::InTiles();
   haste::TilesFit();
+  haste::StationaryCutsCanRun();
+  haste::NormalisedInTiles();
   haste::ByCublas();
   return haste_test::Report("plan_products_test");
 }
