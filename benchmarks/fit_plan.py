@@ -4,10 +4,11 @@
     .venv/bin/python -m benchmarks.fit_plan         fits to the data in the repository
 
 benchmarks/data has the timings: plan_<device>.csv those of many cuts of each engine,
-products_<device>.csv of large products and how they are cut, layers_<device>.csv of layers and what
-runs during the walk (plan_timings and layer_timings of benchmarks/cpp). plan_priors.csv has what a
-fit begins with, and why some costs stay as they are. The estimates are the planner's own, from
-libplan_costs.so of benchmarks/cpp.
+stationary_<device>.csv of the cuts of `tiled` that keep R on the chip, products_<device>.csv of
+large products and how they are cut, layers_<device>.csv of layers and what runs during the walk
+(plan_timings and layer_timings of benchmarks/cpp). plan_priors.csv has what a fit begins with, and
+why some costs stay as they are. The estimates are the planner's own, from libplan_costs.so of
+benchmarks/cpp.
 
 A fit minimises the squares of log(estimate / measured), and of log(cost / prior). It is for choices
 between cuts. An error that all cuts of a recurrence have in common changes none, and one of a cut
@@ -28,8 +29,13 @@ from benchmarks.plan_rows import DATA, DEVICES, ROOT, Planner, read_rows
 PRIORS = DATA / "plan_priors.csv"
 BUILT = ROOT / "bazel-bin/benchmarks/cpp"
 CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
-# Engines whose costs are fitted together, and what the table calls these.
+# Costs of `tiled` where R is stationary.
+STATIONARY = ["stationary", "shared_chunk", "alone_chunk", "shared_kernel", "few_slots",
+              "all_reduce", "wide_chunk", "narrow_chunk"]  # fmt: skip
+# Engines whose costs are fitted together, and what the table calls these. The first that fits a
+# cost's name has it.
 ENGINES = {
+    ("tiled_stationary",): [f"tiled.{cost}" for cost in STATIONARY],
     ("block",): ["block"],
     ("cluster", "grid"): ["persistent", "cluster", "grid", "shared", "specialized"],
     ("tiled",): ["tiled"],
@@ -38,8 +44,13 @@ ENGINES = {
     ("product",): ["gemm", "overlap.cublas"],
     ("layer",): ["overlap"],
 }
-# Estimates of later ones take the costs of those before.
-STAGES = [list(ENGINES)[:-2], [("product",)], [("layer",)]]
+# By kind of rows what is fitted to them. Estimates of later ones take the costs of those before.
+STAGES = {
+    "plan": list(ENGINES)[1:-2],
+    "stationary": [("tiled_stationary",)],
+    "products": [("product",)],
+    "layers": [("layer",)],
+}
 
 # Logarithms: of an estimate's error, of its part that all cuts of a recurrence have in common, and
 # of what separates a cost from its prior.
@@ -55,7 +66,8 @@ NEARS = {"product": 0.5, "layer": 0.15}
 DIGITS = 3
 # What makes the files: the seconds, and of cuts the rows, that it takes at most.
 MEASUREMENTS = {
-    "plan": ["plan_timings", "220", "3000"],
+    "plan": ["plan_timings", "cuts", "220", "3000"],
+    "stationary": ["plan_timings", "stationary", "100", "3000"],
     "products": ["layer_timings", "products", "14"],
     "layers": ["layer_timings", "layers", "42"],
 }
@@ -70,12 +82,15 @@ def read_priors(path=PRIORS):
 def fit(planner, rows, priors):
     """The fitted costs, and those that stay."""
     costs = {name: prior for name, (prior, _) in priors.items()}
-    for stage in STAGES:
-        engines = [engine for group in stage for engine in group]
-        some = [row for row in rows if row.engine in engines]
+    fitted = []
+    for kind, stage in STAGES.items():
+        # Others that were timed beside them tell the error that all have in common.
+        fitted += [engine for group in stage for engine in group]
+        some = [row for row in rows if row.kind == kind and row.engine in fitted]
         free = [name for name, (_, fixed) in priors.items()
                 if not fixed and list(ENGINES)[_group_of_cost(name)] in stage]  # fmt: skip
-        costs |= _fit_some(planner.of(some), some, costs, free)
+        if some:
+            costs |= _fit_some(planner.of(some), some, costs, free)
     return costs
 
 
@@ -173,8 +188,14 @@ def table_text(costs, priors, source):
 
 
 def errors_by_engine(rows, estimates):
-    """By engine: number of rows, root mean square and 95th percentile of the relative error."""
+    """By engine: number of rows, root mean square and 95th percentile of the relative error.
+
+    Of the rows that its costs are fitted to.
+    """
     logs = np.log(estimates / np.array([row.measured for row in rows]))
+    groups = list(ENGINES)
+    of_stage = [groups[_group_of_engine(row.engine)] in STAGES[row.kind] for row in rows]
+    logs, rows = logs[of_stage], list(itertools.compress(rows, of_stage))
     engines = np.array([row.engine for row in rows])
     found = {}
     for engine in sorted(set(engines)):
@@ -205,15 +226,14 @@ def loss_of_choice(rows, estimates, costs):
     """How much longer the cuts take that estimates choose than the best that were timed.
 
     Returns:
-        By kind of problem, "step", "product" or "layer", and by problem: the rows of the choice and
-        of the best.
+        By kind of rows and by problem: the rows of the choice and of the best.
     """
     estimate_of = dict(zip(rows, estimates, strict=True))
     problems = {}
     for row in rows:
-        problems.setdefault(row.problem, []).append(row)
-    found = {"step": {}, "product": {}, "layer": {}}
-    for problem, group in problems.items():
+        problems.setdefault((row.kind, row.problem), []).append(row)
+    found = {kind: {} for kind in STAGES}
+    for (kind, problem), group in problems.items():
         compared = list(_compared(group, costs))
         if len(compared) > 1:
             times = [weight * estimate_of[row] for row, weight in compared]
@@ -227,7 +247,6 @@ def loss_of_choice(rows, estimates, costs):
                 same, key=lambda row: int((row.cut + " 0").split()[1]) if "chunks" in row.cut else 0
             )
             best = min((row for row, _ in compared), key=lambda row: row.microseconds)
-            kind = chosen.engine if chosen.engine in found else "step"
             found[kind][problem] = chosen, best
     return found
 
@@ -240,16 +259,18 @@ def report(rows, planner, fitted):
     """Prints what a fit changes."""
     compiled = planner.compiled
     before, after = planner.estimate(compiled), planner.estimate(fitted)
-    print(f"{'engine':14}{'rows':>6}   {'rms, 95 % before':18}{'after':16}")
+    print(f"{'engine':16}{'rows':>6}   {'rms, 95 % before':18}{'after':16}")
     old, new = (errors_by_engine(rows, estimates) for estimates in (before, after))
     for engine, (count, rms, tail) in old.items():
         was = f"{100 * rms:6.1f} %{100 * tail:7.1f} %"
         now = f"{100 * new[engine][1]:6.1f} %{100 * new[engine][2]:7.1f} %"
-        print(f"{engine:14}{count:6}   {was:18}{now:16}")
+        print(f"{engine:16}{count:6}   {was:18}{now:16}")
     old, new = (
         loss_of_choice(rows, x, costs) for x, costs in ((before, compiled), (after, fitted))
     )
     for kind, choices in new.items():
+        if not choices:
+            continue
         print(f"{kind}: what is chosen takes longer than the best timed of {len(choices)}: "
               f"{100 * mean_loss(old[kind]):.2f} % → {100 * mean_loss(choices):.2f} %")  # fmt: skip
         for problem, (row, best) in choices.items():

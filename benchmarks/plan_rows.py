@@ -18,6 +18,7 @@ DEVICES = {"h200": ["h200", "h100"]}
 class Row:
     """A timing."""
 
+    kind: str  # "plan", "products", "layers" or "stationary": the file's name
     problem: tuple  # names and sizes, as the file has them
     engine: str  # or "product" or "layer"
     cut: str
@@ -33,14 +34,17 @@ class Row:
 
 
 def read_file(device, kind, names, sizes):
-    """The rows of a kind; a problem is columns of names and of sizes."""
+    """The rows of a kind, none if it was not timed; a problem is columns of names and of sizes."""
     paths = [DATA / f"{kind}_{gpu}.csv" for gpu in DEVICES[device]]
-    with open(next(path for path in paths if path.exists())) as file:
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        return []
+    with open(path) as file:
         head = file.readline().removeprefix("#").split(",")
         properties = tuple(int(x) for x in (*head[1].split("."), *head[2:]))
         return [
             Row(
-                (*(r[k] for k in names), *(int(r[k]) for k in sizes)),
+                kind, (*(r[k] for k in names), *(int(r[k]) for k in sizes)),
                 r.get("engine", kind.removesuffix("s")), r["cut"], float(r["microseconds"]),
                 float(r["mhz"]), properties,
             )
@@ -50,9 +54,11 @@ def read_file(device, kind, names, sizes):
 
 def read_rows(device):
     """What the table of a device is fitted to."""
+    step = ("batch", "lanes", "hidden", "backward")
     layer = ("batch", "lanes", "hidden", "time", "features", "backward")
     return [
-        *read_file(device, "plan", ("cell", "dtype"), ("batch", "lanes", "hidden", "backward")),
+        *read_file(device, "plan", ("cell", "dtype"), step),
+        *read_file(device, "stationary", ("cell", "dtype"), step),
         *read_file(device, "products", ("product", "dtype"), ("m", "n", "k")),
         *read_file(device, "layers", ("cell", "dtype", "walk"), layer),
     ]

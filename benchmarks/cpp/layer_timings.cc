@@ -74,7 +74,7 @@ void Timings::TimeForward(const Layer& layer) {
   rnn.gates = args.wx;
   rnn.y = memory_.Write(narrow * size);
   for (int i = 0; i < cell.saved; ++i) rnn.saved[i] = memory_.Write(narrow * size);
-  const std::vector<std::pair<void*, int64_t>> results = {{rnn.y, narrow}, {rnn.gates, wide}};
+  const Tensors results = {{rnn.y, narrow}, {rnn.gates, wide}};
   std::vector<std::vector<double>> first;
   EachCut(layer, config, [&](const std::string& row, const haste::PlannedRnn& planned) {
     const haste::Engine& engine = *planned.engine;
@@ -102,7 +102,8 @@ void Timings::TimeForward(const Layer& layer) {
       HASTE_TRY(Multiply(gemm, args.x, args.W, args.wx));
       return engine.forward(call, rnn, &status_);
     };
-    Time(row, run, [&] { return AreSame(results, config.dtype, ToleranceOf(layer), &first); });
+    Time(row, run,
+         [&] { return AreSame(gpu_, results, config.dtype, ToleranceOf(layer), &first); });
   });
 }
 
@@ -134,9 +135,9 @@ void Timings::TimeBackward(const Layer& layer) {
   args.dW = memory_.Write(layer.features * lanes_wide * size);
   args.dR = memory_.Write(config.hidden * lanes_wide * size);
   args.db = memory_.Write(lanes_wide * size);
-  const std::vector<std::pair<void*, int64_t>> results = {{args.dx, rows * layer.features},
-                                                          {args.dW, layer.features * lanes_wide},
-                                                          {args.dR, config.hidden * lanes_wide}};
+  const Tensors results = {{args.dx, rows * layer.features},
+                           {args.dW, layer.features * lanes_wide},
+                           {args.dR, config.hidden * lanes_wide}};
   std::vector<std::vector<double>> first;
   EachCut(layer, config, [&](const std::string& row, const haste::PlannedRnn& planned) {
     const haste::Engine& engine = *planned.engine;
@@ -174,7 +175,8 @@ void Timings::TimeBackward(const Layer& layer) {
       return Multiply(haste::KernelGradientProduct(config, cell, layer.features), args.x, rnn.dwx,
                       args.dW);
     };
-    Time(row, run, [&] { return AreSame(results, config.dtype, ToleranceOf(layer), &first); });
+    Time(row, run,
+         [&] { return AreSame(gpu_, results, config.dtype, ToleranceOf(layer), &first); });
   });
 }
 

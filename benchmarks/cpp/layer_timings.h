@@ -61,10 +61,6 @@ class Timings {
   void TimeProduct(const Product&);
   void TimeForward(const Layer&);
   void TimeBackward(const Layer&);
-  // Of what a layer writes, some elements of each: the same as the first time.
-  bool AreSame(const std::vector<std::pair<void*, int64_t>>& tensors, int32_t dtype,
-               double tolerance, std::vector<std::vector<double>>* first) const;
-  std::vector<double> SomeOf(const void* tensor, int64_t elements, int32_t dtype) const;
   int32_t Multiply(HasteGemm gemm, const void* a, const void* b, void* c) {
     gemm.a = a;
     gemm.b = b;

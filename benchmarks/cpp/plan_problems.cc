@@ -109,6 +109,21 @@ Problem DrawnProblem(Draws* draws) {
 
 constexpr int kPlaces[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
+// The cuts of each engine, the best first.
+std::vector<std::vector<Cut>> CutsByEngine(const Problem& problem,
+                                           const haste::CudaProperties& cuda) {
+  std::vector<std::vector<Cut>> engines;
+  VisitRows(problem, cuda, haste::CostsOf(cuda.sm_major, cuda.sm_minor), [&](const Cut& cut) {
+    if (engines.empty() || engines.back()[0].engine != cut.engine) engines.emplace_back();
+    engines.back().push_back(cut);
+  });
+  for (std::vector<Cut>& cuts : engines) {
+    std::stable_sort(cuts.begin(), cuts.end(),
+                     [](const Cut& a, const Cut& b) { return a.clocks < b.clocks; });
+  }
+  return engines;
+}
+
 }  // namespace
 
 bool Problems::Next(Problem* problem) {
@@ -127,18 +142,9 @@ bool Problems::Next(Problem* problem) {
 }
 
 std::vector<Cut> Problems::CutsOf(const Problem& problem, const haste::CudaProperties& cuda) {
-  std::vector<std::vector<Cut>> engines;
-  const auto add = [&](const Cut& cut) {
-    if (engines.empty() || engines.back()[0].engine != cut.engine) engines.emplace_back();
-    engines.back().push_back(cut);
-  };
-  VisitRows(problem, cuda, haste::CostsOf(cuda.sm_major, cuda.sm_minor), add);
+  std::vector<std::vector<Cut>> engines = CutsByEngine(problem, cuda);
   double least = kMostClocks;
-  for (std::vector<Cut>& cuts : engines) {
-    std::stable_sort(cuts.begin(), cuts.end(),
-                     [](const Cut& a, const Cut& b) { return a.clocks < b.clocks; });
-    least = std::min(least, cuts[0].clocks);
-  }
+  for (const std::vector<Cut>& cuts : engines) least = std::min(least, cuts[0].clocks);
   std::vector<Cut> taken;
   for (std::vector<Cut>& cuts : engines) {
     const double best = cuts[0].clocks;
@@ -161,6 +167,42 @@ std::vector<Cut> Problems::CutsOf(const Problem& problem, const haste::CudaPrope
     taken.push_back(cuts[0]);
     if (cuts.size() > 1) taken.push_back(cuts[1 + draws_.Of(kPlaces) * (cuts.size() - 1) / 11]);
   }
+  return taken;
+}
+
+bool StationaryProblems::Next(Problem* problem) {
+  static constexpr const char* kCells[] = {"lstm", "lstm", "gru", "gru", "elman", "ligru"};
+  static constexpr const char* kNormalizing[] = {"layer_norm_lstm", "layer_norm_gru"};
+  static constexpr const char* kDtypes[] = {"bf16", "bf16", "bf16", "bf16", "bf16",
+                                            "bf16", "bf16", "bf16", "f16"};
+  static constexpr int64_t kBatches[] = {32, 64, 96, 128, 256};
+  static constexpr int64_t kHidden[] = {512, 640, 768, 1024, 1150, 1280, 1536, 2048};
+  do {
+    if (drawn_ == kDraws) return false;
+    const bool plain = drawn_++ < kPlainDraws;
+    problem->cell = plain ? draws_.Of(kCells) : draws_.Of(kNormalizing);
+    problem->dtype = plain ? draws_.Of(kDtypes) : "bf16";
+    problem->batch = draws_.Of(kBatches);
+    problem->lanes = 1;
+    problem->hidden = draws_.Of(kHidden);
+    problem->backward = draws_.Of({false, true});
+  } while (!seen_.insert(*problem).second);
+  return true;
+}
+
+std::vector<Cut> StationaryProblems::CutsOf(const Problem& problem,
+                                            const haste::CudaProperties& cuda) {
+  const std::vector<std::vector<Cut>> engines = CutsByEngine(problem, cuda);
+  std::vector<Cut> taken, others;
+  for (const std::vector<Cut>& cuts : engines) {
+    if (cuts[0].engine == kTiledStationary) taken = cuts;
+  }
+  if (taken.empty()) return {};
+  for (const std::vector<Cut>& cuts : engines) {
+    const bool other = cuts[0].engine != kTiledStationary;
+    if (other && cuts[0].clocks < kEngineMayBeBest * taken[0].clocks) others.push_back(cuts[0]);
+  }
+  taken.insert(taken.end(), others.begin(), others.end());
   return taken;
 }
 

@@ -42,6 +42,22 @@ class Problems {
   bool pinned_ = false;
 };
 
+// Drawn ones in which R may be stationary; those whose cell normalises h·R come last.
+class StationaryProblems {
+ public:
+  bool Next(Problem*);
+  // All cuts in which R is stationary, and of each engine that may be faster the cut that it would
+  // take.
+  std::vector<Cut> CutsOf(const Problem&, const haste::CudaProperties&);
+
+ private:
+  static constexpr size_t kPlainDraws = 1500, kDraws = 1900;
+
+  Draws draws_;
+  std::set<Problem> seen_;
+  size_t drawn_ = 0;
+};
+
 }  // namespace benchmark
 
 #endif  // HASTE_BENCHMARKS_CPP_PLAN_PROBLEMS_H_

@@ -67,7 +67,10 @@ const HasteCellInfo& Problem::Cell() const { return kCells[CellIndex()]; }
 HasteRnnConfig Problem::Config() const {
   HasteRnnConfig config = {};
   config.cell = cell.c_str();
-  config.dtype = dtype == "bf16" ? HASTE_BFLOAT16 : dtype == "f64" ? HASTE_FLOAT64 : HASTE_FLOAT32;
+  config.dtype = dtype == "bf16"  ? HASTE_BFLOAT16
+                 : dtype == "f16" ? HASTE_FLOAT16
+                 : dtype == "f64" ? HASTE_FLOAT64
+                                  : HASTE_FLOAT32;
   config.allow_tf32 = dtype == "tf32";
   config.device = HASTE_CUDA;
   config.batch = batch;
@@ -93,7 +96,9 @@ std::string NameOf(const Plan& plan, const HasteCellInfo& cell) {
       for (int i = 0; i < haste::PhasesOf(cell); ++i) {
         const haste::TiledTiling& tile = plan.tiled[i].tiling;
         name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
-        if (tile.stationary()) name += Format(" s%d t%d", tile.sharers, tile.turns);
+        if (tile.stationary()) {
+          name += Format(" s%d t%d l%d n%d", tile.sharers, tile.turns, tile.loading, tile.slots);
+        }
       }
       return name;
     default: return "-";
@@ -104,7 +109,9 @@ void VisitRows(const Problem& p, const haste::CudaProperties& cuda, const haste:
                const std::function<void(const Cut&)>& visit) {
   const HasteCellInfo& cell = p.Cell();
   haste::VisitCuts(p.Config(), cell, cuda, p.backward, costs, [&](const Plan& plan, double clocks) {
-    visit({haste::EngineName(plan.engine), NameOf(plan, cell), plan, clocks, cuda.multiprocessors});
+    const bool stationary = plan.engine == EngineKind::kTiled && plan.tiled[0].tiling.stationary();
+    visit({stationary ? kTiledStationary : haste::EngineName(plan.engine), NameOf(plan, cell), plan,
+           clocks, cuda.multiprocessors});
   });
 }
 

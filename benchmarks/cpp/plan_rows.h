@@ -14,7 +14,7 @@ namespace benchmark {
 
 // A recurrence. Activations are the usual ones: tanh, and sigmoid for gates.
 struct Problem {
-  std::string cell, dtype;  // "lstm"; "f32", "tf32", "bf16" or "f64"
+  std::string cell, dtype;  // "lstm"; "f32", "tf32", "bf16", "f16" or "f64"
   int64_t batch, lanes, hidden;
   bool backward;
 
@@ -41,6 +41,8 @@ struct Cut {
 // What tells the cuts of plan.engine apart.
 std::string NameOf(const haste::Plan&, const HasteCellInfo&);
 
+// Rows of `tiled` in which R is stationary have an engine name and costs of their own.
+inline constexpr char kTiledStationary[] = "tiled_stationary";
 // Calls visit for all cuts of all engines, always in the same order. `stepwise` is one of them,
 // since its engine cuts it.
 void VisitRows(const Problem&, const haste::CudaProperties&, const haste::CostTable&,

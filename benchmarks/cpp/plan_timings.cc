@@ -1,17 +1,22 @@
 // Times cuts of GPU engines: those that plans take, and others that they reject. The data of
 // benchmarks/fit_plan.py.
 //
-//   plan_timings path/to/libhaste_cuda.so [SECONDS [ROWS [SKIP]]] >plan_h200.csv
+//   plan_timings path/to/libhaste_cuda.so cuts [SECONDS [ROWS [SKIP]]] >plan_h200.csv
+//   plan_timings path/to/libhaste_cuda.so stationary [SECONDS [ROWS [SKIP]]] >stationary_h200.csv
 //
-// SKIP: so many of the first cuts are not timed, to go on after one that never ends.
+// cuts: of all engines. stationary: those of `tiled` in which R is stationary, and the best cut of
+// each other engine. SKIP: so many of the first cuts are not timed, to go on after one that never
+// ends. Results are checked before they are timed: they must be those of `stepwise`.
 // libhaste_cuda.so is of the same sources. Neither CUDA's toolkit nor TensorFlow is needed.
-// Problems come in one order, whatever the machine: first those that tests pin, then drawn ones.
+// Problems come in one order, whatever the machine. Of `cuts` those that tests pin are first, the
+// others are drawn.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "benchmarks/cpp/cuda_half.h"
 #include "benchmarks/cpp/plan_problems.h"
@@ -24,7 +29,12 @@ namespace {
 // A step's time is the difference between walks of so many steps: what comes before the first step
 // (R's packing, a launch) is in both.
 constexpr int64_t kShortWalk = 24, kLongWalk = 88;
+constexpr int64_t kCheckedWalk = 6;
 constexpr int kMostFailures = 20;  // one after the other
+
+double ToleranceOf(const Problem& p) {
+  return p.dtype == "f64" ? 1e-9 : p.dtype == "f32" ? 1e-4 : 2e-2;
+}
 
 class Timer {
  public:
@@ -33,75 +43,145 @@ class Timer {
     executor_.stream = gpu.stream();
   }
 
-  // Microseconds of a step; 0: it did not run, and the status says why.
+  // Called before the cuts of another problem.
+  void Begin() { right_.clear(); }
+
+  // Microseconds of a step; 0: it did not run, or not right, and the status says why.
   double MicrosecondsOfStep(const Problem& problem, const Cut& cut, HasteStatus* status) {
-    HasteRnnConfig config = problem.Config();
-    config.training = 1;
-    const std::string engine = haste::EngineName(cut.plan.engine);
-    config.engine = engine.c_str();
     haste::PlannedRnn planned;
-    if (backend_.plan(config, problem.CellIndex(), problem.backward, executor_, &planned, status) !=
-        HASTE_OK) {
-      return 0;
-    }
+    if (!Plan(problem, problem.backward, cut.plan.engine, &planned, status)) return 0;
     planned.plan = cut.plan;
     planned.cuda.multiprocessors = cut.multiprocessors;
-    const double shorter = MicrosecondsOfWalk(problem, config, kShortWalk, planned, status);
+    const double checked = Check(problem, planned, status);
+    if (checked <= 0) return checked;
+    const double shorter = MicrosecondsOfWalk(problem, kShortWalk, planned, status);
     if (shorter <= 0) return shorter;
-    const double longer = MicrosecondsOfWalk(problem, config, kLongWalk, planned, status);
+    const double longer = MicrosecondsOfWalk(problem, kLongWalk, planned, status);
     return longer <= 0 ? longer : (longer - shorter) / (kLongWalk - kShortWalk);
   }
 
  private:
-  double MicrosecondsOfWalk(const Problem& problem, HasteRnnConfig config, int64_t time,
-                            const haste::PlannedRnn& planned, HasteStatus* status) {
-    config.time = time;
-    const HasteCellInfo& cell = problem.Cell();
-    const size_t narrow =
-        config.batch * time * config.lanes * config.hidden * haste::DtypeSize(config.dtype);
-    const size_t wide = narrow * cell.gates, weights = wide / (config.batch * time) * config.hidden;
-    memory_.Restart();
+  struct Walk {
+    HasteRnnConfig config;
     HasteRnnForwardArgs forward = {};
     HasteRnnBackwardArgs backward = {};
-    const auto read = [&](size_t bytes) { return memory_.Read(bytes); };
-    const auto write = [&](size_t bytes) { return memory_.Write(bytes); };
+    Tensors results;  // of the problem's direction, some of them
+  };
+
+  bool Plan(const Problem& problem, bool backward, haste::EngineKind engine,
+            haste::PlannedRnn* planned, HasteStatus* status) const {
+    HasteRnnConfig config = problem.Config();
+    config.training = 1;
+    config.engine = haste::EngineName(engine);
+    return backend_.plan(config, problem.CellIndex(), backward, executor_, planned, status) ==
+           HASTE_OK;
+  }
+
+  // after_forward: backward reads what a walk forward has written, else any numbers.
+  Walk WalkOf(const Problem& problem, int64_t time, bool after_forward) {
+    Walk walk = {problem.Config()};
+    HasteRnnConfig& config = walk.config;
+    config.training = 1;
+    config.time = time;
+    const HasteCellInfo& cell = problem.Cell();
+    const int64_t narrow = config.batch * time * config.lanes * config.hidden;
+    const int64_t wide = narrow * cell.gates,
+                  weights = wide / (config.batch * time) * config.hidden;
+    const int64_t size = static_cast<int64_t>(haste::DtypeSize(config.dtype));
+    memory_.FillFor(config.dtype);
+    memory_.Restart();
+    const auto read = [&](int64_t elements) { return memory_.Read(elements * size); };
+    const auto write = [&](int64_t elements) { return memory_.Write(elements * size); };
+    const auto left = [&](void* written, int64_t elements) {
+      return after_forward ? written : read(elements);
+    };
+    HasteRnnForwardArgs& forward = walk.forward;
+    HasteRnnBackwardArgs& backward = walk.backward;
     forward.R = backward.R = read(weights);
-    for (int i = 0; i < cell.extras; ++i) {
-      forward.extra[i] = backward.extra[i] = read(weights);
-      if (problem.backward) backward.dextra[i] = write(weights);
-    }
-    if (problem.backward) {
-      backward.gates = read(wide);
-      backward.dy = read(narrow);
-      backward.dwx = write(wide);
-      if (cell.normalizes) backward.products = read(wide);
-      if (cell.splits_gradient) backward.dq = write(wide);
-      for (int i = 0; i < cell.saved; ++i) backward.saved[i] = read(narrow);
-    } else {
+    for (int i = 0; i < cell.extras; ++i) forward.extra[i] = backward.extra[i] = read(weights);
+    if (!problem.backward || after_forward) {
       forward.keep = 1;
       forward.wx = read(wide);
       forward.y = write(narrow);
       forward.gates = write(wide);
       if (cell.normalizes) forward.products = write(wide);
       for (int i = 0; i < cell.saved; ++i) forward.saved[i] = write(narrow);
+      walk.results = {{forward.y, narrow}, {forward.gates, wide}};
     }
-    const haste::Engine& engine = *planned.engine;
-    if (!memory_.Fits(engine.workspace_bytes(config, planned))) {
-      haste::SetStatus(status, HASTE_UNIMPLEMENTED, "too large to time");
-      return 0;
+    if (problem.backward) {
+      backward.gates = left(forward.gates, wide);
+      if (cell.normalizes) backward.products = left(forward.products, wide);
+      for (int i = 0; i < cell.saved; ++i) backward.saved[i] = left(forward.saved[i], narrow);
+      backward.dy = read(narrow);
+      backward.dwx = write(wide);
+      if (cell.splits_gradient) backward.dq = write(wide);
+      for (int i = 0; i < cell.extras; ++i) backward.dextra[i] = write(weights);
+      walk.results = {{backward.dwx, wide}};
+      if (cell.splits_gradient) walk.results.emplace_back(backward.dq, wide);
     }
-    const haste::RnnCall call = {config, planned, memory_.scratch(), executor_};
-    const auto walk = [&] {
-      return problem.backward ? engine.backward(call, backward, status)
-                              : engine.forward(call, forward, status);
+    return walk;
+  }
+
+  bool Fits(const Walk& walk, const haste::PlannedRnn& planned, HasteStatus* status) const {
+    if (memory_.Fits(planned.engine->workspace_bytes(walk.config, planned))) return true;
+    haste::SetStatus(status, HASTE_UNIMPLEMENTED, "too large to time");
+    return false;
+  }
+  int32_t Queue(const Walk& walk, bool backward, const haste::PlannedRnn& planned,
+                HasteStatus* status) const {
+    const haste::RnnCall call = {walk.config, planned, memory_.scratch(), executor_};
+    return backward ? planned.engine->backward(call, walk.backward, status)
+                    : planned.engine->forward(call, walk.forward, status);
+  }
+
+  // These return as MicrosecondsOfStep does.
+  double RunOnce(const Walk& walk, bool backward, const haste::PlannedRnn& planned,
+                 HasteStatus* status) const {
+    if (!Fits(walk, planned, status)) return 0;
+    gpu_.Start();
+    if (Queue(walk, backward, planned, status) != HASTE_OK) return 0;
+    return gpu_.MicrosecondsSinceStart() < 0 ? kHangs : 1;
+  }
+  double RunStepwise(const Problem& problem, const Walk& walk, bool backward,
+                     HasteStatus* status) const {
+    haste::PlannedRnn planned;
+    if (!Plan(problem, backward, haste::EngineKind::kStepwise, &planned, status)) return 0;
+    return RunOnce(walk, backward, planned, status);
+  }
+  double Check(const Problem& problem, const haste::PlannedRnn& planned, HasteStatus* status) {
+    const Walk walk = WalkOf(problem, kCheckedWalk, true);
+    const auto is_right = [&] {
+      return AreSame(gpu_, walk.results, walk.config.dtype, ToleranceOf(problem), &right_);
     };
-    return MedianMicroseconds(gpu_, walk, false);
+    double ran = problem.backward ? RunStepwise(problem, walk, false, status) : 1;
+    if (ran > 0 && right_.empty()) {
+      ran = RunStepwise(problem, walk, problem.backward, status);
+      if (ran > 0) is_right();
+    }
+    if (ran <= 0) return ran;
+    // What a cut does not write is not right.
+    for (const auto& [tensor, elements] : walk.results) {
+      const size_t bytes = elements * haste::DtypeSize(walk.config.dtype);
+      if (backend_.ops.copy(tensor, nullptr, bytes, executor_, status) != HASTE_OK) return 0;
+    }
+    ran = RunOnce(walk, problem.backward, planned, status);
+    if (ran <= 0 || is_right()) return ran;
+    haste::SetStatus(status, HASTE_INTERNAL, "the result is wrong");
+    return 0;
+  }
+  double MicrosecondsOfWalk(const Problem& problem, int64_t time, const haste::PlannedRnn& planned,
+                            HasteStatus* status) {
+    const Walk walk = WalkOf(problem, time, false);
+    if (!Fits(walk, planned, status)) return 0;
+    return MedianMicroseconds(
+        gpu_, [&] { return Queue(walk, problem.backward, planned, status); }, false);
   }
 
   const haste::CudaBackend& backend_;
   const Gpu& gpu_;
   Memory memory_;
   HasteExecutor executor_ = {};
+  std::vector<std::vector<double>> right_;  // some of a problem's results
 };
 
 std::string TextOf(const Problem& p, const Cut& cut) {
@@ -110,6 +190,7 @@ std::string TextOf(const Problem& p, const Cut& cut) {
          "," + cut.name;
 }
 
+template <class Problems>
 void Run(const char* path, double seconds, int most_rows, int skipped) {
   const haste::CudaBackend& backend = LoadCudaHalf(path);
   haste::CudaProperties cuda;
@@ -128,6 +209,7 @@ void Run(const char* path, double seconds, int most_rows, int skipped) {
   Problems problems;
   Problem problem;
   while (problems.Next(&problem)) {
+    timer.Begin();
     for (const Cut& cut : problems.CutsOf(problem, cuda)) {
       if (number++ < skipped || (cut.engine == "blas" && !cuda.has_cublas)) continue;
       if (spent() > seconds || rows >= most_rows) break;
@@ -159,10 +241,14 @@ void Run(const char* path, double seconds, int most_rows, int skipped) {
 }  // namespace benchmark
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 5) {
-    benchmark::Fail("usage: plan_timings path/to/libhaste_cuda.so [SECONDS [ROWS [SKIP]]]");
+  const std::string what = argc > 2 ? argv[2] : "";
+  if (argc > 6 || (what != "cuts" && what != "stationary")) {
+    benchmark::Fail(
+        "usage: plan_timings path/to/libhaste_cuda.so cuts|stationary [SECONDS [ROWS [SKIP]]]");
   }
-  benchmark::Run(argv[1], argc > 2 ? std::atof(argv[2]) : 200, argc > 3 ? std::atoi(argv[3]) : 3000,
-                 argc > 4 ? std::atoi(argv[4]) : 0);
+  const auto run = what == "cuts" ? benchmark::Run<benchmark::Problems>
+                                  : benchmark::Run<benchmark::StationaryProblems>;
+  run(argv[1], argc > 3 ? std::atof(argv[3]) : 200, argc > 4 ? std::atoi(argv[4]) : 3000,
+      argc > 5 ? std::atoi(argv[5]) : 0);
   return 0;
 }

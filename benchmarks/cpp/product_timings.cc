@@ -12,7 +12,6 @@ namespace benchmark {
 namespace {
 
 constexpr int kMostFailures = 20;  // one after the other
-constexpr int kChecked = 64;       // elements of a result
 
 }  // namespace
 
@@ -39,40 +38,6 @@ void Timings::Time(const std::string& row, const std::function<int32_t()>& call,
   std::fflush(stdout);
 }
 
-std::vector<double> Timings::SomeOf(const void* tensor, int64_t elements, int32_t dtype) const {
-  std::vector<double> some;
-  const int64_t size = static_cast<int64_t>(haste::DtypeSize(dtype));
-  for (int i = 0; i < kChecked; ++i) {
-    const int64_t at = (elements - 1) * i / (kChecked - 1);
-    double room;
-    gpu_.Download(&room, static_cast<const char*>(tensor) + at * size, size);
-    some.push_back(ElementOf(&room, 0, dtype));
-  }
-  return some;
-}
-
-bool Timings::AreSame(const std::vector<std::pair<void*, int64_t>>& tensors, int32_t dtype,
-                      double tolerance, std::vector<std::vector<double>>* first) const {
-  const bool is_first = first->empty();
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::vector<double> some = SomeOf(tensors[i].first, tensors[i].second, dtype);
-    if (is_first) {
-      first->push_back(some);
-      continue;
-    }
-    double most = 0, off = 0;
-    for (int j = 0; j < kChecked; ++j) {
-      most = std::max(most, std::abs((*first)[i][j]));
-      off = std::max(off, std::abs(some[j] - (*first)[i][j]));
-    }
-    if (!(off <= tolerance * most) || most == 0) {
-      std::fprintf(stderr, "tensor %zu: off by %g of %g\n", i, off, most);
-      return false;
-    }
-  }
-  return true;
-}
-
 void Timings::TimeProduct(const Product& product) {
   HasteGemm gemm = product.Gemm();
   const size_t size = haste::DtypeSize(gemm.dtype);
@@ -86,7 +51,7 @@ void Timings::TimeProduct(const Product& product) {
     const int32_t c_dtype = cut.plan.ours ? int32_t{HASTE_FLOAT32} : gemm.dtype;
     const double tolerance = product.dtype == "f32" ? 1e-5 : 1e-2;
     const auto is_right = [&] {
-      const std::vector<double> some = SomeOf(gemm.c, gemm.m * gemm.n, c_dtype);
+      const std::vector<double> some = SomeOf(gpu_, gemm.c, gemm.m * gemm.n, c_dtype);
       for (int i = 0; i < kChecked; i += 4) {
         const int64_t at = (gemm.m * gemm.n - 1) * i / (kChecked - 1);
         const int64_t row = at / gemm.n, column = at % gemm.n;
