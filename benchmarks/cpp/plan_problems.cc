@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <iterator>
 
+#include "lib/cells/cells.h"
+
 namespace benchmark {
 namespace {
 
@@ -171,8 +173,10 @@ std::vector<Cut> Problems::CutsOf(const Problem& problem, const haste::CudaPrope
 }
 
 bool StationaryProblems::Next(Problem* problem) {
-  static constexpr const char* kCells[] = {"lstm", "lstm", "gru", "gru", "elman", "ligru"};
-  static constexpr const char* kNormalizing[] = {"layer_norm_lstm", "layer_norm_gru"};
+#define HASTE_NAME(CELL) haste::CELL::kName,
+  static constexpr const char* kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_NAME)};
+  static constexpr const char* kNormalizing[] = {HASTE_NORM_CELLS(HASTE_NAME)};
+#undef HASTE_NAME
   static constexpr const char* kDtypes[] = {"bf16", "bf16", "bf16", "bf16", "bf16",
                                             "bf16", "bf16", "bf16", "f16"};
   static constexpr int64_t kBatches[] = {32, 64, 96, 128, 256};
