@@ -6,7 +6,6 @@ HASTE_TEST_DEVICE=CPU:0 tries these tests on the CPU; `pytest -s` prints the tim
 import pathlib
 import re
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -120,27 +119,3 @@ def test_calls_are_not_in_command_buffers():
     for computation in re.split(r"\n\n", text):
         if re.match(r"%?command_buffer", computation.strip()):
             assert "haste_op" not in computation
-
-
-def _seconds(function, *arguments, repeats=30):
-    """Median of the time of a call, with its results."""
-    times = []
-    for _ in range(repeats + 5):
-        begin = time.perf_counter()
-        function(*arguments)
-        tf.test.experimental.sync_devices()
-        times.append(time.perf_counter() - begin)
-    return float(np.median(times[5:]))
-
-
-@on_gpu_only
-@pytest.mark.parametrize(("sizes", "allowed"), [((32, 200, 1, 256), 1.05), ((1, 1, 1, 64), None)])
-def test_overhead_of_a_call(sizes, allowed):
-    """At most 5 % where T ≥ 100, and 20 µs at T = 1, beside the op in a function without XLA."""
-    function, inputs = calls(ROWS[0], tf.float32, np.random.default_rng(3), sizes)["forward"]
-    with tf.device(DEVICE):
-        inputs = [tf.identity(each) for each in inputs]
-        plain = _seconds(tf.function(function), *inputs)
-        within = _seconds(tf.function(function, jit_compile=True), *inputs)
-    print(f"{sizes}: {1e6 * plain:.1f} µs without XLA, {1e6 * within:.1f} µs with it")
-    assert within <= (allowed * plain if allowed else plain + 20e-6)
