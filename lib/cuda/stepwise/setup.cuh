@@ -7,6 +7,7 @@
 #include "lib/cuda/cell/step_params.cuh"
 #include "lib/cuda/cell/walk_setup.cuh"
 #include "lib/cuda/stepwise/kernels.cuh"
+#include "lib/plan/costs/cost_table.h"
 
 namespace haste {
 
