@@ -1,8 +1,7 @@
 // Sums over whole rows where R is stationary (lib/cuda/tiled/stationary.cuh): the blocks of a row
 // tile have units of the same rows, and each of them needs the sums of all.
 //
-//   warps: parts of their rows ──► one warp a row adds them up ──► all warps: the sums of their
-//   rows
+//   warps: parts of rows ──► one warp a row adds them up ──► a copy of the sums for each block
 //
 // Both ways go through global memory. The words tell by a tag whether they have arrived
 // (lib/cuda/ptx/tagged.h), so nothing waits for a flag after the data. Sums have one order.
