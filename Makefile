@@ -99,7 +99,7 @@ test-aarch64: $(VENV_STAMP)  ## C++ tests for aarch64, cross-compiled and run un
 	tools/test_aarch64.sh
 
 test-python: build  ## Python tests
-	$(BAZEL_RUN) build //examples/... //benchmarks/cpp:libplan_costs.so
+	$(BAZEL_RUN) build //examples/... //benchmarks/cpp/planner:libplan_costs.so
 	$(PY) -m pytest tests --ignore=tests/gpu --ignore=tests/wheel -n $(TEST_JOBS) --dist loadfile $(ARGS)
 
 test-xla: build  ## the layers' tests with every model compiled by XLA on the CPU

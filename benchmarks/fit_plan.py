@@ -6,9 +6,9 @@
 benchmarks/data has the timings: plan_<device>.csv those of many cuts of each engine,
 stationary_<device>.csv of the cuts of `tiled` that keep R on the chip, products_<device>.csv of
 large products and how they are cut, layers_<device>.csv of layers and what runs during the walk
-(plan_timings and layer_timings of benchmarks/cpp). plan_priors.csv has what a fit begins with, and
-why some costs stay as they are. The estimates are the planner's own, from libplan_costs.so of
-benchmarks/cpp.
+(plan_timings and layer_timings of benchmarks/cpp/planner). plan_priors.csv has what a fit begins
+with, and why some costs stay as they are. The estimates are the planner's own, from
+libplan_costs.so of benchmarks/cpp/planner.
 
 A fit minimises the squares of log(estimate / measured), and of log(cost / prior). It is for choices
 between cuts. An error that all cuts of a recurrence have in common changes none, and one of a cut
@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.plan_rows import DATA, DEVICES, ROOT, Planner, read_rows
 
 PRIORS = DATA / "plan_priors.csv"
-BUILT = ROOT / "bazel-bin/benchmarks/cpp"
+BUILT = ROOT / "bazel-bin/benchmarks/cpp/planner"
 CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
 # Costs of `tiled` where R is stationary.
 STATIONARY = ["stationary", "shared_chunk", "alone_chunk", "shared_kernel", "few_slots",

@@ -1,5 +1,7 @@
 #include "lib/api/registry.h"
 
+#include <string.h>
+
 #include "lib/cells/cells.h"
 #include "lib/cells/info.h"
 #include "lib/cpu/cpu.h"
@@ -22,6 +24,45 @@ namespace {
 // constexpr, so that initialisers of other files can read it.
 constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 
+// All that a plan on the CPU depends on, but for the engine's name, which is checked before. It has
+// no padding, because keys are compared byte by byte.
+struct CpuKey {
+  const CellEntry* cell;
+  int64_t batch, time, lanes, hidden;
+  int32_t dtype, threads;
+};
+static_assert(sizeof(CpuKey) == 6 * 8, "padding");
+
+// Plans of a thread's latest calls, each where its key's hash says. They are a thread's own,
+// because a lock would take half as long as planning does.
+struct KeptCpuPlan {
+  CpuKey key;  // cell: NULL if there is no plan
+  Plan plan;
+};
+constexpr uint64_t kKeptCpuPlans = 16;
+thread_local KeptCpuPlan kept_cpu_plans[kKeptCpuPlans];
+
+KeptCpuPlan& KeptAt(const CpuKey& key) {
+  uint64_t sum = CellIndex(*key.cell);
+  for (const int64_t size : {key.batch, key.time, key.lanes, key.hidden}) sum = 31 * sum + size;
+  return kept_cpu_plans[sum % kKeptCpuPlans];
+}
+
+int32_t PlanOnCpu(const HasteRnnConfig& config, const CellEntry& cell, const CpuProperties& cpu,
+                  Plan* plan, HasteStatus* status) {
+  HASTE_TRY(CheckEngine(config, cell.info, status));
+  const CpuKey key = {&cell,         config.batch, config.time, config.lanes,
+                      config.hidden, config.dtype, cpu.threads};
+  KeptCpuPlan& kept = KeptAt(key);
+  if (memcmp(&kept.key, &key, sizeof key) != 0) {
+    kept.key = {};
+    HASTE_TRY(PlanRecurrence(config, cell.info, cpu, {}, &kept.plan, status));
+    kept.key = key;
+  }
+  *plan = kept.plan;
+  return HASTE_OK;
+}
+
 }  // namespace
 
 int CellCount() { return sizeof kCells / sizeof kCells[0]; }
@@ -35,8 +76,7 @@ int32_t PlanRnn(const HasteRnnConfig& config, const CellEntry& cell, bool backwa
   }
   planned->backward = backward;
   planned->engine = cell.cpu[config.dtype];
-  return PlanRecurrence(config, cell.info, GetCpuProperties(executor), {}, &planned->plan, status,
-                        backward);
+  return PlanOnCpu(config, cell, GetCpuProperties(executor), &planned->plan, status);
 }
 
 }  // namespace haste

@@ -1,6 +1,6 @@
 // The CUDA half of the library and memory of its GPU, for programs that time it.
-#ifndef HASTE_BENCHMARKS_CPP_CUDA_HALF_H_
-#define HASTE_BENCHMARKS_CPP_CUDA_HALF_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_CUDA_HALF_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_CUDA_HALF_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpp/gpu.h"
+#include "benchmarks/cpp/planner/gpu.h"
 #include "lib/engine/cuda_backend.h"
 
 namespace benchmark {
@@ -70,4 +70,4 @@ double MedianMicroseconds(const Gpu&, const std::function<int32_t()>& call, bool
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_CUDA_HALF_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_CUDA_HALF_H_

@@ -1,6 +1,6 @@
 // A GPU through NVIDIA's driver alone: time on it, and its clock rate.
-#ifndef HASTE_BENCHMARKS_CPP_GPU_H_
-#define HASTE_BENCHMARKS_CPP_GPU_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_GPU_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_GPU_H_
 
 #include <cstddef>
 #include <string>
@@ -35,4 +35,4 @@ class Gpu {
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_GPU_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_GPU_H_

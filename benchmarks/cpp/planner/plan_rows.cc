@@ -1,4 +1,4 @@
-#include "benchmarks/cpp/plan_rows.h"
+#include "benchmarks/cpp/planner/plan_rows.h"
 
 #include <cstdio>
 

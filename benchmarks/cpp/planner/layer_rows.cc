@@ -1,4 +1,4 @@
-#include "benchmarks/cpp/layer_rows.h"
+#include "benchmarks/cpp/planner/layer_rows.h"
 
 #include <algorithm>
 #include <cmath>

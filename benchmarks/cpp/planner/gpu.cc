@@ -1,4 +1,4 @@
-#include "benchmarks/cpp/gpu.h"
+#include "benchmarks/cpp/planner/gpu.h"
 
 #include <dlfcn.h>
 

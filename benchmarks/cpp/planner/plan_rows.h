@@ -1,6 +1,6 @@
 // Rows of benchmarks/data/plan_*.csv: a recurrence on a GPU, an engine, and how that cuts it.
-#ifndef HASTE_BENCHMARKS_CPP_PLAN_ROWS_H_
-#define HASTE_BENCHMARKS_CPP_PLAN_ROWS_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_PLAN_ROWS_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_PLAN_ROWS_H_
 
 #include <cstdint>
 #include <functional>
@@ -59,4 +59,4 @@ double StepwiseCutClocks(const Problem&, const haste::CudaProperties&, const has
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_PLAN_ROWS_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_PLAN_ROWS_H_

@@ -1,4 +1,4 @@
-#include "benchmarks/cpp/cuda_half.h"
+#include "benchmarks/cpp/planner/cuda_half.h"
 
 #include <dlfcn.h>
 

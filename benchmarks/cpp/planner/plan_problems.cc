@@ -1,4 +1,4 @@
-#include "benchmarks/cpp/plan_problems.h"
+#include "benchmarks/cpp/planner/plan_problems.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/cpp/cuda_half.h"
-#include "benchmarks/cpp/plan_problems.h"
+#include "benchmarks/cpp/planner/cuda_half.h"
+#include "benchmarks/cpp/planner/plan_problems.h"
 #include "lib/base/dtypes.h"
 #include "lib/base/status.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpp/layer_timings.h"
+#include "benchmarks/cpp/planner/layer_timings.h"
 #include "lib/base/dtypes.h"
 
 namespace benchmark {

@@ -1,13 +1,13 @@
 // What plan_timings times: recurrences, in one order whatever the machine, and cuts of each.
-#ifndef HASTE_BENCHMARKS_CPP_PLAN_PROBLEMS_H_
-#define HASTE_BENCHMARKS_CPP_PLAN_PROBLEMS_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_PLAN_PROBLEMS_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_PLAN_PROBLEMS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <vector>
 
-#include "benchmarks/cpp/plan_rows.h"
+#include "benchmarks/cpp/planner/plan_rows.h"
 
 namespace benchmark {
 
@@ -60,4 +60,4 @@ class StationaryProblems {
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_PLAN_PROBLEMS_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_PLAN_PROBLEMS_H_

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpp/layer_rows.h"
-#include "benchmarks/cpp/plan_rows.h"
+#include "benchmarks/cpp/planner/layer_rows.h"
+#include "benchmarks/cpp/planner/plan_rows.h"
 #include "lib/plan/internal.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

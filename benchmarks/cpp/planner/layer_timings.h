@@ -1,6 +1,6 @@
 // Calls that layer_timings runs, checks and times.
-#ifndef HASTE_BENCHMARKS_CPP_LAYER_TIMINGS_H_
-#define HASTE_BENCHMARKS_CPP_LAYER_TIMINGS_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_LAYER_TIMINGS_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_LAYER_TIMINGS_H_
 
 #include <unistd.h>
 
@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cpp/cuda_half.h"
-#include "benchmarks/cpp/layer_rows.h"
-#include "benchmarks/cpp/plan_problems.h"
+#include "benchmarks/cpp/planner/cuda_half.h"
+#include "benchmarks/cpp/planner/layer_rows.h"
+#include "benchmarks/cpp/planner/plan_problems.h"
 
 namespace benchmark {
 
@@ -85,4 +85,4 @@ class Timings {
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_LAYER_TIMINGS_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_LAYER_TIMINGS_H_

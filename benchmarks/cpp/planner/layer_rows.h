@@ -1,13 +1,13 @@
 // Rows of benchmarks/data/products_*.csv and layers_*.csv: a large product on a GPU and how it is
 // cut, and a layer and which of its products run during the walk.
-#ifndef HASTE_BENCHMARKS_CPP_LAYER_ROWS_H_
-#define HASTE_BENCHMARKS_CPP_LAYER_ROWS_H_
+#ifndef HASTE_BENCHMARKS_CPP_PLANNER_LAYER_ROWS_H_
+#define HASTE_BENCHMARKS_CPP_PLANNER_LAYER_ROWS_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "benchmarks/cpp/plan_rows.h"
+#include "benchmarks/cpp/planner/plan_rows.h"
 #include "lib/plan/gemm/gemm.h"
 #include "lib/plan/overlap.h"
 
@@ -70,4 +70,4 @@ class LayerEstimates {
 
 }  // namespace benchmark
 
-#endif  // HASTE_BENCHMARKS_CPP_LAYER_ROWS_H_
+#endif  // HASTE_BENCHMARKS_CPP_PLANNER_LAYER_ROWS_H_

@@ -7,7 +7,7 @@
 // SKIP: so many of the first rows are not timed, to go on after one that never ends. Where cuBLAS
 // is not found, products that it would make are left out. Results are checked before they are
 // timed.
-#include "benchmarks/cpp/layer_timings.h"
+#include "benchmarks/cpp/planner/layer_timings.h"
 
 #include <cstdlib>
 #include <string>
