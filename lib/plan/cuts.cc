@@ -132,10 +132,10 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
   plan.engine = EngineKind::kTiled;
   for (const TiledPlan& cut : cuts[0]) {
     plan.tiled[0] = cut;
-    if (phases == 1) visit(plan, cut.clocks);
+    if (phases == 1) visit(plan, cut.step.clocks);
     for (const TiledPlan& other : cuts[1]) {
       plan.tiled[1] = other;
-      visit(plan, cut.clocks + other.clocks);
+      visit(plan, cut.step.clocks + other.step.clocks);
     }
   }
 }

@@ -1,13 +1,27 @@
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 #include "lib/plan/internal.h"
 
 namespace haste {
 namespace {
+const char* NameOf(TiledPart part, const TiledTiling& t) {
+  switch (part) {
+    case TiledPart::kWaits: return t.persistent ? "waits for other blocks" : "launches of blocks";
+    case TiledPart::kLoads: return "loads into shared memory";
+    case TiledPart::kProducts: return "products";
+    case TiledPart::kSums: return t.stationary() ? "sums of rows" : "sums of clusters";
+    case TiledPart::kElements: break;
+  }
+  return "elements";
+}
+
 std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
   std::string text;
   double clocks = 0;
+  float parts[kTiledParts] = {};
   for (const TiledPlan& tiled : plan.tiled) {
     const TiledTiling& t = tiled.tiling;
     if (t.units == 0) continue;
@@ -25,10 +39,14 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
                t.turns > 1 ? "s" : "");
       text += form;
     }
-    clocks += tiled.clocks;
+    clocks += tiled.step.clocks;
+    for (int i = 0; i < kTiledParts; ++i) parts[i] += tiled.step.parts[i];
   }
-  char about[48];
-  snprintf(about, sizeof about, ", about %.0f clocks a step", clocks);
+  const float* bound = std::max_element(std::begin(parts), std::end(parts));
+  char about[96];
+  snprintf(about, sizeof about, ", about %.0f clocks a step: %s take %.0f%%", clocks,
+           NameOf(static_cast<TiledPart>(bound - parts), plan.tiled[0].tiling),
+           100 * *bound / clocks);
   return text + about;
 }
 }  // namespace

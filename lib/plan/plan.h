@@ -54,7 +54,7 @@ int32_t PlanRecurrence(const HasteRnnConfig&, const HasteCellInfo&, const CpuPro
                        const CudaProperties&, Plan*, HasteStatus*, bool backward = false);
 
 // One line: cell, engine, sizes and reason; on the CPU also the threads and what they share out, on
-// CUDA what a block has and how many there are.
+// CUDA what a block has and how many there are, and what a step of `tiled` spends most time on.
 std::string Describe(const Plan&, const HasteRnnConfig&, const HasteCellInfo&);
 
 }  // namespace haste

@@ -26,8 +26,8 @@ double ChunkClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts
   return costs.chunk_clocks + std::max(multiplies, bytes / costs.shared_bytes_per_clock);
 }
 
-double Clocks(const TiledProblem& p, const CudaProperties& device, const TiledTiling& t,
-              int64_t at_once, const TiledCosts& costs) {
+TiledStep StreamedStep(const TiledProblem& p, const CudaProperties& device, const TiledTiling& t,
+                       int64_t at_once, const TiledCosts& costs) {
   const TiledProductShape& shape = p.shape;
   const double waves = static_cast<double>(CeilDiv(t.blocks(p.lanes), at_once));
   const double blocks = static_cast<double>(std::min(t.blocks(p.lanes), at_once));
@@ -41,7 +41,6 @@ double Clocks(const TiledProblem& p, const CudaProperties& device, const TiledTi
     load = std::max(load, all_streamed / costs.memory_bytes_per_clock / waves);
   }
   const double multiply = t.chunks * ChunkClocks(p, t, costs);
-  const double product = std::max(load, multiply) + costs.unhidden * std::min(load, multiply);
   const double others = (t.splits - 1.0) / t.splits;
   const double meet = t.splits == 1
                           ? 0
@@ -51,8 +50,19 @@ double Clocks(const TiledProblem& p, const CudaProperties& device, const TiledTi
   const double rounds = static_cast<double>(CeilDiv(live * t.units, shape.threads()));
   const double elements = rounds * shape.threads() / kFullThreads *
                           (costs.element_clocks + costs.gate_clocks * p.gates);
-  const double clocks = waves * (costs.step_clocks + product + meet + elements);
-  return t.persistent ? clocks + costs.barrier_clocks : clocks * costs.launch_share;
+  TiledStep step = {};
+  step.Add(TiledPart::kLoads, load < multiply ? costs.unhidden * load : load);
+  step.Add(TiledPart::kProducts, load < multiply ? multiply : costs.unhidden * multiply);
+  step.Add(TiledPart::kWaits, costs.step_clocks);
+  step.Add(TiledPart::kSums, meet);
+  step.Add(TiledPart::kElements, elements);
+  step.Scale(waves);
+  if (t.persistent) {
+    step.Add(TiledPart::kWaits, costs.barrier_clocks);
+  } else {
+    step.Scale(costs.launch_share);
+  }
+  return step;
 }
 
 // How much of R is kept, and how many chunks may be on their way.
@@ -92,21 +102,28 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
   if (at_once == 0 || blocks > INT32_MAX) return false;
   if (t.persistent && blocks > at_once) return false;
   if (!FillShared(shape, static_cast<int>(device.shared_bytes_per_block), plan)) return false;
-  plan->clocks = Clocks(p, device, t, at_once, costs);
+  plan->step = StreamedStep(p, device, t, at_once, costs);
   return true;
 }
 
 bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.chunks); }
 
-// Of a step in turns, each of which multiplies so many clocks. alone: besides, with one turn;
-// in_turn: besides, of each of several. Other turns' work hides the wait for other blocks, but not
-// that of an all-reduction.
-double InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs, double product,
-               double alone, double in_turn) {
+// A step in turns. product, gate: clocks of a turn, and of each gate of its elements. alone: wait,
+// with one turn; in_turn: of each of several. Other turns' work hides the wait for other blocks,
+// but not that of an all-reduction.
+TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs,
+                  double product, double gate, double alone, double in_turn) {
   const bool odd = p.hidden * 2 % kSectorBytes != 0;
-  product += odd ? p.gates * costs.stationary_odd_clocks : 0;
-  product += p.all_reduces * costs.all_reduce_clocks;
-  return std::max(alone + product, t.turns * (in_turn + product));
+  TiledStep one = {};
+  one.Add(TiledPart::kProducts, product);
+  one.Add(TiledPart::kElements, p.gates * gate);
+  one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
+  one.Add(TiledPart::kSums, p.all_reduces * costs.all_reduce_clocks);
+  TiledStep all = one;
+  one.Add(TiledPart::kWaits, alone);
+  all.Add(TiledPart::kWaits, in_turn);
+  all.Scale(t.turns);
+  return all.clocks > one.clocks ? all : one;
 }
 
 // Of a product: its chunks, and more where R comes from shared memory. chunk: of one.
@@ -116,11 +133,11 @@ double StationaryProductClocks(const TiledTiling& t, const TiledCosts& costs, do
          from_shared * costs.shared_kernel_clocks;
 }
 
-double StationaryClocks(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
+TiledStep StationaryStep(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
   const double chunk = t.sharers > 1 ? costs.shared_chunk_clocks : costs.alone_chunk_clocks;
-  const double product =
-      StationaryProductClocks(t, costs, chunk) + p.gates * costs.stationary_gate_clocks;
-  return InTurns(p, t, costs, product, costs.stationary_clocks, costs.stationary_turn_clocks);
+  return InTurns(p, t, costs, StationaryProductClocks(t, costs, chunk),
+                 costs.stationary_gate_clocks, costs.stationary_clocks,
+                 costs.stationary_turn_clocks);
 }
 
 // Fills in the slots; false if there is no room for enough.
@@ -172,18 +189,17 @@ bool FillStationaryForward(const TiledProblem& p, const CudaProperties& device,
   t.chunks = static_cast<int>(2 * CeilDiv(p.depth, 2 * kStationaryDepth));
   if (turns > 1 && p.batch <= kStationaryRows) return false;
   if (!FillStationary(p, device, plan)) return false;
-  plan->clocks = StationaryClocks(p, t, costs);
+  plan->step = StationaryStep(p, t, costs);
   return true;
 }
 
-double StationaryBackwardClocks(const TiledProblem& p, const TiledTiling& t,
-                                const TiledCosts& costs) {
+TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
+                                 const TiledCosts& costs) {
   // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
   const double chunk =
       t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks;
-  const double product =
-      StationaryProductClocks(t, costs, chunk) + p.gates * costs.stationary_backward_gate_clocks;
-  return InTurns(p, t, costs, product, costs.stationary_backward_clocks,
+  return InTurns(p, t, costs, StationaryProductClocks(t, costs, chunk),
+                 costs.stationary_backward_gate_clocks, costs.stationary_backward_clocks,
                  costs.stationary_backward_turn_clocks);
 }
 
@@ -207,7 +223,7 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   const bool knows = turns == 1 && CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits;
   t.meetings = knows ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
-  plan->clocks = StationaryBackwardClocks(p, t, costs);
+  plan->step = StationaryBackwardStep(p, t, costs);
   return true;
 }
 

@@ -175,10 +175,35 @@ struct TiledProblem {
   }
 };
 
+// What a step spends its time on.
+enum class TiledPart : uint8_t {
+  kWaits,  // for other blocks or a launch: the same at every size
+  kLoads,  // of R and the operand; where R is stationary, products include them
+  kProducts,
+  kSums,  // of a cluster's parts; where R is stationary, of rows
+  kElements,
+};
+constexpr int kTiledParts = 5;
+
+// An estimate of a step, in clocks, which is made of its parts.
+struct TiledStep {
+  double clocks;
+  float parts[kTiledParts];
+
+  void Add(TiledPart part, double more) {
+    clocks += more;
+    parts[static_cast<int>(part)] += static_cast<float>(more);
+  }
+  void Scale(double factor) {
+    clocks *= factor;
+    for (float& part : parts) part *= static_cast<float>(factor);
+  }
+};
+
 struct TiledPlan {
   TiledTiling tiling;
   int shared_bytes;
-  double clocks;  // estimated, of a step
+  TiledStep step;
 };
 
 // Calls visit for each cut that fits.

@@ -1,8 +1,10 @@
 // Pins which products of a step PlanRecurrence gives to `tiled` and to `blas`, and how they are
-// divided.
+// divided; and what is said of a step of `tiled`.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <string>
 
 #include "lib/base/int_math.h"
@@ -156,6 +158,80 @@ void NormalisedInTiles() {
   }
 }
 
+// The parts of a step are its estimate, and each is the largest of some cuts.
+void PartsAddUp() {
+  const HasteCellInfo cells[] = {kLstm, CellInfo<GruResetBefore>(), CellInfo<SLstm>(),
+                                 CellInfo<LayerNormLstm>()};
+  int largest[kTiledParts] = {};
+  const auto check = [&](const TiledStep& step, const std::string& text) {
+    const double sum = std::accumulate(std::begin(step.parts), std::end(step.parts), 0.0);
+    EXPECT_TRUE(step.clocks > 0 && std::abs(sum - step.clocks) < 1e-5 * step.clocks,
+                "parts %.9g: %s", sum, text.c_str());
+    const auto range = std::minmax_element(std::begin(step.parts), std::end(step.parts));
+    EXPECT_TRUE(*range.first >= 0, "%s", text.c_str());
+    ++largest[range.second - step.parts];
+  };
+  for (const HasteCellInfo& cell : cells) {
+    for (int64_t n : {0, 16, 64, 128, 300, 20000}) {
+      for (int64_t h : {100, 1024, 2047, 4096}) {
+        for (HasteDtype dtype : {HASTE_FLOAT32, HASTE_BFLOAT16}) {
+          for (const bool backward : {false, true}) {
+            HasteRnnConfig config = CudaSizes(n, 1, h, dtype);
+            config.engine = "tiled";
+            VisitCuts(config, cell, Hopper(), backward, CostsOf(9),
+                      [&](const Plan& plan, double clocks) {
+                        const std::string text = Describe(plan, config, cell);
+                        double sum = 0;
+                        for (int i = 0; i < PhasesOf(cell); ++i) {
+                          check(plan.tiled[i].step, text);
+                          sum += plan.tiled[i].step.clocks;
+                        }
+                        EXPECT_TRUE(sum == clocks, "%.9g: %s", clocks, text.c_str());
+                      });
+          }
+        }
+      }
+    }
+  }
+  for (const int cuts : largest) EXPECT_TRUE(cuts > 10, "%d cuts", cuts);
+}
+
+// What Describe says that a step spends most of its time on.
+void NamesTheLargestPart() {
+  const HasteCellInfo norm_lstm = CellInfo<LayerNormLstm>(), elman = CellInfo<Elman>(),
+                      reset_before = CellInfo<GruResetBefore>();
+  const struct {
+    const HasteCellInfo* cell;
+    int64_t n, h;
+    HasteDtype dtype;
+    bool backward;
+    const char* says;
+  } cases[] = {
+      {&kLstm, 128, 2048, HASTE_BFLOAT16, false, "products take"},
+      {&kLstm, 64, 1024, HASTE_BFLOAT16, false, "waits for other blocks take"},
+      {&kLstm, 128, 1024, HASTE_BFLOAT16, true, "products take"},
+      {&norm_lstm, 128, 1024, HASTE_BFLOAT16, false, "sums of rows take"},
+      {&norm_lstm, 128, 1024, HASTE_BFLOAT16, true, "sums of rows take"},
+      {&kLstm, 128, 2048, HASTE_FLOAT32, false, "products take"},
+      {&kLstm, 1000, 4096, HASTE_FLOAT32, false, "loads into shared memory take"},
+      {&elman, 1000, 100, HASTE_FLOAT32, false, "waits for other blocks take"},
+      {&reset_before, 8, 100, HASTE_FLOAT32, false, "launches of blocks take"},
+      {&reset_before, 64, 1024, HASTE_BFLOAT16, true, "sums of clusters take"},
+  };
+  for (const auto& c : cases) {
+    HasteRnnConfig config = CudaSizes(c.n, 1, c.h, c.dtype);
+    config.engine = "tiled";
+    const std::string text = Describe(PlanOnHopper(config, *c.cell, c.backward), config, *c.cell);
+    const std::string says = std::string(" clocks a step: ") + c.says + " ";
+    EXPECT_TRUE(text.find(says) != std::string::npos, "%s", text.c_str());
+  }
+  // Half of a step, of which the wait is 4180 clocks.
+  HasteRnnConfig config = CudaSizes(64, 1, 1024, HASTE_BFLOAT16);
+  config.engine = "tiled";
+  const std::string text = Describe(PlanOnHopper(config, kLstm, false), config, kLstm);
+  EXPECT_TRUE(text.find("other blocks take 50%, N=64 ") != std::string::npos, "%s", text.c_str());
+}
+
 void TilesFit() {
   const HasteCellInfo cells[] = {CellInfo<Lstm>(), CellInfo<Gru>(), CellInfo<GruResetBefore>(),
                                  CellInfo<Elman>(), CellInfo<SLstm>()};
@@ -246,6 +322,8 @@ int main() {
   haste::TilesFit();
   haste::StationaryCutsCanRun();
   haste::NormalisedInTiles();
+  haste::PartsAddUp();
+  haste::NamesTheLargestPart();
   haste::ByCublas();
   return haste_test::Report("plan_products_test");
 }
