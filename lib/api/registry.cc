@@ -24,8 +24,9 @@ namespace {
 // constexpr, so that initialisers of other files can read it.
 constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 
-// All that a plan on the CPU depends on, but for the engine's name, which is checked before. It has
-// no padding, because keys are compared byte by byte.
+// All that a plan on the CPU depends on, but for the engine's name, which is checked before, and
+// the size of a core's cache, which does not change. It has no padding, because keys are compared
+// byte by byte.
 struct CpuKey {
   const CellEntry* cell;
   int64_t batch, time, lanes, hidden;

@@ -7,6 +7,7 @@
 
 namespace haste {
 namespace {
+
 const char* NameOf(TiledPart part, const TiledTiling& t) {
   switch (part) {
     case TiledPart::kWaits: return t.persistent ? "waits for other blocks" : "launches of blocks";
