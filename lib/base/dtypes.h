@@ -20,7 +20,8 @@ struct TensorFloat {
   float value;
 };
 // float32 that is multiplied as kTerms float16 terms with a scale. The operand of R has a bound
-// (HasBoundedStates), or its scales are passed with it.
+// (HasBoundedStates), or its scales are passed with it. One term has the precision of
+// TensorFloat-32.
 template <int kTerms>
 struct Scaled {
   float value;

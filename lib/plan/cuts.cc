@@ -126,6 +126,8 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     problem.one_a_step = phases == 1;
     problem.backward = backward;
     problem.all_reduces = cell.normalizes ? NormalizesState(cell) ? 2 : 1 : 0;
+    problem.relaxed = floats && config.allow_tf32 != 0 && !cell.exponential &&
+                      (backward || HasBoundedStates(config, cell));
     VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   Plan plan;

@@ -17,10 +17,12 @@ namespace haste {
 inline bool CanBeBlas(const HasteRnnConfig& config, const HasteCellInfo& cell) {
   return cell.recurrence == HASTE_DENSE && !(cell.normalizes && config.dtype == HASTE_FLOAT16);
 }
-// Products on tensor cores. Where h·R is normalised, in bfloat16 alone: float16 has not the range.
+// Products on tensor cores. Where h·R is normalised, in bfloat16 and TensorFloat-32: float16 has
+// not the range.
 inline bool CanBeTiled(const HasteRnnConfig& config, const HasteCellInfo& cell) {
-  return cell.recurrence == HASTE_DENSE && config.dtype != HASTE_FLOAT64 &&
-         (!cell.normalizes || config.dtype == HASTE_BFLOAT16);
+  if (cell.recurrence != HASTE_DENSE || config.dtype == HASTE_FLOAT64) return false;
+  return !cell.normalizes || config.dtype == HASTE_BFLOAT16 ||
+         (config.dtype == HASTE_FLOAT32 && config.allow_tf32);
 }
 // The persistent engines: one such product a step, which is not normalised.
 inline bool CanBePersistent(const HasteRnnConfig& config, const HasteCellInfo& cell) {

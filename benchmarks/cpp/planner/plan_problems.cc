@@ -176,6 +176,8 @@ bool StationaryProblems::Next(Problem* problem) {
 #define HASTE_NAME(CELL) haste::CELL::kName,
   static constexpr const char* kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_NAME)};
   static constexpr const char* kNormalizing[] = {HASTE_NORM_CELLS(HASTE_NAME)};
+  static constexpr const char* kAll[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_NAME)
+                                             HASTE_NORM_CELLS(HASTE_NAME)};
 #undef HASTE_NAME
   static constexpr const char* kDtypes[] = {"bf16", "bf16", "bf16", "bf16", "bf16",
                                             "bf16", "bf16", "bf16", "f16"};
@@ -183,9 +185,12 @@ bool StationaryProblems::Next(Problem* problem) {
   static constexpr int64_t kHidden[] = {512, 640, 768, 1024, 1150, 1280, 1536, 2048};
   do {
     if (drawn_ == kDraws) return false;
-    const bool plain = drawn_++ < kPlainDraws;
-    problem->cell = plain ? draws_.Of(kCells) : draws_.Of(kNormalizing);
-    problem->dtype = plain ? draws_.Of(kDtypes) : "bf16";
+    const bool plain = drawn_ < kPlainDraws, normalizes = !plain && drawn_ < kWithNormalizing;
+    ++drawn_;
+    problem->cell = plain        ? draws_.Of(kCells)
+                    : normalizes ? draws_.Of(kNormalizing)
+                                 : draws_.Of(kAll);
+    problem->dtype = plain ? draws_.Of(kDtypes) : normalizes ? "bf16" : "tf32";
     problem->batch = draws_.Of(kBatches);
     problem->lanes = 1;
     problem->hidden = draws_.Of(kHidden);

@@ -42,7 +42,8 @@ class Problems {
   bool pinned_ = false;
 };
 
-// Drawn ones in which R may be stationary; those whose cell normalises h·R come last.
+// Drawn ones in which R may be stationary: in 16 bits, then of cells that normalise h·R, then of
+// floats.
 class StationaryProblems {
  public:
   bool Next(Problem*);
@@ -51,7 +52,7 @@ class StationaryProblems {
   std::vector<Cut> CutsOf(const Problem&, const haste::CudaProperties&);
 
  private:
-  static constexpr size_t kPlainDraws = 1500, kDraws = 1900;
+  static constexpr size_t kPlainDraws = 1500, kWithNormalizing = 1900, kDraws = 2500;
 
   Draws draws_;
   std::set<Problem> seen_;

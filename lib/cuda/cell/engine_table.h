@@ -61,6 +61,7 @@ using WalkOf = std::conditional_t<kMixesHidden<Cell>, MixesHidden<Cell, Walk>, W
 // X(name in symbols, storage type) for each.
 #define HASTE_UNIT_16(X) X(f16, Half) X(bf16, Bfloat16)
 #define HASTE_UNIT_BF16(X) X(bf16, Bfloat16)
+#define HASTE_UNIT_TF32(X) X(tf32, TensorFloat)
 #define HASTE_UNIT_32(X) X(f32, float)
 #define HASTE_UNIT_32_TF32(X) X(f32, float) X(tf32, TensorFloat)
 #define HASTE_UNIT_32_64(X) X(f32, float) X(f64, double)

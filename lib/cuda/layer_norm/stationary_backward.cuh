@@ -88,7 +88,7 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
 
  public:
   using typename Base::States;
-  static constexpr int kRegisterDepth = kNormalizingBackwardDepth;
+  static constexpr int kRegisterDepth = NormalizingBackwardDepth(sizeof(T) == 4, kRows);
 
   HASTE_DEVICE NormStationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                               int64_t first)
@@ -136,7 +136,7 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
     // 0, and may have gradients beyond the range of 16 bits.
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        dq_[r][g] = signbit(moments_[r].y) ? 0 : PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
+        dq_[r][g] = signbit(moments_[r].y) ? 0 : StoreTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
       }
     }
   }
@@ -273,7 +273,7 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
                          }
                        });
     HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-      this->dx_[r][g] = PackTwo<T>(dx[0][g], dx[1][g]);
+      this->dx_[r][g] = StoreTwo<T>(dx[0][g], dx[1][g]);
       HASTE_UNROLL for (int m = 0; m < 2; ++m) dq[2 * r + m][g] = gradients[m][g];
     }
     HASTE_UNROLL for (int m = 0; m < 2; ++m) {
@@ -315,8 +315,8 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
   const bool products_are_paired_;
   int64_t moments_at_;  // of the first row at the present step, in [N, T, K]
   float4* const accumulators_;
-  uint32_t products_[2][kGates];  // of the step, pairs of units
-  float4 moments_[2];             // of its rows (MomentsOfSteps)
+  StoredPair<T> products_[2][kGates];  // of the step, pairs of units
+  float4 moments_[2];                  // of its rows (MomentsOfSteps)
 };
 
 }  // namespace haste

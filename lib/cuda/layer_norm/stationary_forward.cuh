@@ -21,7 +21,7 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
 
  public:
   using typename Base::States;
-  static constexpr int kRegisterDepth = kNormalizingForwardDepth;
+  static constexpr int kRegisterDepth = NormalizingForwardDepth(sizeof(T) == 4);
 
   HASTE_DEVICE NormStationaryForwardElements(const Params& p, const StationaryPlace& place)
       : Base(p, place),
@@ -36,7 +36,7 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
           this->ReadSums(sums, q);
           HASTE_UNROLL for (int r = 0; r < 2; ++r) {
             HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-              products_[r][g] = PackTwo<T>(q[2 * r][g], q[2 * r + 1][g]);
+              products_[r][g] = StoreTwo<T>(q[2 * r][g], q[2 * r + 1][g]);
             }
           }
           Moments<float> of_row[2];
@@ -98,7 +98,7 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
   const NormParameters<Cell, T> parameters_;
   const RowAllReduce<Params> reduce_;
   const bool products_are_paired_;
-  uint32_t products_[2][kGates];  // of the step, pairs of units
+  StoredPair<T> products_[2][kGates];  // of the step, pairs of units
 };
 
 }  // namespace haste

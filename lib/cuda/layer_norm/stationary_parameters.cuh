@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cuda/layer_norm/rows_params.cuh"
+#include "lib/cuda/tiled/stationary_elements.cuh"
 
 namespace haste {
 
@@ -35,11 +36,9 @@ class NormParameters {
   }
 
  private:
-  static HASTE_DEVICE float Of(uint32_t both, int i) {
-    return ToCompute(T{static_cast<uint16_t>(both >> 16 * (i % 2))});
-  }
+  static HASTE_DEVICE float Of(StoredPair<T> both, int i) { return ToCompute(OfPair<T>(both, i)); }
 
-  uint32_t gamma_[Cell::kGates], state_[kHasState ? 2 : 1];
+  StoredPair<T> gamma_[Cell::kGates], state_[kHasState ? 2 : 1];
 };
 
 }  // namespace haste

@@ -87,6 +87,9 @@ class NormTiledPolicy : public TiledProducts<Cell, D, true, false> {
 
 template <class Product, class Cell>
 using NormTiledWalk = NormTiledPolicy<Cell, NormTiledPhases<Product>>;
+// TensorFloat-32 has the precision of one scaled term.
+template <class T>
+using NormStorage = std::conditional_t<std::is_same_v<T, TensorFloat>, Scaled<1>, T>;
 template <class Cell, class T>
 using NormTiled = WalkEngine<
     Cell, NormTiledWalk<NormForwardProduct<Cell, NormParams<TiledForwardParams<T, 1>>>, Cell>,
@@ -95,7 +98,7 @@ using NormTiled = WalkEngine<
 }  // namespace
 
 #define HASTE_ENGINE(NAME, T) \
-  HASTE_DEFINE_ENGINE(TiledEngine, HASTE_CELL, NAME, NormTiled<HASTE_CELL, T>)
+  HASTE_DEFINE_ENGINE(TiledEngine, HASTE_CELL, NAME, NormTiled<HASTE_CELL, NormStorage<T>>)
 HASTE_UNIT(HASTE_ENGINE)
 
 }  // namespace haste

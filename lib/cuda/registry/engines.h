@@ -16,7 +16,7 @@ struct CudaCell {
   const Engine* any_size[4];    // `stepwise` or `scan`
   const Engine* persistent[5];  // `cluster` and `grid`; here and below null where it never runs
   const Engine* block[5];
-  const Engine* tiled[4];
+  const Engine* tiled[5];
   const Engine* blas[4];
 };
 

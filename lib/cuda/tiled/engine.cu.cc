@@ -44,11 +44,14 @@ class TiledKernel {
   StepKernel<const Params, int64_t, int64_t> kernel_;
 };
 
+template <class Cell, class D>
+using TiledProductsOf = std::conditional_t<kCanBeStationary<D>, StationaryPolicy<Cell, D, true>,
+                                           TiledProducts<Cell, D, false>>;
+
 // The EnginePolicy for WalkEngine.
 template <class Cell, class D>
-class TiledPolicy : public TiledProducts<Cell, D, kCanBeStationary<D>> {
-  using Products = TiledProducts<Cell, D, kCanBeStationary<D>>;
-  using Params = typename D::Params;
+class TiledPolicy : public TiledProductsOf<Cell, D> {
+  using Products = TiledProductsOf<Cell, D>;
   static constexpr int kLast = D::kPhases - 1;
   using Products::plan_, Products::device_;
 
@@ -59,15 +62,7 @@ class TiledPolicy : public TiledProducts<Cell, D, kCanBeStationary<D>> {
                HasteStatus* status) const {
     if constexpr (kCanBeStationary<D>) {
       if (plan_.tiled[0].tiling.stationary()) {
-        const Params& p = phased.of[0];
-        if constexpr (D::First::kBackward) {
-          using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
-          using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
-          return this->template LaunchBackward<Wide, Narrow>(p, first, steps, executor, status);
-        } else {
-          using Elements = StationaryForwardElements<Cell, Params>;
-          return this->template LaunchForward<Elements>(p, steps, executor, status);
-        }
+        return Products::Walk(phased, first, steps, executor, status);
       }
     }
     TiledKernel<typename D::First> one(phased.of[0]);

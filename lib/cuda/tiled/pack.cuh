@@ -78,7 +78,9 @@ class StationaryWeights {
         H_(static_cast<int>(p.H)),
         split_(block % p.tiling.splits),
         tile_(block / p.tiling.splits % p.tiling.unit_tiles),
-        r_(r + block / p.tiling.splits / p.tiling.unit_tiles * p.H * kGates * p.H) {}
+        r_(r + block / p.tiling.splits / p.tiling.unit_tiles * p.H * kGates * p.H) {
+    if constexpr (kScaledTerms<T> > 0) scale_ = ScalesOf(p).weight;
+  }
 
   // row: of the block's 64. chunk: of the block. Row 16 g + 8 u + i is forward gate g of
   // unit 2 i + u, backward unit 16 g + 2 i + u.
@@ -86,22 +88,35 @@ class StationaryWeights {
     const int unit = row % 8 * 2 + row / 8 % 2;
     const int d = (chunk * tiling_.splits + split_) * tiling_.stationary_depth() + in_chunk;
     if constexpr (Phase::kBackward) {
-      constexpr int kUnits = kStationaryBackwardUnits;
-      const int j = tile_ * kUnits + row / 16 * 16 + unit;
-      const int of_gate = d / kUnits, from = of_gate / kGates * kUnits + d % kUnits;
-      if (j >= H_ || from >= H_) return 0;
-      return r_[(int64_t{j} * kGates + of_gate % kGates) * H_ + from].bits;
+      // The depth is [tile of units, gate, unit].
+      constexpr bool kScales = kScalesRows<Phase>;
+      constexpr int kUnits = kScales ? kStationaryScaleUnits : kStationaryBackwardUnits;
+      constexpr int kOfTile = kScales ? ScaledGates(kGates) : kGates;
+      const int j = tile_ * kStationaryBackwardUnits + row / 16 * 16 + unit;
+      const int of_gate = d / kUnits, gate = of_gate % kOfTile;
+      const int from = of_gate / kOfTile * kUnits + d % kUnits;
+      if (j >= H_ || from >= H_ || gate >= kGates) return 0;
+      return Bits(r_[(int64_t{j} * kGates + gate) * H_ + from]);
     } else {
       const int j = tile_ * kStationaryUnits + unit;
       if (row / 16 >= kGates || d >= H_ || j >= H_) return 0;
-      return r_[(int64_t{d} * kGates + row / 16) * H_ + j].bits;
+      return Bits(r_[(int64_t{d} * kGates + row / 16) * H_ + j]);
     }
   }
 
  private:
+  HASTE_DEVICE uint16_t Bits(T weight) const {
+    if constexpr (kScaledTerms<T> > 0) {
+      return FromCompute<Half>(weight.value * scale_).bits;
+    } else {
+      return weight.bits;
+    }
+  }
+
   const TiledTiling& tiling_;
   const int H_, split_, tile_;
   const T* const r_;  // of the lane
+  float scale_;       // only for Scaled
 };
 
 // For R that is stationary. to[block, half, chunk of the half, piece], uint4: a half has every

@@ -21,6 +21,10 @@ constexpr int kOperandTerms = sizeof(T) == 4       ? kMmaTerms<T>
 template <class Phase>
 constexpr bool kScalesRows = Phase::kBackward && kScaledTerms<typename Phase::Params::Storage> > 0;
 
+// Gates' gradients that have a scale where R is stationary, with padding; 0 without scales.
+template <class Cell, class T>
+constexpr int kScaledGates = kScaledTerms<T> > 0 ? ScaledGates(Cell::kGates) : 0;
+
 template <class Phase>
 constexpr TiledProductShape ShapeOf() {
   using Params = typename Phase::Params;
@@ -101,22 +105,36 @@ HASTE_DEVICE uint32_t TiledDepthAt(const TiledOperand& operand, uint32_t d) {
          TiledOperandAt<T, kOfOperand>(0, d % kDepth);
 }
 
+// A number as one or two split terms of 16 bits.
+template <class T, int kOfOperand>
+HASTE_DEVICE void SplitNumber(float value, uint16_t (&part)[kOfOperand]) {
+  using Operand = MmaOperand<T>;
+  part[0] = FromCompute<Operand>(value).bits;
+  if constexpr (kOfOperand == 2) {
+    // The first split term of infinity or NaN is the number itself.
+    const float rest = value - ToCompute(Operand{part[0]});
+    part[1] = isfinite(rest) ? FromCompute<Operand>(rest).bits : 0;
+  }
+}
+
 // Stores a number's split terms. to: the first of them.
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutTerms(const TiledParams<T, kOfOperand>& p, const TiledOperand& operand,
                            uint16_t* to, float value) {
   constexpr int kDepth = TiledDepth(kMmaTerms<T>, kOfOperand);
-  uint16_t part[3];
+  const auto put = [&](const auto& part) {
+    HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
+  };
   if constexpr (sizeof(T) == 4) {
     if constexpr (kScaledTerms<T> > 0) value *= ScalesOf(p).state;
+    uint16_t part[3];
     SplitOperand<T>(value, part);
+    put(part);
   } else {
-    part[0] = FromCompute<T>(value).bits;
-    // The first split term of infinity or NaN is the number itself.
-    const float rest = value - ToCompute(T{part[0]});
-    part[1] = isfinite(rest) ? FromCompute<T>(rest).bits : 0;
+    uint16_t part[kOfOperand];
+    SplitNumber<T>(value, part);
+    put(part);
   }
-  HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kDepth << operand.log_rows] = part[s];
 }
 
 template <class T, int kOfOperand>
@@ -126,19 +144,27 @@ HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOpera
       operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
   PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
-// The same where R is stationary, whose chunks have all rows of 8 of the depth, then those of the
-// next. Rows that are multiplied together are neighbours in shared memory. rows: of a row tile.
+// The same where R is stationary, [chunk, split term]. Chunks have all rows of 8 of the depth, then
+// those of the next: rows that are multiplied together are neighbours in shared memory. rows: of a
+// row tile.
+constexpr int kStationaryNumbers = kStationaryChunkBytes / 2;
+template <int kOfOperand>
 HASTE_DEVICE int StationaryOperandAt(int rows, int row, int depth) {
-  return depth / 8 * (8 * rows) + row * 8 + depth % 8;
+  const int at = depth / 8 * (8 * rows) + row * 8 + depth % 8;
+  return at / kStationaryNumbers * (kOfOperand - 1) * kStationaryNumbers + at;
 }
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,
                              int64_t d, float value) {
-  if constexpr (sizeof(T) == 2 && kOfOperand == 1) {
+  if constexpr (kMmaTerms<T> == 1) {
     if (p.tiling.stationary()) {
-      const int row = static_cast<int>(p.operand.RowOf(e));
-      const int at = StationaryOperandAt(1 << p.operand.log_rows, row, static_cast<int>(d));
-      p.operand.Of((step & 1) * p.K + e.k, e)[at] = FromCompute<T>(value).bits;
+      const int rows = 1 << p.operand.log_rows, row = static_cast<int>(p.operand.RowOf(e));
+      if constexpr (kScaledTerms<T> > 0) value *= ScalesOf(p).state;
+      uint16_t part[kOfOperand];
+      SplitNumber<T>(value, part);
+      uint16_t* to = p.operand.Of((step & 1) * p.K + e.k, e) +
+                     StationaryOperandAt<kOfOperand>(rows, row, static_cast<int>(d));
+      HASTE_UNROLL for (int s = 0; s < kOfOperand; ++s) to[s * kStationaryNumbers] = part[s];
       return;
     }
   }

@@ -14,8 +14,7 @@ namespace haste {
 
 // Whether a direction has kernels for R that is stationary (TiledProblem::allows_stationary).
 template <class D>
-constexpr bool kCanBeStationary =
-    D::kPhases == 1 && sizeof(typename D::Params::Storage) == 2 && D::Params::kTerms == 1;
+constexpr bool kCanBeStationary = D::kPhases == 1 && kMmaTerms<typename D::Params::Storage> == 1;
 
 // What an EnginePolicy for WalkEngine has of its products. kStationary, kOther: R can be
 // stationary, or not.
@@ -35,9 +34,9 @@ class TiledProducts {
     p->exact = config_.allow_tf32 == 0;
     const int kernel_bytes = t.stationary() ? t.kernel_chunk_bytes() : shape.kernel_bytes();
     p->kernel = workspace->Take<uint4>(p->K * t.unit_tiles * chunks * kernel_bytes / sizeof(uint4));
-    p->operand.chunks = static_cast<int>(chunks);
+    p->operand.chunks = static_cast<int>(chunks * (t.stationary() ? t.terms : 1));
     p->operand.row_tiles = t.row_tiles;
-    p->operand.width = t.stationary() ? t.stationary_depth() : shape.operand_width();
+    p->operand.width = t.stationary() ? t.slot_bytes() / 2 / t.rows : shape.operand_width();
     while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
     p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
     p->arrived = workspace->Take<uint32_t>(Counters(*p));
@@ -82,7 +81,9 @@ class TiledProducts {
     StepKernel<const Params, int64_t, int64_t> kernel(
         p.tiling.rows == kStationaryRows ? BackwardOf<Wide, Params>(p.tiling.turns)
                                          : BackwardOf<Narrow, Params>(p.tiling.turns));
-    HASTE_TRY(CheckKept(p.tiling, Wide::kRegisterDepth, status));
+    const int register_depth =
+        p.tiling.rows == kStationaryRows ? Wide::kRegisterDepth : Narrow::kRegisterDepth;
+    HASTE_TRY(CheckKept(p.tiling, register_depth, status));
     HASTE_TRY(kernel.Set(StationaryShape(p), device_, status));
     return kernel.Run(false, executor, status, p, first, steps);
   }
@@ -135,6 +136,29 @@ class TiledProducts {
       return LaunchPrepare(PackTiled<Phase>, warps * 32, executor, p, from, to);
     }
     return cudaErrorNotSupported;
+  }
+};
+
+// An EnginePolicy for WalkEngine: R is stationary. kOther: of one whose R need not be.
+template <class Cell, class D, bool kOther = false>
+class StationaryPolicy : public TiledProducts<Cell, D, true, kOther> {
+  using Products = TiledProducts<Cell, D, true, kOther>;
+  using Params = typename D::Params;
+
+ public:
+  using Products::Products;
+
+  int32_t Walk(const Phased<D>& phased, int64_t first, int64_t steps, const HasteExecutor& executor,
+               HasteStatus* status) const {
+    const Params& p = phased.of[0];
+    if constexpr (D::First::kBackward) {
+      using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
+      using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
+      return this->template LaunchBackward<Wide, Narrow>(p, first, steps, executor, status);
+    } else {
+      using Elements = StationaryForwardElements<Cell, Params>;
+      return this->template LaunchForward<Elements>(p, steps, executor, status);
+    }
   }
 };
 

@@ -37,7 +37,7 @@ static_assert(sizeof(StationaryCounters) <= kStationaryCounterBytes, "the layout
 // Called by one thread, before the other threads of the cluster see the barriers.
 HASTE_DEVICE void InitStationary(const TiledTiling& t, const Pipeline& pipeline) {
   pipeline.Init(t.slots, kStationaryWarps / 2 * t.sharers);
-  for (int slot = 0; slot < t.slots; ++slot) pipeline.Expect(slot, kStationaryChunkBytes);
+  for (int slot = 0; slot < t.slots; ++slot) pipeline.Expect(slot, t.slot_bytes());
 }
 
 // How the warps that compute the cell tell others, turn by turn, what they have stored. kTurns: row
@@ -115,7 +115,9 @@ class StationaryReady {
 
 // One of the warps that load. They take turns, and so do the blocks that share the operand: all
 // uses of a slot belong to one of them. chunks: of a direction, where they are and when they have
-// been made (StationaryForwardChunks, StationaryBackwardChunks).
+// been made (StationaryForwardChunks, StationaryBackwardChunks); kSlotBytes, kTerms: bytes and
+// split terms of one. Each half of the warps multiplies every other chunk of R, by one term after
+// the other.
 template <class Chunks>
 class StationaryLoader {
  public:
@@ -132,20 +134,21 @@ class StationaryLoader {
   HASTE_DEVICE void Load(int turn, int64_t step) {
     const int stride = tiling_.loaders(), first = chunk_;
     StationaryReady ready;
-    for (int round = 0; chunk_ < tiling_.chunks; ++round, chunk_ += stride) {
+    for (int round = 0; chunk_ < tiling_.loads(); ++round, chunk_ += stride) {
       ready.Await(round, [&](int other, int part) {
         const int chunk = first + other * stride;
-        return chunk >= tiling_.chunks || chunks_.IsMade(turn, chunk, part, step);
+        return chunk >= tiling_.loads() || chunks_.IsMade(turn, ChunkOf(chunk), part, step);
       });
       pipeline_.AwaitFree(slot_, lap_);
       if (threadIdx.x % 32 == 0) {
-        unsigned char* to = slots_ + slot_ * kStationaryChunkBytes;
-        const uint16_t* from = chunks_.At(turn, chunk_, step);
+        constexpr int kBytes = Chunks::kSlotBytes;
+        unsigned char* to = slots_ + slot_ * kBytes;
+        const uint16_t* from = chunks_.At(turn, ChunkOf(chunk_), chunk_ / 2 % Chunks::kTerms, step);
         if (tiling_.sharers == 1) {
-          pipeline_.Copy(slot_, to, from, kStationaryChunkBytes);
+          pipeline_.Copy(slot_, to, from, kBytes);
         } else {
           const uint16_t all = static_cast<uint16_t>((1 << tiling_.sharers) - 1);
-          pipeline_.CopyTo(all, slot_, to, from, kStationaryChunkBytes);
+          pipeline_.CopyTo(all, slot_, to, from, kBytes);
         }
       }
       __syncwarp();
@@ -155,10 +158,15 @@ class StationaryLoader {
         lap_ ^= 1;
       }
     }
-    chunk_ -= tiling_.chunks;
+    chunk_ -= tiling_.loads();
   }
 
  private:
+  // Of R, that is multiplied by what is loaded as number `load`.
+  static HASTE_DEVICE int ChunkOf(int load) {
+    return Chunks::kTerms == 1 ? load : load / (2 * Chunks::kTerms) * 2 + load % 2;
+  }
+
   const TiledTiling& tiling_;
   const Chunks& chunks_;
   const Pipeline pipeline_;
@@ -188,14 +196,20 @@ HASTE_DEVICE void ServeStationary(const TiledTiling& t, const Chunks& chunks,
 }
 
 // A block's product of a step: of a group of four warps, over its half of the chunks.
-// kRegisterDepth: of R in registers. kShares: blocks of the cluster share the operand.
-template <class T, int kRows, int kRegisterDepth, bool kShares>
+// kRegisterDepth: of R in registers. kShares: blocks of the cluster share the operand. kScaled:
+// steps of 16 of the depth in which a row of the operand has one scale, or 0 without scales.
+// kTerms: split terms of the operand.
+template <class T, int kRows, int kRegisterDepth, bool kShares, int kScaled = 0, int kTerms = 1>
 class StationaryProduct {
-  // Of a chunk: its depth, in steps of 16; bytes of R.
+  using Sums = float[kRows / 2];  // 64 × kRows of the block, as WarpgroupMma has them
+  // Of a chunk: its depth, in steps of 16; bytes in shared memory; bytes of R.
   static constexpr int kSteps = kStationaryChunkBytes / (32 * kRows);
+  static constexpr int kSlotBytes =
+      StationarySlotBytes(kScaled > 0 ? kStationaryMakers / kScaled : 0);
   static constexpr int kKernelBytes = kStationarySums * 32 * kSteps;
   static constexpr int kKept = kRegisterDepth / (16 * kSteps);
   static constexpr int kUnit = 16;  // bytes: of addresses in descriptors
+  static_assert(kRegisterDepth % (16 * kSteps) == 0, "whole chunks");
 
  public:
   HASTE_DEVICE StationaryProduct(const TiledTiling& t, const Pipeline& pipeline,
@@ -229,25 +243,33 @@ class StationaryProduct {
     FenceSharedBulkCopies();
   }
 
-  // sums: 64 × kRows, as WarpgroupMma has them.
-  HASTE_DEVICE void Multiply(float (&sums)[kRows / 2]) {
+  HASTE_DEVICE void Multiply(Sums& sums) {
     int last = 0;
+    if constexpr (kScaled > 0) {
+      HASTE_UNROLL for (float& sum : sums) sum = 0.0f;
+    }
     HASTE_UNROLL for (int c = 0; c < kKept; ++c) {
       if (c < chunks_) {
-        Chunk(c, &last, [&](int k, uint64_t b) {
-          WarpgroupMmaKept<MmaOperand<T>, kRows>(sums, a_[c][k], b, c + k > 0);
-        });
+        HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
+          Chunk(c + s == 0, &last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
+            WarpgroupMmaKept<MmaOperand<T>, kRows>(to, a_[c][k], b, adds);
+          });
+        }
       }
     }
     uint64_t a = Matrices<kStationarySums>(kept_);
     for (int c = kKept; c < chunks_; ++c, a += kKernelBytes / kUnit) {
-      Chunk(c, &last, [&](int k, uint64_t b) {
-        const uint64_t of_kernel = a + k * (32 * kStationarySums / kUnit);
-        WarpgroupMma<MmaOperand<T>, kRows>(sums, of_kernel, b);
-      });
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
+        Chunk(false, &last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
+          const uint64_t of_kernel = a + k * (32 * kStationarySums / kUnit);
+          WarpgroupMma<MmaOperand<T>, kRows>(to, of_kernel, b, adds);
+        });
+      }
     }
-    WaitWarpgroupMma<0>();
-    Free(last);
+    if constexpr (kScaled == 0) {
+      WaitWarpgroupMma<0>();
+      Free(last);
+    }
   }
 
  private:
@@ -257,23 +279,57 @@ class StationaryProduct {
     return CoreMatricesAt<16 * kOfRows, 128>(at);
   }
 
+  // issue(to, k, b, adds): a step. begins: the first chunk.
   template <class Issue>
-  HASTE_DEVICE void Chunk(int c, int* last, const Issue& issue) {
+  HASTE_DEVICE void Chunk(bool begins, int* last, Sums& sums, const Issue& issue) {
     pipeline_.Wait(slot_, lap_);
-    if (threadIdx.x % 128 == 0) pipeline_.Expect(slot_, kStationaryChunkBytes);  // the next use
-    const uint64_t b = Matrices<kRows>(slots_ + slot_ * kStationaryChunkBytes);
-    BeginWarpgroupMma();
-    HASTE_UNROLL for (int k = 0; k < kSteps; ++k) issue(k, b + k * (32 * kRows / kUnit));
-    CommitWarpgroupMma();
-    if (c > 0) {
-      WaitWarpgroupMma<1>();
-      Free(*last);
+    if (threadIdx.x % 128 == 0) pipeline_.Expect(slot_, kSlotBytes);  // the next use
+    const uint32_t slot = slots_ + slot_ * kSlotBytes;
+    const uint64_t b = Matrices<kRows>(slot);
+    if constexpr (kScaled > 0) {
+      const float* down = reinterpret_cast<const float*>(
+          stationary_shared + (slot - SharedAddress(stationary_shared)) + kStationaryChunkBytes);
+      HASTE_UNROLL for (int s = 0; s < kSteps / kScaled; ++s) {
+        AddScaled(s, b, down, sums, issue);
+      }
+      Free(slot_);
+    } else {
+      BeginWarpgroupMma();
+      HASTE_UNROLL for (int k = 0; k < kSteps; ++k) {
+        issue(sums, k, b + k * (32 * kRows / kUnit), !begins || k > 0);
+      }
+      CommitWarpgroupMma();
+      if (!begins) {
+        WaitWarpgroupMma<1>();
+        Free(*last);
+      }
     }
     *last = slot_;
     slot_ += 2;
     if (slot_ >= slot_count_) {
       slot_ -= slot_count_;
       lap_ ^= 1;
+    }
+  }
+  // Adds the products of a chunk whose rows have scale s. The other half of the warps keeps the
+  // tensor cores busy meanwhile. down: of each scale and row what undoes it.
+  template <class Issue>
+  static HASTE_DEVICE void AddScaled(int s, uint64_t b, const float* down, Sums& sums,
+                                     const Issue& issue) {
+    Sums scaled;
+    BeginWarpgroupMma();
+    HASTE_UNROLL for (int k = s * kScaled; k < (s + 1) * kScaled; ++k) {
+      issue(scaled, k, b + k * (32 * kRows / kUnit), k > s * kScaled);
+    }
+    CommitWarpgroupMma();
+    WaitWarpgroupMma<0>();
+    HASTE_UNROLL for (int n = 0; n < kRows / 8; ++n) {
+      const auto of_pair = LoadFragment<2>(down + s * kRows + n * 8 + threadIdx.x % 4 * 2);
+      HASTE_UNROLL for (int i = 0; i < 4; ++i) {
+        float& product = scaled[4 * n + i];
+        asm volatile("" : "+f"(product));  // keeps reads after the wait
+        sums[4 * n + i] = fmaf(product, of_pair.v[i % 2], sums[4 * n + i]);
+      }
     }
   }
   // Tells all blocks that share the operand that this warp has read a slot.

@@ -6,6 +6,10 @@
 //
 // The depth is [unit tile, gate, 64 units of it]. Of its chunks, a block has every one whose number
 // is its rank in the cluster, modulo the blocks of the cluster.
+//
+// Gradients of floats are scaled float16. 16 units of a row, which a warp computes, have a scale
+// that fits them, and follow one another in the depth: [tile of 16 units, gate, unit]. A chunk has
+// the factors that undo its scales at its end (lib/cuda/ptx/fp16_scale.cuh).
 #pragma once
 
 #include "lib/cuda/tiled/stationary.cuh"
@@ -36,9 +40,15 @@ struct StationaryBackwardPlace {
 
 // The chunks of the gates' gradients, as a loading warp sees them. Flags are [unit tile, split]:
 // how many steps a block has ended.
-template <int kGates, class Params>
+template <class Cell, class Params>
 class StationaryBackwardChunks {
+  static constexpr int kScaled = kScaledGates<Cell, typename Params::Storage>;
+
  public:
+  static constexpr int kTerms = Params::kTerms;
+  static constexpr int kSlotBytes =
+      StationarySlotBytes(kScaled > 0 ? kStationaryMakers / kScaled : 0);
+
   HASTE_DEVICE StationaryBackwardChunks(const Params& p, const StationaryBackwardPlace& place)
       : tiling_(p.tiling),
         split_(place.split),
@@ -49,16 +59,23 @@ class StationaryBackwardChunks {
   // Whether a block has made its part of the operand of a step's product, which follows the step
   // before: no flag counts that at first.
   HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int64_t step) const {
-    // A chunk is of one unit tile, or of two whose clusters have half as many blocks.
-    const int tiles = kStationaryRows / tiling_.rows;
-    const int tile = (Number(chunk) * tiles + part / tiling_.splits) / kGates;
+    int tile, split;
+    if constexpr (kScaled > 0) {
+      const int block = (Number(chunk) * kStationaryMakers + part) / kScaled;
+      tile = block / tiling_.splits;
+      split = block % tiling_.splits;
+    } else {
+      // A chunk is of one unit tile, or of two whose clusters have half as many blocks.
+      const int tiles = kStationaryRows / tiling_.rows;
+      tile = (Number(chunk) * tiles + part / tiling_.splits) / Cell::kGates;
+      split = part % tiling_.splits;
+    }
     return tile >= tiling_.unit_tiles ||
-           HasEnded(flags_ + turn * tiling_.flags() + FlagAt(tiling_, tile, part % tiling_.splits),
-                    step + 1);
+           HasEnded(flags_ + turn * tiling_.flags() + FlagAt(tiling_, tile, split), step + 1);
   }
-  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int64_t step) const {
-    return operand_ + (step & 1) * parity_stride_ +
-           (int64_t{turn} * tiling_.total_chunks() + Number(chunk)) * (kStationaryChunkBytes / 2);
+  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int term, int64_t step) const {
+    const int64_t number = int64_t{turn} * tiling_.total_chunks() + Number(chunk);
+    return operand_ + (step & 1) * parity_stride_ + (number * kTerms + term) * (kSlotBytes / 2);
   }
 
   // Of a block, in its first row tile.
@@ -84,7 +101,7 @@ class StationaryBackwardChunks {
 template <class Cell, int kRows, class Params>
 class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
-  using typename Base::T;
+  using typename Base::T, typename Base::Pair;
 
  protected:
   using Base::kCount, Base::kGates, Base::kStates, Base::p_;
@@ -92,21 +109,27 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
 
  private:
   static constexpr int kSplits = kRows / 16;  // so that each warp has one piece
+  static constexpr bool kScales = kScaledTerms<T> > 0;
+  // Units of a gate that follow one another in the depth.
+  static constexpr int kDepthUnits = kScales ? kStationaryScaleUnits : kStationaryBackwardUnits;
 
  public:
   using typename Base::States;
   using Meeting = StationaryMeeting<kRows, kSplits>;
-  static constexpr int kTileRows = kRows, kProductGates = Cell::kGates;
-  static constexpr int kRegisterDepth = kStationaryRegisterDepth;
+  static constexpr int kTileRows = kRows, kScaled = kScaledGates<Cell, T>;
+  static constexpr int kRegisterDepth = kScales              ? ScalingBackwardDepth(kRows)
+                                        : Cell::kExponential ? kExponentialRegisterDepth
+                                                             : kStationaryRegisterDepth;
+  using Chunks = StationaryBackwardChunks<Cell, Params>;
 
   HASTE_DEVICE StationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                           int64_t first)
       : Base(p, place.lane, int64_t{place.row_tile} * kRows + Row(),
              place.unit_tile * kStationaryBackwardUnits + Unit(place), first,
              ArePaired(p, p.args.dy, p.args.dwx, p.args.dq) && ReserveIsPaired<Cell>(p)),
-        to_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0) +
-            StationaryOperandAt(
-                kRows, Row(), place.unit_tile * kGates * kStationaryBackwardUnits + Unit(place))) {}
+        to_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0) + OperandAt()) {
+    if constexpr (kScales) product_scale_ = ScalesOf(p).product;
+  }
 
   HASTE_DEVICE void LoadStates(int turn, States& states) const {
     this->LoadCarried(OfTurn(turn), states);
@@ -120,7 +143,14 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     this->paired() ? LoadInputs<true>(by) : LoadInputs<false>(by);
   }
 
-  // product: of the next step's gradients with Rᵀ. Stores what the step before multiplies: parity
+  // product: of the next step's gradients with Rᵀ, added up.
+  HASTE_DEVICE void Unscale(float (&product)[kCount]) const {
+    if constexpr (kScales) {
+      HASTE_UNROLL for (float& sum : product) sum *= product_scale_;
+    }
+  }
+
+  // Stores what the step before multiplies: parity
   // is of the steps that have ended.
   HASTE_DEVICE void Step(int turn, int64_t ended, const float (&product)[kCount], States& states) {
     StepFlags seen[kCount];
@@ -136,8 +166,10 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     StoreOperand(turn, ended, dq);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        dx_[r][g] = PackTwo<T>(dx[2 * r][g], dx[2 * r + 1][g]);
-        if constexpr (Cell::kSplitsGradient) dq_[r][g] = PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
+        dx_[r][g] = StoreTwo<T>(dx[2 * r][g], dx[2 * r + 1][g]);
+        if constexpr (Cell::kSplitsGradient) {
+          dq_[r][g] = StoreTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
+        }
       }
     }
   }
@@ -188,13 +220,18 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   }
 
   HASTE_DEVICE void StoreOperand(int turn, int64_t ended, const float (&dq)[kCount][kGates]) const {
-    const int tile_size = p_.tiling.total_chunks() * (kStationaryChunkBytes / 2);
+    const int tile_size = p_.tiling.total_chunks() * Params::kTerms * (Chunks::kSlotBytes / 2);
     uint16_t* to = to_ + turn * tile_size + (ended & 1) * p_.operand.At(p_.K, 0, 0);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      float up = 1.0f;
+      if constexpr (kScales) {
+        const RowScale scale(MostOfRow(dq[2 * r], dq[2 * r + 1]));
+        up = scale.up;
+        if (threadIdx.x % 32 < 4) reinterpret_cast<float*>(to + ScalesAt())[r] = scale.down;
+      }
       if (!this->Exists(OfTurn(turn), 2 * r)) continue;
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        *reinterpret_cast<uint32_t*>(to + 8 * r + g * kStationaryBackwardUnits * kRows) =
-            PackTwo<T>(dq[2 * r][g], dq[2 * r + 1][g]);
+        this->PutPair(to + 8 * r + GateAt(g), {dq[2 * r][g] * up, dq[2 * r + 1][g] * up});
       }
     }
   }
@@ -206,11 +243,54 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
            threadIdx.x % 32 / 4 * 2;
   }
 
+  // How far a gate's numbers are from those of gate 0: chunks have one gate, or two of an even
+  // number of them.
+  static constexpr HASTE_DEVICE int GateAt(int gate) {
+    const int at = gate * kDepthUnits * kRows;
+    return at / kStationaryNumbers * (Params::kTerms - 1) * kStationaryNumbers + at;
+  }
+  // Where this thread's numbers begin in a row tile of the operand.
+  HASTE_DEVICE int OperandAt() const {
+    if constexpr (kScales) {
+      const int chunk = DepthOfTile() / kDepthOfChunk;
+      return chunk * (Chunks::kSlotBytes / 2) +
+             StationaryOperandAt<1>(kRows, Row(), DepthOfTile() % kDepthOfChunk + UnitOfTile());
+    } else {
+      const int tile = this->unit_ / kDepthUnits;
+      return StationaryOperandAt<Params::kTerms>(kRows, Row(),
+                                                 tile * kGates * kDepthUnits + UnitOfTile());
+    }
+  }
+  // Scales: where the 16 units of this warp begin in the depth, and in 16-bit numbers from to_ on,
+  // what undoes the scale of its first row.
+  static constexpr int kDepthOfChunk = kStationaryChunkBytes / 2 / kRows;
+  HASTE_DEVICE int UnitOfTile() const { return this->unit_ % kDepthUnits; }
+  HASTE_DEVICE int DepthOfTile() const { return (this->unit_ - UnitOfTile()) * kScaled; }
+  HASTE_DEVICE int ScalesAt() const {
+    const int in_chunk = DepthOfTile() % kDepthOfChunk;
+    const int scale = in_chunk / (kScaled * kDepthUnits) * kRows + Row();
+    return kStationaryChunkBytes / 2 + 2 * scale -
+           StationaryOperandAt<1>(kRows, Row(), in_chunk + UnitOfTile());
+  }
+  // The bits of the largest of a row's gradients in this warp. Lanes of a row have its units.
+  static HASTE_DEVICE uint32_t MostOfRow(const float (&first)[kGates],
+                                         const float (&second)[kGates]) {
+    float most = 0.0f;
+    HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+      most = fmaxf(most, fmaxf(fabsf(first[g]), fabsf(second[g])));
+    }
+    uint32_t bits = __float_as_uint(most);
+    HASTE_UNROLL for (int distance = 4; distance < 32; distance *= 2) {
+      bits = max(bits, __shfl_xor_sync(0xFFFFFFFFu, bits, distance));
+    }
+    return bits;
+  }
+
   template <bool kPaired>
   HASTE_DEVICE void LoadInputs(Shift by) {
     const int64_t one = this->OneAt(by), gates = this->GatesAt(by);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
-      uint32_t (&kept)[Cell::kKept] = kept_[r], (&prev)[kStates] = prev_[r];
+      Pair(&kept)[Cell::kKept] = kept_[r], (&prev)[kStates] = prev_[r];
       HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
       HASTE_UNROLL for (int s = 0; s < kStates; ++s) prev[s] = 0;
       dy_[r] = 0;
@@ -248,12 +328,13 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   }
 
   uint16_t* const to_;
+  float product_scale_;  // only for Scaled
 
  protected:
   uint32_t seen_;  // of the step
   // Of pairs of units, as they are stored: the reserve and dy; results.
-  uint32_t kept_[2][Cell::kKept], prev_[2][kStates], dy_[2];
-  uint32_t dx_[2][kGates], dq_[2][Cell::kSplitsGradient ? kGates : 1];
+  Pair kept_[2][Cell::kKept], prev_[2][kStates], dy_[2];
+  Pair dx_[2][kGates], dq_[2][Cell::kSplitsGradient ? kGates : 1];
 };
 
 // What the warps that multiply do. first: the walk's first step.
@@ -266,8 +347,8 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
   constexpr int kRows = Elements::kTileRows;
   const int half = UniformOfWarp(threadIdx.x / 128);
   unsigned char* kept = stationary_shared + layout.kept;
-  StationaryProduct<T, kRows, Elements::kRegisterDepth, false> product(
-      p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
+  StationaryProduct<T, kRows, Elements::kRegisterDepth, false, Elements::kScaled, Params::kTerms>
+      product(p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
   const int64_t block =
       (place.lane * p.tiling.unit_tiles + place.unit_tile) * p.tiling.splits + place.split;
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
@@ -295,6 +376,7 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
         meeting.Push(products, own_sums);
         meeting.Await(products);
         meeting.Get(products++, sums);
+        elements.Unscale(sums);
       }
       if (step < 0) {
         elements.WriteInitial(turn, sums, states.of[0]);
@@ -317,7 +399,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __trap();  // the plan never selects this kernel for other GPUs
 #else
-  using Chunks = StationaryBackwardChunks<Elements::kProductGates, Params>;
+  using Chunks = typename Elements::Chunks;
   const StationaryBackwardPlace place(p.tiling);
   const StationaryLayout layout(p.tiling);
   auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);

@@ -9,10 +9,39 @@
 
 namespace haste {
 
+// A pair of units, as tensors have them: the first is lowest.
+template <class T>
+using StoredPair = std::conditional_t<sizeof(T) == 2, uint32_t, uint64_t>;
+template <class T>
+HASTE_DEVICE StoredPair<T> PairOf(T low, T high) {
+  if constexpr (sizeof(T) == 2) {
+    return low.bits | static_cast<uint32_t>(high.bits) << 16;
+  } else {
+    return __float_as_uint(low.value) | uint64_t{__float_as_uint(high.value)} << 32;
+  }
+}
+template <class T>
+HASTE_DEVICE T OfPair(StoredPair<T> both, int i) {
+  if constexpr (sizeof(T) == 2) {
+    return T{static_cast<uint16_t>(both >> 16 * (i % 2))};
+  } else {
+    return T{__uint_as_float(static_cast<uint32_t>(both >> 32 * (i % 2)))};
+  }
+}
+template <class T>
+HASTE_DEVICE StoredPair<T> StoreTwo(float low, float high) {
+  if constexpr (sizeof(T) == 2) {
+    return PackTwo<T>(low, high);
+  } else {
+    return PairOf<T>({low}, {high});
+  }
+}
+
 template <class Cell, class Params>
 class StationaryElements {
  protected:
   using T = typename Params::Storage;
+  using Pair = StoredPair<T>;
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
   static constexpr int kCount = 4;  // element i: unit i % 2 of row i / 2
 
@@ -97,36 +126,53 @@ class StationaryElements {
   }
 
   // The thread's pair of units of a row of H. 0 after the last.
-  HASTE_DEVICE uint32_t OfUnits(const T* row) const {
-    const uint32_t first = unit_ < p_.H ? row[unit_].bits : 0;
-    return first | (unit_ + 1 < p_.H ? static_cast<uint32_t>(row[unit_ + 1].bits) << 16 : 0);
+  HASTE_DEVICE Pair OfUnits(const T* row) const {
+    return PairOf(unit_ < p_.H ? row[unit_] : T{}, unit_ + 1 < p_.H ? row[unit_ + 1] : T{});
   }
   // A pair of units, of which the second may be one after the last: it is 0. kPaired: paired().
   template <bool kPaired>
-  HASTE_DEVICE uint32_t LoadPair(Shift by, const void* tensor, int64_t at) const {
+  HASTE_DEVICE Pair LoadPair(Shift by, const void* tensor, int64_t at) const {
     const T* from = static_cast<const T*>(tensor) + at;
     if constexpr (kPaired) {
-      uint32_t both;
+      Pair both;
       // Not to be delayed until after the product.
-      asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(both) : "l"(from));
+      if constexpr (sizeof(T) == 2) {
+        asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(both) : "l"(from));
+      } else {
+        asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(both) : "l"(from));
+      }
       return both;
     } else {
       const bool two = unit_ + by.units + 1 < p_.H;
-      return from[0].bits | (two ? static_cast<uint32_t>(from[1].bits) << 16 : 0);
+      return PairOf(from[0], two ? from[1] : T{});
     }
   }
   template <bool kPaired>
-  HASTE_DEVICE void StorePair(Shift by, void* tensor, int64_t at, uint32_t both) const {
+  HASTE_DEVICE void StorePair(Shift by, void* tensor, int64_t at, Pair both) const {
     T* to = static_cast<T*>(tensor) + at;
     if constexpr (kPaired) {
-      *reinterpret_cast<uint32_t*>(to) = both;
+      *reinterpret_cast<Pair*>(to) = both;
     } else {
-      to[0] = T{static_cast<uint16_t>(both)};
-      if (unit_ + by.units + 1 < p_.H) to[1] = T{static_cast<uint16_t>(both >> 16)};
+      to[0] = OfPair(both, 0);
+      if (unit_ + by.units + 1 < p_.H) to[1] = OfPair(both, 1);
     }
   }
-  static HASTE_DEVICE T OfPair(uint32_t both, int i) {
-    return T{static_cast<uint16_t>(both >> 16 * (i % 2))};
+  static HASTE_DEVICE T OfPair(Pair both, int i) { return haste::OfPair<T>(both, i); }
+
+  // Stores a pair of the operand's numbers, their second split terms a chunk further.
+  static HASTE_DEVICE void PutPair(uint16_t* to, const float (&of)[2]) {
+    using Operand = MmaOperand<T>;
+    if constexpr (Params::kTerms == 1) {
+      *reinterpret_cast<uint32_t*>(to) = PackTwo<Operand>(of[0], of[1]);
+    } else {
+      uint16_t low[Params::kTerms], high[Params::kTerms];
+      SplitNumber<T>(of[0], low);
+      SplitNumber<T>(of[1], high);
+      HASTE_UNROLL for (int s = 0; s < Params::kTerms; ++s) {
+        *reinterpret_cast<uint32_t*>(to + s * kStationaryNumbers) =
+            PairOf(Operand{low[s]}, Operand{high[s]});
+      }
+    }
   }
 
  private:
@@ -181,9 +227,10 @@ struct StationaryTurns {
 // Whether pairs of units are whole words of these tensors.
 template <class Params, class... Tensors>
 HASTE_DEVICE bool ArePaired(const Params& p, const Tensors*... tensors) {
+  constexpr size_t kBytes = sizeof(typename Params::Storage);
   const uintptr_t bits =
-      (static_cast<uintptr_t>(p.H) * 2 | ... | reinterpret_cast<uintptr_t>(tensors));
-  return bits % 4 == 0;
+      (static_cast<uintptr_t>(p.H) * kBytes | ... | reinterpret_cast<uintptr_t>(tensors));
+  return bits % (2 * kBytes) == 0;
 }
 // And of those of the reserve.
 template <class Cell, class Params>

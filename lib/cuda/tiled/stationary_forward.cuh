@@ -31,6 +31,8 @@ struct StationaryPlace {
 template <class Params>
 class StationaryForwardChunks {
  public:
+  static constexpr int kSlotBytes = kStationaryChunkBytes, kTerms = Params::kTerms;
+
   HASTE_DEVICE StationaryForwardChunks(const Params& p, const StationaryPlace& place)
       : tiling_(p.tiling),
         parity_stride_(p.operand.At(p.K, 0, 0)),
@@ -43,9 +45,9 @@ class StationaryForwardChunks {
     return tile >= tiling_.unit_tiles ||
            HasEnded(flags_ + turn * tiling_.flags() + tile * kStationaryFlagStride, step);
   }
-  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int64_t step) const {
+  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int term, int64_t step) const {
     return operand_ + (step & 1) * parity_stride_ +
-           (turn * tiling_.chunks + chunk) * (kStationaryChunkBytes / 2);
+           ((turn * tiling_.chunks + chunk) * kTerms + term) * kStationaryNumbers;
   }
 
   // Of a block, in its first row tile.
@@ -64,7 +66,7 @@ class StationaryForwardChunks {
 template <class Cell, class Params>
 class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
-  using typename Base::T;
+  using typename Base::T, typename Base::Pair;
   static constexpr int kRows = kStationaryRows;
   static constexpr int kBiases = Cell::kRecurrentBias ? Cell::kGates : 0;
 
@@ -75,7 +77,8 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
 
  public:
   using typename Base::States;
-  static constexpr int kRegisterDepth = kStationaryRegisterDepth;
+  static constexpr int kRegisterDepth =
+      Cell::kExponential ? kExponentialRegisterDepth : kStationaryRegisterDepth;
 
   HASTE_DEVICE StationaryForwardElements(const Params& p, const StationaryPlace& place)
       : Base(p, place.lane, int64_t{place.row_tile} * kRows + Row(),
@@ -83,7 +86,8 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
              ArePaired(p, p.args.wx, p.args.y) && (!p.args.keep || ReserveIsPaired<Cell>(p))),
         row_(Row()),
         to_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0) +
-            StationaryOperandAt(kRows, row_, this->unit_)) {
+            StationaryOperandAt<Params::kTerms>(kRows, row_, this->unit_)) {
+    if constexpr (kScaledTerms<T> > 0) scales_ = ScalesOf(p);
     HASTE_UNROLL for (int g = 0; g < kBiases; ++g) {
       bias_[g] = this->OfUnits(static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
                                (place.lane * kGates + g) * p.H);
@@ -132,7 +136,10 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
       HASTE_UNROLL for (int m = 0; m < 2; ++m) {
         const auto of_rows = LoadFragment<2>(
             sums + (16 * g + 8 * m + threadIdx.x % 32 / 4) * kStationarySumStride + row_);
-        HASTE_UNROLL for (int r = 0; r < 2; ++r) q[2 * r + m][g] = of_rows.v[r];
+        HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+          q[2 * r + m][g] = of_rows.v[r];
+          if constexpr (kScaledTerms<T> > 0) q[2 * r + m][g] *= scales_.product;
+        }
       }
     }
   }
@@ -150,7 +157,7 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   HASTE_DEVICE void StepWith(int turn, int64_t step, States& states, const Get& get,
                              const Finish& finish) {
     const auto by = OfTurn(turn);
-    const int tile_size = p_.tiling.chunks * (kStationaryChunkBytes / 2);
+    const int tile_size = p_.tiling.loads() * kStationaryNumbers;
     uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
     T stored[kCount][kGates];
     int units[kCount];
@@ -168,15 +175,18 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
       const int i = 2 * r;
       // The second unit may be one after the last: it is 0 as its R, wx and states are.
       if (this->Exists(by, i)) {
-        *reinterpret_cast<uint32_t*>(to + 8 * r) =
-            PackTwo<T>(next[i][0] * scale[i], next[i + 1][0] * scale[i + 1]);
+        float of[2] = {next[i][0] * scale[i], next[i + 1][0] * scale[i + 1]};
+        if constexpr (kScaledTerms<T> > 0) {
+          HASTE_UNROLL for (float& h : of) h *= scales_.state;
+        }
+        this->PutPair(to + 8 * r, of);
       }
-      y_[r] = PackTwo<T>(y[i], y[i + 1]);
+      y_[r] = StoreTwo<T>(y[i], y[i + 1]);
       HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) {
-        kept_[r][g] = PackTwo<T>(kept[i][g], kept[i + 1][g]);
+        kept_[r][g] = StoreTwo<T>(kept[i][g], kept[i + 1][g]);
       }
       HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-        before_[r][s] = PackTwo<T>(before[i][s], before[i + 1][s]);
+        before_[r][s] = StoreTwo<T>(before[i][s], before[i + 1][s]);
       }
     }
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
@@ -207,7 +217,7 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
       if (!this->Exists(by, 2 * r)) continue;
       const int64_t at = one + r * this->row_stride_;
       const int64_t of_gates = gates + r * kGates * this->row_stride_;
-      const auto put = [&](void* tensor, int64_t place, uint32_t both) {
+      const auto put = [&](void* tensor, int64_t place, Pair both) {
         this->template StorePair<kPaired>(by, tensor, place, both);
       };
       put(p_.args.y, at, y_[r]);
@@ -232,8 +242,9 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
 
  private:
   // Of pairs of units, as they are stored: wx, and results; of h·R, its bias.
-  uint32_t bias_[kBiases > 0 ? kBiases : 1];
-  uint32_t x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
+  Pair bias_[kBiases > 0 ? kBiases : 1];
+  Pair x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
+  ProductScales scales_;  // only for Scaled
 };
 
 // Calls visit(place, number) for pairs of sums of a half of the rows: where they are in `sums`, and
@@ -276,7 +287,7 @@ HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
   const int half = UniformOfWarp(threadIdx.x / 128);
   unsigned char* kept = stationary_shared + layout.kept;
   float* sums = reinterpret_cast<float*>(stationary_shared + layout.sums);
-  StationaryProduct<T, kStationaryRows, Elements::kRegisterDepth, true> product(
+  StationaryProduct<T, kStationaryRows, Elements::kRegisterDepth, true, 0, Params::kTerms> product(
       p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
   const int64_t block = place.lane * p.tiling.unit_tiles + place.unit_tile;
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,

@@ -106,18 +106,19 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
   return true;
 }
 
-bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.chunks); }
+bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.loads()); }
 
 // A step in turns. product, gate: clocks of a turn, and of each gate of its elements. alone: wait,
 // with one turn; in_turn: of each of several. Other turns' work hides the wait for other blocks,
 // but not that of an all-reduction.
 TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs,
                   double product, double gate, double alone, double in_turn) {
-  const bool odd = p.hidden * 2 % kSectorBytes != 0;
+  const bool odd = p.hidden * (p.relaxed ? 4 : 2) % kSectorBytes != 0;
   TiledStep one = {};
   one.Add(TiledPart::kProducts, product);
   one.Add(TiledPart::kElements, p.gates * gate);
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
+  one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
   one.Add(TiledPart::kSums, p.all_reduces * costs.all_reduce_clocks);
   TiledStep all = one;
   one.Add(TiledPart::kWaits, alone);
@@ -128,9 +129,10 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
 
 // Of a product: its chunks, and more where R comes from shared memory. chunk: of one.
 double StationaryProductClocks(const TiledTiling& t, const TiledCosts& costs, double chunk) {
+  double waits = HasEnoughSlots(t) ? 1 : costs.few_slots;
+  if (t.slots < std::min(2 * t.loaders(), t.loads())) waits *= costs.few_slots;
   const double from_shared = (t.chunks - t.kept) * t.stationary_depth() / kStationaryDepth;
-  return t.chunks * chunk * (HasEnoughSlots(t) ? 1 : costs.few_slots) +
-         from_shared * costs.shared_kernel_clocks;
+  return t.loads() * chunk * waits + t.terms * from_shared * costs.shared_kernel_clocks;
 }
 
 TiledStep StationaryStep(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
@@ -145,8 +147,8 @@ bool FillSlots(const CudaProperties& device, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   // All uses of a slot belong to one warp that loads, and to one half of those that multiply.
   const int stride = t.loaders() % 2 == 0 ? t.loaders() : 2 * t.loaders();
-  if (t.chunks < t.loaders()) return false;
-  const int most = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.chunks, stride)));
+  if (t.loads() < t.loaders()) return false;
+  const int most = std::min(kMaxStationarySlots, static_cast<int>(PadTo(t.loads(), stride)));
   for (int slots = most; slots >= std::min(kLeastStationarySlots, most); slots -= stride) {
     t.slots = static_cast<uint8_t>(slots);
     plan->shared_bytes = StationaryLayout(t).bytes;
@@ -159,10 +161,14 @@ bool FillSlots(const CudaProperties& device, TiledPlan* plan) {
 bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   t.persistent = true;
+  t.terms = static_cast<uint8_t>(p.relaxed ? 1 : p.shape.operand_terms);
   t.row_tiles = std::max(1, static_cast<int>(CeilDiv(p.batch, t.rows)));
-  const int in_registers = p.all_reduces == 0 ? kStationaryRegisterDepth
-                           : p.backward       ? kNormalizingBackwardDepth
-                                              : kNormalizingForwardDepth;
+  const int in_registers = p.all_reduces > 0 ? p.backward
+                                                   ? NormalizingBackwardDepth(p.relaxed, t.rows)
+                                                   : NormalizingForwardDepth(p.relaxed)
+                           : p.scales_gradients() ? ScalingBackwardDepth(t.rows)
+                           : t.terms > 1          ? kExponentialRegisterDepth
+                                                  : kStationaryRegisterDepth;
   t.kept = std::min(t.chunks, 2 * in_registers / t.stationary_depth());
   const int64_t clusters = t.cluster() == 1 ? device.multiprocessors : device.clusters[t.cluster()];
   if (t.blocks(p.lanes) > clusters * t.cluster()) return false;
@@ -197,7 +203,8 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                                  const TiledCosts& costs) {
   // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
   const double chunk =
-      t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks;
+      (t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks) +
+      t.scaled_makers * costs.scaled_chunk_clocks;
   return InTurns(p, t, costs, StationaryProductClocks(t, costs, chunk),
                  costs.stationary_backward_gate_clocks, costs.stationary_backward_clocks,
                  costs.stationary_backward_turn_clocks);
@@ -215,12 +222,15 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   t.sharers = 1;
   t.turns = static_cast<uint8_t>(turns);
   t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
-  const int64_t depth = int64_t{t.unit_tiles} * t.units * p.gates;
+  const int gates = p.scales_gradients() ? ScaledGates(p.gates) : p.gates;
+  t.scaled_makers = static_cast<uint8_t>(p.scales_gradients() ? ScaledMakers(gates) : 0);
+  const int64_t depth = int64_t{t.unit_tiles} * t.units * gates;
   t.chunks = static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
   // A block pushes its sums after it has loaded its chunks. If one of them is of its own unit tile,
-  // and follows the sums before, its cluster has read those: the flags say so. Else two places take
-  // turns.
-  const bool knows = turns == 1 && CeilDiv(p.gates * t.units, t.stationary_depth()) >= t.splits;
+  // and follows the sums before, its cluster has read those: the flags say so. Else, and of scaled
+  // gradients, whose chunks come from blocks of one rank, two places take turns.
+  const bool knows = turns == 1 && !p.scales_gradients() &&
+                     CeilDiv(gates * t.units, t.stationary_depth()) >= t.splits;
   t.meetings = knows ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
   plan->step = StationaryBackwardStep(p, t, costs);

@@ -61,25 +61,39 @@ struct TiledProductShape {
   constexpr int sum_bytes(int rows) const { return tiles() * sum_tile(rows) * 4; }
 };
 
-// The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh), in 16 bits. A block has 64
-// sums. Forward they are 16 units with up to four gates, of the whole depth and 64 rows, and a
-// block may take several tiles of rows in turn. Backward they are 64 units, of a part of the depth
-// of all gates, and 32 or 64 rows.
+// The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh), in 16 bits: floats are
+// scaled float16. A block has 64 sums. Forward they are 16 units with up to four gates, of the
+// whole depth and 64 rows, and a block may take several tiles of rows in turn. Backward they are 64
+// units, of a part of the depth of all gates, and 32 or 64 rows.
 constexpr int kStationaryRows = 64, kStationarySums = 64;
 constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
 constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand
 constexpr int kStationaryDepth = kStationaryChunkBytes / 2 / kStationaryRows;  // of a chunk
 constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
-// Of R that each half of the warps holds in registers: less where a cell normalises h·R, and needs
-// more registers itself.
-constexpr int kStationaryRegisterDepth = 512;
-constexpr int kNormalizingForwardDepth = 256, kNormalizingBackwardDepth = 384;
+// Of R that each half of the warps holds in registers: less where a cell has exponential gates, or
+// normalises h·R, and needs more registers itself.
+constexpr int kStationaryRegisterDepth = 512, kExponentialRegisterDepth = 384;
+constexpr int NormalizingForwardDepth(bool floats) { return floats ? 192 : 256; }
+constexpr int NormalizingBackwardDepth(bool floats, int rows) {
+  return floats && rows == kStationaryRows ? 320 : 384;
+}
+// Backward of floats: the gates' gradients of 16 units of a row have a scale, and follow one
+// another in the depth, as a power of two of gates. Products of the same scales are summed first,
+// which takes registers, too: more of them for 64 rows.
+constexpr int kStationaryScaleUnits = 16;
+constexpr int ScalingBackwardDepth(int rows) { return rows == kStationaryRows ? 448 : 512; }
+constexpr int ScaledGates(int gates) { return gates == 3 ? 4 : gates; }
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
 // Blocks that make what is in one chunk: forward those of four unit tiles, backward the cluster of
 // one unit tile, or those of two. A block's flag is alone in its sector of 32 bytes: many look at
 // it.
 constexpr int kStationaryMakers = 4, kStationaryFlagStride = 8;
 static_assert(kStationaryDepth == kStationaryMakers * kStationaryUnits, "of a chunk");
+// Gradients with scales come from fewer blocks. A chunk has the scales of all at its end.
+constexpr int ScaledMakers(int gates) { return kStationaryMakers / ScaledGates(gates); }
+constexpr int StationarySlotBytes(int scaled_makers) {
+  return kStationaryChunkBytes + scaled_makers * kStationaryRows * static_cast<int>(sizeof(float));
+}
 // Each half of the warps frees a slot only after it has begun with the next.
 constexpr int kLeastStationarySlots = 4;
 constexpr int kMaxStationarySlots = 24, kStationaryCounterBytes = 128 + 16 * kMaxStationarySlots;
@@ -102,14 +116,18 @@ struct TiledTiling {
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
   bool persistent;
-  // Only where R is stationary, else 0, 1, 0, 0 and 0: blocks of a cluster that share the operand;
-  // row tiles of a block; warps of a block that load; chunks of the operand that there is room for;
-  // backward, products whose partial sums there is room for.
-  uint8_t sharers, turns = 1, loading, slots, meetings;
+  // Only where R is stationary, else 0, 1, 0, 0, 0, 0 and 0: blocks of a cluster that share the
+  // operand; row tiles of a block; warps of a block that load; chunks of the operand that there is
+  // room for; backward, products whose partial sums there is room for; blocks that make a
+  // chunk with scales, or 0; split terms of the operand.
+  uint8_t sharers, turns = 1, loading, slots, meetings, scaled_makers, terms;
 
   constexpr bool stationary() const { return sharers > 0; }
   constexpr int stationary_depth() const { return kStationaryChunkBytes / 2 / rows; }
   constexpr int kernel_chunk_bytes() const { return kStationarySums * 2 * stationary_depth(); }
+  constexpr int slot_bytes() const { return StationarySlotBytes(scaled_makers); }
+  // Chunks of the operand that a step multiplies: each chunk of R by all of its terms.
+  constexpr int loads() const { return chunks * terms; }
   // Loading warps of a cluster, which take turns in the chunks.
   constexpr int loaders() const { return sharers * loading; }
   // Of a row tile: a flag of each block.
@@ -132,7 +150,7 @@ struct StationaryLayout {
 
   constexpr explicit StationaryLayout(const TiledTiling& t)
       : slots(kStationaryCounterBytes),
-        kept(slots + t.slots * kStationaryChunkBytes),
+        kept(slots + t.slots * t.slot_bytes()),
         sums(kept + (t.chunks - t.kept) * t.kernel_chunk_bytes()),
         parts(sums + (t.splits > 1 ? PartBytes(t) : kStationarySumBytes)),
         counters(parts + t.meetings * PartBytes(t)),
@@ -168,11 +186,11 @@ struct TiledProblem {
   // Of cells that normalise h·R, which need R to be stationary, else 0: all-reductions over the
   // blocks of a row tile, a step.
   int all_reduces;
+  bool relaxed;  // floats of the precision of TensorFloat-32, which can be scaled
 
   // Whether R can be stationary.
-  constexpr bool allows_stationary() const {
-    return one_a_step && shape.terms == 1 && shape.operand_terms == 1;
-  }
+  constexpr bool allows_stationary() const { return one_a_step && (relaxed || shape.terms == 1); }
+  constexpr bool scales_gradients() const { return relaxed && backward; }
 };
 
 // What a step spends its time on.

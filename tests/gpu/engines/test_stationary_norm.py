@@ -1,6 +1,6 @@
 """`tiled` for cells that normalise h·R: sums over rows that blocks make together.
 
-Compared with `stepwise` in float64, of the same bfloat16 numbers, which the tests under TensorFlow
+Compared with `stepwise` in float64, of the same numbers, which the tests under TensorFlow
 compare with the oracle.
 """
 
@@ -9,13 +9,21 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import OF_ANY_SIZE, lanes, moved  # noqa: E402
-from kernel_problem import LIB, assert_near, assert_same_bits, make_mask, unset, zoneouts  # noqa: E402
+from engine_problem import OF_ANY_SIZE, PRECISIONS, lanes, moved  # noqa: E402
+from kernel_problem import (  # noqa: E402
+    LIB,
+    TF32_TOLERANCE,
+    assert_near,
+    assert_same_bits,
+    make_mask,
+    unset,
+    zoneouts,
+)
 from norm_problem import Normalised  # noqa: E402
 
 pytestmark = pytest.mark.skipif("tiled" not in OF_ANY_SIZE, reason="needs compute capability 9.0")
 
-TOLERANCE = 1e-2  # of bfloat16; ours are 1e-3 to 4e-3
+TOLERANCE = {torch.bfloat16: 1e-2, torch.float32: TF32_TOLERANCE}  # ours are 1e-3 to 4e-3
 CELLS = ["layer_norm_lstm", "layer_norm_gru"]
 # N, T, K, H: units that fill a warp's 16, the last tile alone or in part, an odd number of tiles; R
 # in registers, and partly in shared memory; rows of no whole tile; lanes; row tiles in two turns;
@@ -38,28 +46,37 @@ each_cell = pytest.mark.parametrize("cell", CELLS)
 each_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
-def make(cell, size, mask=None, **options):
-    return Normalised(cell, size, torch.bfloat16, mask, reverse=lanes(size), **options)
+@pytest.fixture(params=["bfloat16", "tf32"])
+def make(request):
+    """Makes a problem of each precision."""
+
+    def of(cell, size, mask=None, **options):
+        precision = dict(PRECISIONS[request.param])
+        dtype = precision.pop("dtype")
+        return Normalised(cell, size, dtype, mask, reverse=lanes(size), **precision, **options)
+
+    return of
 
 
 def check(problem, **how):
     """Near the reference, and the same bits run after run."""
     ours, expected = problem.run("tiled", times=3, **how), problem.exact().run("stepwise")
     for name, tensor in ours.items():
-        assert_near(tensor, expected[name].cpu(), torch.bfloat16, name, TOLERANCE)
+        tolerance = TOLERANCE[problem.dtype]
+        assert_near(tensor, expected[name].cpu(), problem.dtype, name, tolerance)
     assert_same_bits(problem.run("tiled", **how), ours)
     return ours
 
 
 @each_cell
 @each_size
-def test_sizes(cell, size):
+def test_sizes(make, cell, size):
     check(make(cell, size))
 
 
 @each_cell
 @each_size
-def test_regularised_with_masks(cell, size):
+def test_regularised_with_masks(make, cell, size):
     states = LIB.cell(cell).states
     options = {"zoneout": zoneouts("lstm")[:states], "recurrent_dropout": 0.25}
     problem = make(cell, size, make_mask("holes", *size[:2]), **options)
@@ -69,14 +86,14 @@ def test_regularised_with_masks(cell, size):
 @each_cell
 @pytest.mark.parametrize("zero_output", [0, 1])
 @pytest.mark.parametrize("pattern", ["right", "left", "none live"])
-def test_masks(cell, pattern, zero_output):
+def test_masks(make, cell, pattern, zero_output):
     size = SIZES[1]
     check(make(cell, size, make_mask(pattern, *size[:2]), zero_output_for_mask=zero_output))
 
 
 @each_cell
 @pytest.mark.parametrize("size", [SIZES[1], SIZES[2], SIZES[7]], ids=str)
-def test_tensors_anywhere(cell, size):
+def test_tensors_anywhere(make, cell, size):
     problem = make(cell, size)
     assert_same_bits(problem.run("tiled", place=moved), problem.run("tiled"))
 
@@ -86,14 +103,14 @@ def test_tensors_anywhere(cell, size):
     "size", [(70, 300, 1, 512), (100, 200, 1, 1030), (200, 150, 1, 777)], ids=str
 )
 @pytest.mark.parametrize("initial", [False, True])
-def test_many_steps(cell, size, initial):
+def test_many_steps(make, cell, size, initial):
     """Every slot, flag, tag and parity many times over."""
     check(make(cell, size), initial_gradients=initial)
 
 
 @each_cell
 @pytest.mark.parametrize("size", [SIZES[2], SIZES[6]], ids=str)
-def test_inference_is_the_forward_pass(cell, size):
+def test_inference_is_the_forward_pass(make, cell, size):
     """Without a reserve, and without final states: the same y, bit for bit."""
     problem = make(cell, size)
     expected = problem.run("tiled")["y0"]
@@ -105,7 +122,7 @@ def test_inference_is_the_forward_pass(cell, size):
 
 
 @each_cell
-def test_a_row_that_is_not_a_number_stays_alone(cell):
+def test_a_row_that_is_not_a_number_stays_alone(make, cell):
     """NaN and infinity reach the results of their own row, and of no other."""
     problem = make(cell, (70, 4, 1, 512))
     expected = problem.run("tiled")
@@ -120,7 +137,7 @@ def test_a_row_that_is_not_a_number_stays_alone(cell):
 
 
 @each_cell
-def test_a_row_that_is_never_live_may_hold_anything(cell):
+def test_a_row_that_is_never_live_may_hold_anything(make, cell):
     """Masked rows, as of padding, add nothing to the gradients of parameters."""
     size = (70, 3, 1, 512)
     mask = make_mask("right", *size[:2])
@@ -137,7 +154,7 @@ def test_a_row_that_is_never_live_may_hold_anything(cell):
 
 
 @each_cell
-def test_rows_of_equal_products(cell):
+def test_rows_of_equal_products(make, cell):
     """h = 0 gives h·R the variance 0: gradients stay finite, and dq is 0, as with `stepwise`."""
     problem = make(cell, (70, 3, 1, 512))
     problem.states = [torch.zeros_like(s) for s in problem.states]

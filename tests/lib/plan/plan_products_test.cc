@@ -47,7 +47,7 @@ void InTiles() {
       {&gru, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
-      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, true},
+      {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 1, 2},
       {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
   };
   for (const auto& c : cases) {
@@ -101,12 +101,14 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
 void StationaryCutsCanRun() {
   const HasteCellInfo cells[] = {kLstm, CellInfo<Gru>(), CellInfo<Elman>(),
                                  CellInfo<LayerNormLstm>(), CellInfo<LayerNormGru>()};
-  int cuts = 0, few = 0;
+  int cuts = 0, few = 0, scaled = 0;
   for (const HasteCellInfo& cell : cells) {
     for (int64_t n : {1, 33, 64, 100, 128, 200, 256, 300}) {
       for (int64_t h = 16; h < 4000; h += h / 16) {
-        for (const bool backward : {false, true}) {
-          const HasteRnnConfig config = CudaSizes(n, 1, h, HASTE_BFLOAT16);
+        for (int i = 0; i < 4; ++i) {
+          const bool backward = i % 2 != 0, floats = i / 2 != 0;
+          HasteRnnConfig config = CudaSizes(n, 1, h, floats ? HASTE_FLOAT32 : HASTE_BFLOAT16);
+          config.allow_tf32 = floats;
           VisitCuts(config, cell, Hopper(), backward, CostsOf(9), [&](const Plan& plan, double) {
             const TiledTiling& t = plan.tiled[0].tiling;
             if (plan.engine != EngineKind::kTiled || !t.stationary()) return;
@@ -117,6 +119,8 @@ void StationaryCutsCanRun() {
             // frees it after it has begun with its next.
             EXPECT_TRUE(t.slots % t.loaders() == 0 && t.slots % 2 == 0, "%s", text.c_str());
             EXPECT_TRUE(t.slots >= std::min(4, t.chunks), "%s", text.c_str());
+            EXPECT_TRUE((t.scaled_makers > 0) == (floats && backward), "%s", text.c_str());
+            scaled += t.scaled_makers > 0;
             // In turns, the warp that sets flags does not load.
             EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
                         text.c_str());
@@ -129,7 +133,39 @@ void StationaryCutsCanRun() {
       }
     }
   }
-  EXPECT_TRUE(cuts > 1000 && few > 10, "%d cuts, %d with few slots", cuts, few);
+  EXPECT_TRUE(cuts > 1000 && few > 10 && scaled > 300, "%d cuts, %d with few slots, %d with scales",
+              cuts, few, scaled);
+}
+
+// R of floats is stationary where float16 can stand for them.
+void FloatsInTiles() {
+  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), ligru = CellInfo<LiGru>(),
+                      slstm = CellInfo<SLstm>();
+  const struct {
+    const HasteCellInfo* cell;
+    HasteActivation activation;
+    bool tf32, forward, backward;  // whether R is stationary
+    int makers;                    // of a chunk, backward
+  } cases[] = {
+      {&kLstm, HASTE_TANH, true, true, true, 1},  {&gru, HASTE_TANH, true, true, true, 1},
+      {&ligru, HASTE_TANH, true, true, true, 2},  {&elman, HASTE_TANH, true, true, true, 4},
+      {&kLstm, HASTE_RELU, true, false, true, 1}, {&ligru, HASTE_RELU, true, false, true, 2},
+      {&kLstm, HASTE_TANH, false, false, false},  {&slstm, HASTE_TANH, true, false, false},
+  };
+  for (const auto& c : cases) {
+    for (const bool backward : {false, true}) {
+      HasteRnnConfig config = CudaSizes(128, 1, 1024, HASTE_FLOAT32);
+      config.engine = "tiled";
+      config.allow_tf32 = c.tf32;
+      config.activation = c.activation;
+      config.recurrent_activation = HASTE_SIGMOID;
+      const Plan plan = PlanOnHopper(config, *c.cell, backward);
+      const TiledTiling& t = plan.tiled[0].tiling;
+      const std::string text = Describe(plan, config, *c.cell);
+      EXPECT_TRUE(t.stationary() == (backward ? c.backward : c.forward), "%s", text.c_str());
+      EXPECT_TRUE(t.scaled_makers == (backward ? c.makers : 0), "%s", text.c_str());
+    }
+  }
 }
 
 // Cells that normalise h·R: in bfloat16, where R fits the chip.
@@ -209,7 +245,7 @@ void NamesTheLargestPart() {
   } cases[] = {
       {&kLstm, 128, 2048, HASTE_BFLOAT16, false, "products take"},
       {&kLstm, 64, 1024, HASTE_BFLOAT16, false, "waits for other blocks take"},
-      {&kLstm, 128, 1024, HASTE_BFLOAT16, true, "products take"},
+      {&kLstm, 128, 1536, HASTE_BFLOAT16, true, "products take"},
       {&norm_lstm, 128, 1024, HASTE_BFLOAT16, false, "sums of rows take"},
       {&norm_lstm, 128, 1024, HASTE_BFLOAT16, true, "sums of rows take"},
       {&kLstm, 128, 2048, HASTE_FLOAT32, false, "products take"},
@@ -225,11 +261,16 @@ void NamesTheLargestPart() {
     const std::string says = std::string(" clocks a step: ") + c.says + " ";
     EXPECT_TRUE(text.find(says) != std::string::npos, "%s", text.c_str());
   }
-  // Half of a step, of which the wait is 4180 clocks.
+  // Its share of a step.
   HasteRnnConfig config = CudaSizes(64, 1, 1024, HASTE_BFLOAT16);
   config.engine = "tiled";
-  const std::string text = Describe(PlanOnHopper(config, kLstm, false), config, kLstm);
-  EXPECT_TRUE(text.find("other blocks take 50%, N=64 ") != std::string::npos, "%s", text.c_str());
+  const Plan plan = PlanOnHopper(config, kLstm, false);
+  const TiledStep& step = plan.tiled[0].step;
+  const auto share =
+      std::lround(100 * step.parts[static_cast<int>(TiledPart::kWaits)] / step.clocks);
+  const std::string text = Describe(plan, config, kLstm);
+  const std::string says = "other blocks take " + std::to_string(share) + "%, N=64 ";
+  EXPECT_TRUE(text.find(says) != std::string::npos, "%s", text.c_str());
 }
 
 void TilesFit() {
@@ -275,8 +316,8 @@ void ByCublas() {
       {&hopper, &kLstm, 128, 4, 1024, HASTE_BFLOAT16, false, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 16, 1, 768, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
       {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, false, false, EngineKind::kTiled, 0},
-      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kBlas, 1},
-      {&hopper, &kLstm, 64, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kGrid, 0},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kTiled, 0},
+      {&hopper, &kLstm, 64, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kTiled, 0},
       {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
@@ -321,6 +362,7 @@ int main() {
   haste::InTiles();
   haste::TilesFit();
   haste::StationaryCutsCanRun();
+  haste::FloatsInTiles();
   haste::NormalisedInTiles();
   haste::PartsAddUp();
   haste::NamesTheLargestPart();
