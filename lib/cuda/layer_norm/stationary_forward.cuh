@@ -35,8 +35,9 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
         [&](Products& q) {
           this->ReadSums(sums, q);
           HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+            const bool live = (this->seen_ >> this->kBitsOfElement * 2 * r & this->kLive) != 0;
             HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-              products_[r][g] = StoreTwo<T>(q[2 * r][g], q[2 * r + 1][g]);
+              products_[r][g] = live ? StoreTwo<T>(q[2 * r][g], q[2 * r + 1][g]) : 0;
             }
           }
           Moments<float> of_row[2];
@@ -53,8 +54,8 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
         });
   }
 
-  HASTE_DEVICE void Write(int turn, int64_t step, const States& states) const {
-    Base::Write(turn, step, states);
+  HASTE_DEVICE void Write(int turn) const {
+    Base::Write(turn);
     if (!p_.args.keep) return;
     products_are_paired_ ? WriteProducts<true>(turn) : WriteProducts<false>(turn);
   }
@@ -83,14 +84,13 @@ class NormStationaryForwardElements : public StationaryForwardElements<Cell, Par
   template <bool kPaired>
   HASTE_DEVICE void WriteProducts(int turn) const {
     const auto by = this->OfTurn(turn);
-    const int64_t gates = this->GatesAt(by);
+    const int64_t gates = this->GatesAt(by, this->made_at_);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       if (!this->Exists(by, 2 * r)) continue;
-      const bool live = (this->seen_ >> this->kBitsOfElement * 2 * r & this->kLive) != 0;
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
         this->template StorePair<kPaired>(by, p_.args.products,
                                           gates + r * kGates * this->row_stride_ + g * p_.H,
-                                          live ? products_[r][g] : 0);
+                                          products_[r][g]);
       }
     }
   }

@@ -226,13 +226,17 @@ class StationaryProduct {
   HASTE_DEVICE void Keep(const uint4* from, unsigned char* kept, int half) {
     constexpr int kPieces = kKernelBytes / 16;
     from += static_cast<int64_t>(half) * chunks_ * kPieces;
+    // 0, unknown to the compiler: results of this operation need no scoreboard. A register that may
+    // still be loaded makes each wgmma wait for what else has its scoreboard, which is a step's
+    // inputs.
+    const uint32_t zero = static_cast<uint32_t>(chunks_) >> 31;
     HASTE_UNROLL for (int c = 0; c < kKept; ++c) {
       HASTE_UNROLL for (int k = 0; k < kSteps; ++k) {
         const uint4 v = c < chunks_ ? from[(c * kSteps + k) * 128 + threadIdx.x % 128] : uint4{};
-        a_[c][k][0] = v.x;
-        a_[c][k][1] = v.y;
-        a_[c][k][2] = v.z;
-        a_[c][k][3] = v.w;
+        a_[c][k][0] = v.x ^ zero;
+        a_[c][k][1] = v.y ^ zero;
+        a_[c][k][2] = v.z ^ zero;
+        a_[c][k][3] = v.w ^ zero;
       }
     }
     const int others = max(chunks_ - kKept, 0);

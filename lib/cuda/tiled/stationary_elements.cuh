@@ -82,9 +82,14 @@ class StationaryElements {
                    Exists(by, i));
   }
   // Where the first of these is at the present step, in [N, T, K, H] and [N, T, K, G, H].
-  HASTE_DEVICE int64_t OneAt(Shift by) const { return at_ + by.rows * row_stride_ + by.units; }
-  HASTE_DEVICE int64_t GatesAt(Shift by) const {
-    return OneAt(by) * kGates - (unit_ + by.units) * (kGates - 1);
+  HASTE_DEVICE int64_t OneAt(Shift by) const { return OneAt(by, at_); }
+  HASTE_DEVICE int64_t GatesAt(Shift by) const { return GatesAt(by, at_); }
+  // at: of another step.
+  HASTE_DEVICE int64_t OneAt(Shift by, int64_t at) const {
+    return at + by.rows * row_stride_ + by.units;
+  }
+  HASTE_DEVICE int64_t GatesAt(Shift by, int64_t at) const {
+    return OneAt(by, at) * kGates - (unit_ + by.units) * (kGates - 1);
   }
 
   HASTE_DEVICE void LoadCarried(Shift by, States& states) const {

@@ -116,12 +116,15 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
         DoNothing());
   }
 
-  // Stores everything else.
-  HASTE_DEVICE void Write(int turn, int64_t step, const States& states) const {
+  // Stores the states, after the last step.
+  HASTE_DEVICE void WriteStates(int turn, int64_t step, const States& states) const {
+    const bool last = static_cast<int>(step) == static_cast<int>(p_.T_) - 1;
+    if (last) this->StoreLast(OfTurn(turn), p_.args.sT, states);
+  }
+  // Stores everything else of the last step.
+  HASTE_DEVICE void Write(int turn) const {
     const auto by = OfTurn(turn);
     this->paired() ? WriteResults<true>(by) : WriteResults<false>(by);
-    const bool last = static_cast<int>(step) == static_cast<int>(p_.T_) - 1;
-    if (last) this->StoreLast(by, p_.args.sT, states);
   }
 
   HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? -p_.K * p_.H : p_.K * p_.H; }
@@ -161,6 +164,7 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
     uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
     T stored[kCount][kGates];
     int units[kCount];
+    made_at_ = this->at_;
     StepFlags seen[kCount];
     float scale[kCount], before[kCount][kStates], kept[kCount][Cell::kKept];
     float next[kCount][kStates], y[kCount];
@@ -212,7 +216,7 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
 
   template <bool kPaired>
   HASTE_DEVICE void WriteResults(Shift by) const {
-    const int64_t one = this->OneAt(by), gates = this->GatesAt(by);
+    const int64_t one = this->OneAt(by, made_at_), gates = this->GatesAt(by, made_at_);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       if (!this->Exists(by, 2 * r)) continue;
       const int64_t at = one + r * this->row_stride_;
@@ -238,7 +242,8 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   uint16_t* const to_;
 
  protected:
-  uint32_t seen_;  // of the step
+  uint32_t seen_;    // of the step
+  int64_t made_at_;  // at_ of the step whose results are these
 
  private:
   // Of pairs of units, as they are stored: wx, and results; of h·R, its bias.
@@ -304,16 +309,22 @@ HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
       elements.Load(turn, step);
       float own_sums[32];
       product.Multiply(own_sums);
-      if (step + turn > 0) signal.AwaitLast();  // all have read the last sums
+      if (step + turn > 0) {
+        signal.AwaitLast();  // all have read the last sums
+        // In turns, results are stored after the flag: its fence would wait for them.
+        if constexpr (kTurns > 1) elements.Write(turn > 0 ? 0 : place.turns - 1);
+      }
       half == 0 ? HandOver<0>(own_sums, sums) : HandOver<1>(own_sums, sums);
       // One place in the code for both halves: all threads of an aligned barrier run the same.
       NamedBarrierSyncAligned<1, kStationaryElementThreads>();
       half == 0 ? AddUp<0>(own_sums, sums) : AddUp<1>(own_sums, sums);
       elements.Step(turn, step, sums, states.of[0]);
       signal.Stored();
-      elements.Write(turn, step, states.of[0]);
+      elements.WriteStates(turn, step, states.of[0]);
+      if constexpr (kTurns == 1) elements.Write(turn);
     }
   }
+  if constexpr (kTurns > 1) elements.Write(place.turns - 1);
 }
 
 // All steps of the walk. Elements: what a thread does with its elements, StationaryForwardElements

@@ -117,6 +117,7 @@ struct TiledCosts {
   double stationary_backward_clocks, stationary_backward_turn_clocks;
   double stationary_backward_gate_clocks;
   double wide_chunk_clocks, narrow_chunk_clocks;
+  double backward_turn_chunks;  // chunks take so much longer in turns
 };
 
 struct BlasCosts {
