@@ -195,17 +195,20 @@ def gpu_grid_1000(path):
     _grid(path, 1, "T=1000, C=256")
 
 
+# Dtype, marker and style of a line.
+DTYPES_OF_LARGE = [("float16", "o", "-"), ("bfloat16", "s", "--"), ("TensorFloat-32", "^", ":")]
+
+
 def gpu_large(path):
     """Microseconds of a step by H: a panel for each batch, a line for each dtype and library."""
     rows = table("performance/gpu.md", "dtype, N, H")[1:]
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True)
     for panel, batch in zip(panels, ("64", "128"), strict=True):
-        for dtype, marker in (("float16", "o"), ("bfloat16", "s")):
+        for dtype, marker, style in DTYPES_OF_LARGE:
             found = [row for row in rows if row[0].split(", ")[:2] == [dtype, batch]]
             sizes = [int(row[0].split(", ")[2]) for row in found]
             for column, who, colour in ((4, "ours", BLUE), (5, "cuDNN", VERMILLION)):
                 steps = [number(row[column]) for row in found]  # ms of 1000 steps
-                style = "-" if dtype == "float16" else "--"
                 panel.plot(sizes, steps, style, marker=marker, color=colour, label=f"{who} {dtype}")
         panel.set_xticks(sizes)
         panel.set_title(f"N={batch}", fontsize=10)
