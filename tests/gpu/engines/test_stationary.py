@@ -51,7 +51,7 @@ def skip_if_it_has_two_terms(cell, precision):
 
 def make_stationary(cell, precision, size, **options):
     skip_if_it_has_two_terms(cell, precision)
-    if precision == "tf32" and cell == "ligru":  # floats are scaled where h has a bound
+    if precision == "tf32":  # floats are scaled where h has a bound
         options.setdefault("activation", "tanh")
     problem = make(cell, "tiled", precision, size, **options)
     forward = problem.plan().split("; backward: ")[0]

@@ -139,8 +139,7 @@ void StationaryCutsCanRun() {
 
 // R of floats is stationary where float16 can stand for them.
 void FloatsInTiles() {
-  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), ligru = CellInfo<LiGru>(),
-                      slstm = CellInfo<SLstm>();
+  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
   const struct {
     const HasteCellInfo* cell;
     HasteActivation activation;
@@ -148,9 +147,9 @@ void FloatsInTiles() {
     int makers;                    // of a chunk, backward
   } cases[] = {
       {&kLstm, HASTE_TANH, true, true, true, 1},  {&gru, HASTE_TANH, true, true, true, 1},
-      {&ligru, HASTE_TANH, true, true, true, 2},  {&elman, HASTE_TANH, true, true, true, 4},
-      {&kLstm, HASTE_RELU, true, false, true, 1}, {&ligru, HASTE_RELU, true, false, true, 2},
-      {&kLstm, HASTE_TANH, false, false, false},  {&slstm, HASTE_TANH, true, false, false},
+      {&elman, HASTE_TANH, true, true, true, 4},  {&kLstm, HASTE_RELU, true, false, true, 1},
+      {&elman, HASTE_RELU, true, false, true, 4}, {&kLstm, HASTE_TANH, false, false, false},
+      {&slstm, HASTE_TANH, true, false, false},
   };
   for (const auto& c : cases) {
     for (const bool backward : {false, true}) {
