@@ -15,9 +15,9 @@ using StationaryFloats =
     WalkEngine<Cell, StationaryPolicy<Cell, ForwardPhases<Cell, TiledForwardParams<Scaled<1>, 1>>>,
                StationaryPolicy<Cell, BackwardPhases<Cell, TiledBackwardParams<Scaled<1>, 1>>>>;
 
-// Walk: where R is stationary.
+// Walk: where R is stationary. kOther: elsewhere.
 template <class Walk, const Engine& kOther>
-class OneOf {
+class StationaryOr {
   static bool IsStationary(const PlannedRnn& planned) {
     return planned.plan.tiled[0].tiling.stationary();
   }
@@ -41,11 +41,12 @@ class OneOf {
 
 }  // namespace
 
-#define HASTE_FLOATS_ENGINE(CELL)                                                            \
-  extern const Engine TiledEngine_##CELL##_f32;                                              \
-  using Walk_##CELL = OneOf<WalkOf<CELL, StationaryFloats<CELL>>, TiledEngine_##CELL##_f32>; \
-  HASTE_DEFINE_EXPANDED_ENGINE(                                                              \
-      TiledEngine, CELL, tf32,                                                               \
+#define HASTE_FLOATS_ENGINE(CELL)                                                   \
+  extern const Engine TiledEngine_##CELL##_f32;                                     \
+  using Walk_##CELL =                                                               \
+      StationaryOr<WalkOf<CELL, StationaryFloats<CELL>>, TiledEngine_##CELL##_f32>; \
+  HASTE_DEFINE_EXPANDED_ENGINE(                                                     \
+      TiledEngine, CELL, tf32,                                                      \
       {Walk_##CELL::WorkspaceBytes, Walk_##CELL::Forward, Walk_##CELL::Backward})
 #define HASTE_EXPANDED_FLOATS_ENGINE(CELL) HASTE_FLOATS_ENGINE(CELL)
 HASTE_EXPANDED_FLOATS_ENGINE(HASTE_CELL)

@@ -107,7 +107,7 @@ class StationaryWeights {
  private:
   HASTE_DEVICE uint16_t Bits(T weight) const {
     if constexpr (kScaledTerms<T> > 0) {
-      return FromCompute<Half>(weight.value * scale_).bits;
+      return FromCompute<MmaOperand<T>>(weight.value * scale_).bits;
     } else {
       return weight.bits;
     }

@@ -24,6 +24,9 @@ constexpr bool kScalesRows = Phase::kBackward && kScaledTerms<typename Phase::Pa
 // Gates' gradients that have a scale where R is stationary, with padding; 0 without scales.
 template <class Cell, class T>
 constexpr int kScaledGates = kScaledTerms<T> > 0 ? ScaledGates(Cell::kGates) : 0;
+constexpr int SlotBytesOfGates(int scaled_gates) {
+  return StationarySlotBytes(scaled_gates > 0 ? ScaledMakers(scaled_gates) : 0);
+}
 
 template <class Phase>
 constexpr TiledProductShape ShapeOf() {
@@ -144,14 +147,18 @@ HASTE_DEVICE void PutTiled(const TiledParams<T, kOfOperand>& p, const TiledOpera
       operand.Of((step & 1) * p.K + e.k, e) + TiledOperandAt<T, kOfOperand>(operand.RowOf(e), 0);
   PutTerms(p, operand, row + TiledDepthAt<T, kOfOperand>(operand, static_cast<uint32_t>(d)), value);
 }
+constexpr int kStationaryNumbers = kStationaryChunkBytes / 2;  // of a chunk, in 16 bits
+// Where a number is whose place among chunks of one term would be `at`.
+template <int kOfOperand>
+constexpr HASTE_DEVICE int AmongTerms(int at) {
+  return at / kStationaryNumbers * (kOfOperand - 1) * kStationaryNumbers + at;
+}
 // The same where R is stationary, [chunk, split term]. Chunks have all rows of 8 of the depth, then
 // those of the next: rows that are multiplied together are neighbours in shared memory. rows: of a
 // row tile.
-constexpr int kStationaryNumbers = kStationaryChunkBytes / 2;
 template <int kOfOperand>
 HASTE_DEVICE int StationaryOperandAt(int rows, int row, int depth) {
-  const int at = depth / 8 * (8 * rows) + row * 8 + depth % 8;
-  return at / kStationaryNumbers * (kOfOperand - 1) * kStationaryNumbers + at;
+  return AmongTerms<kOfOperand>(depth / 8 * (8 * rows) + row * 8 + depth % 8);
 }
 template <class T, int kOfOperand>
 HASTE_DEVICE void PutOperand(const TiledParams<T, kOfOperand>& p, int64_t step, const Element& e,

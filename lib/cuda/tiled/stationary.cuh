@@ -204,8 +204,7 @@ class StationaryProduct {
   using Sums = float[kRows / 2];  // 64 × kRows of the block, as WarpgroupMma has them
   // Of a chunk: its depth, in steps of 16; bytes in shared memory; bytes of R.
   static constexpr int kSteps = kStationaryChunkBytes / (32 * kRows);
-  static constexpr int kSlotBytes =
-      StationarySlotBytes(kScaled > 0 ? kStationaryMakers / kScaled : 0);
+  static constexpr int kSlotBytes = SlotBytesOfGates(kScaled);
   static constexpr int kKernelBytes = kStationarySums * 32 * kSteps;
   static constexpr int kKept = kRegisterDepth / (16 * kSteps);
   static constexpr int kUnit = 16;  // bytes: of addresses in descriptors

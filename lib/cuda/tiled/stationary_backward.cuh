@@ -13,89 +13,11 @@
 #pragma once
 
 #include "lib/cuda/tiled/stationary.cuh"
+#include "lib/cuda/tiled/stationary_backward_chunks.cuh"
 #include "lib/cuda/tiled/stationary_elements.cuh"
 #include "lib/cuda/tiled/stationary_meeting.cuh"
 
 namespace haste {
-
-// The tiles of a block. grid.x runs over splits, unit tiles, groups of row tiles and lanes, splits
-// fastest.
-struct StationaryBackwardPlace {
-  int split, unit_tile;
-  int64_t lane;
-  int row_tile, turns;  // the first of this block; how many it has
-
-  HASTE_DEVICE explicit StationaryBackwardPlace(const TiledTiling& t) {
-    int rest = static_cast<int>(blockIdx.x);
-    split = rest % t.splits;
-    rest /= t.splits;
-    unit_tile = rest % t.unit_tiles;
-    rest /= t.unit_tiles;
-    const int groups = t.row_groups();
-    row_tile = rest % groups * t.turns;
-    lane = rest / groups;
-    turns = min(static_cast<int>(t.turns), t.row_tiles - row_tile);
-  }
-};
-
-// The chunks of the gates' gradients, as a loading warp sees them. Flags are [unit tile, split]:
-// how many steps a block has ended.
-template <class Cell, class Params>
-class StationaryBackwardChunks {
-  static constexpr int kScaled = kScaledGates<Cell, typename Params::Storage>;
-
- public:
-  static constexpr int kTerms = Params::kTerms;
-  static constexpr int kSlotBytes =
-      StationarySlotBytes(kScaled > 0 ? kStationaryMakers / kScaled : 0);
-
-  HASTE_DEVICE StationaryBackwardChunks(const Params& p, const StationaryBackwardPlace& place)
-      : tiling_(p.tiling),
-        split_(place.split),
-        parity_stride_(p.operand.At(p.K, 0, 0)),
-        operand_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0)),
-        flags_(FlagsOf(p, place.lane, place.row_tile)) {}
-
-  // Whether a block has made its part of the operand of a step's product, which follows the step
-  // before: no flag counts that at first.
-  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int64_t step) const {
-    int tile, split;
-    if constexpr (kScaled > 0) {
-      const int block = (Number(chunk) * kStationaryMakers + part) / kScaled;
-      tile = block / tiling_.splits;
-      split = block % tiling_.splits;
-    } else {
-      // A chunk is of one unit tile, or of two whose clusters have half as many blocks.
-      const int tiles = kStationaryRows / tiling_.rows;
-      tile = (Number(chunk) * tiles + part / tiling_.splits) / Cell::kGates;
-      split = part % tiling_.splits;
-    }
-    return tile >= tiling_.unit_tiles ||
-           HasEnded(flags_ + turn * tiling_.flags() + FlagAt(tiling_, tile, split), step + 1);
-  }
-  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int term, int64_t step) const {
-    const int64_t number = int64_t{turn} * tiling_.total_chunks() + Number(chunk);
-    return operand_ + (step & 1) * parity_stride_ + (number * kTerms + term) * (kSlotBytes / 2);
-  }
-
-  // Of a block, in its first row tile.
-  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryBackwardPlace& place) {
-    return FlagsOf(p, place.lane, place.row_tile) + FlagAt(p.tiling, place.unit_tile, place.split);
-  }
-
- private:
-  static HASTE_DEVICE int FlagAt(const TiledTiling& t, int unit_tile, int split) {
-    return (unit_tile * t.splits + split) * kStationaryFlagStride;
-  }
-  // Of one of the block's chunks, among all.
-  HASTE_DEVICE int Number(int chunk) const { return chunk * tiling_.splits + split_; }
-
-  const TiledTiling& tiling_;
-  const int split_;
-  const int64_t parity_stride_;
-  const uint16_t* const operand_;
-  const uint32_t* const flags_;
-};
 
 // What a thread does with its elements at a step.
 template <class Cell, int kRows, class Params>
@@ -246,8 +168,7 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   // How far a gate's numbers are from those of gate 0: chunks have one gate, or two of an even
   // number of them.
   static constexpr HASTE_DEVICE int GateAt(int gate) {
-    const int at = gate * kDepthUnits * kRows;
-    return at / kStationaryNumbers * (Params::kTerms - 1) * kStationaryNumbers + at;
+    return AmongTerms<Params::kTerms>(gate * kDepthUnits * kRows);
   }
   // Where this thread's numbers begin in a row tile of the operand.
   HASTE_DEVICE int OperandAt() const {

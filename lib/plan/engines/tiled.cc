@@ -205,7 +205,7 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
   const double chunk =
       (t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks) +
       t.scaled_makers * costs.scaled_chunk_clocks;
-  // Sums of rows hide it.
+  // Where rows are summed the timings show no such thing.
   const double in_turns = t.turns > 1 && p.all_reduces == 0 ? costs.backward_turn_chunks : 1;
   return InTurns(p, t, costs, in_turns * StationaryProductClocks(t, costs, chunk),
                  costs.stationary_backward_gate_clocks, costs.stationary_backward_clocks,

@@ -121,6 +121,13 @@ void StationaryCutsCanRun() {
             EXPECT_TRUE(t.slots >= std::min(4, t.chunks), "%s", text.c_str());
             EXPECT_TRUE((t.scaled_makers > 0) == (floats && backward), "%s", text.c_str());
             scaled += t.scaled_makers > 0;
+            // A chunk with scales has all gates' gradients of whole groups of 16 units.
+            const int gates = t.scaled_makers > 0 ? ScaledGates(cell.gates) : cell.gates;
+            EXPECT_TRUE(t.scaled_makers == 0 || t.scaled_makers * gates == kStationaryMakers, "%s",
+                        text.c_str());
+            const int64_t depth = backward ? gates * PadTo(h, t.units) : h;
+            EXPECT_TRUE(t.total_chunks() * int64_t{t.stationary_depth()} >= depth, "%s",
+                        text.c_str());
             // In turns, the warp that sets flags does not load.
             EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
                         text.c_str());
