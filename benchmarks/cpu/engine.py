@@ -1,4 +1,7 @@
-"""A layer of the library through its C API, with no TensorFlow in the call."""
+"""A layer of the library through its C API, with no TensorFlow in the call.
+
+Its weights are packed once, as those of an ONNX Runtime session are.
+"""
 
 import ctypes
 
@@ -78,7 +81,9 @@ class Engine:
         self._library.call("haste_layer_forward_workspace_bytes", *arguments)
         self._workspace = np.empty(size.value + 64, np.uint8)
         start = -self._workspace.ctypes.data % 64
-        self._kept.append(executor)
+        packed = binding.PackedWeights(self._library)
+        self._rnn.packed = packed.address
+        self._kept += [executor, packed]
         self._arguments = (
             ctypes.byref(self._config),
             ctypes.byref(self._layer),

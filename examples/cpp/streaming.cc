@@ -1,7 +1,6 @@
-// Streams through an LSTM with the C API, one step a call, as an audio plug-in does: its states
-// stay in two buffers that take turns, and the loop allocates nothing. Its memory is that of
-// haste_allocate, which is aligned: reading weights that are not aligned to 64 bytes takes a third
-// longer. Prints how long a step takes.
+// Streams through an LSTM with the C API, one step a call, as an audio plug-in does: its weights
+// are packed once, its states stay in two buffers that take turns, and the loop allocates nothing.
+// Prints how long a step takes.
 //
 //   streaming [float32|bfloat16|int8] [steps]
 #include <stdint.h>
@@ -126,21 +125,25 @@ int main(int argc, char** argv) {
   rnn.y = y.data();
 
   HasteStatus status = {};
+  HastePackedWeights* packed = nullptr;
+  Check(haste_packed_weights_create(&packed, &status), status);
+  rnn.packed = packed;
   size_t bytes = 0;
   Check(haste_layer_forward_workspace_bytes(&config, &layer, &executor, &bytes, &status), status);
   const Memory workspace(bytes);
 
   using Clock = std::chrono::steady_clock;
   std::vector<float> microseconds(steps);
-  for (int64_t t = 0; t < steps; ++t) {
-    const int now = static_cast<int>(t % 2);
+  for (int64_t t = -1; t < steps; ++t) {  // the first call, which packs, is not timed
+    const int now = static_cast<int>(t & 1);
     rnn.s0[0] = h[now].data();
     rnn.s0[1] = c[now].data();
     rnn.sT[0] = h[1 - now].data();
     rnn.sT[1] = c[1 - now].data();
     const Clock::time_point start = Clock::now();
     Check(haste_layer_forward(&config, &layer, &rnn, workspace.data(), &executor, &status), status);
-    microseconds[t] = std::chrono::duration<float, std::micro>(Clock::now() - start).count();
+    microseconds[std::max<int64_t>(t, 0)] =
+        std::chrono::duration<float, std::micro>(Clock::now() - start).count();
   }
 
   std::sort(microseconds.begin(), microseconds.end());
@@ -153,5 +156,6 @@ int main(int argc, char** argv) {
   float value;
   memcpy(&value, &first, sizeof value);
   printf("y[0] = %.5f\n", value);
+  haste_packed_weights_free(packed, nullptr);
   return 0;
 }

@@ -18,7 +18,9 @@ struct RnnOptions {
   HasteRnnConfig config = HASTE_INIT(HasteRnnConfig);
   std::string engine;
   std::vector<uint8_t> reverse;
-  bool save = false;            // of forward
+  bool save = false;  // of forward
+  // Of forward: the weights are those of variables, which may stay packed between calls.
+  bool keep_packed = false;
   std::vector<uint8_t> wanted;  // of a layer's gradient: a flag for each output from dx on
 
   // Whether random numbers are drawn, so that seed must be given.

@@ -8,7 +8,9 @@
 
 #include <stdint.h>
 
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "frameworks/ops/rnn_op.h"
 #include "haste/c_api.h"
@@ -80,6 +82,7 @@ class RnnRun {
       args.x[g] = call_.Input(in_.x + g);
     }
     if (op_.int8()) args.R_scale = static_cast<const float*>(call_.Input(in_.recurrent_scale));
+    if (op_.options.keep_packed && op_.device() == HASTE_CPU) UsePacked(&args);
     args.y = call_.Output(out_.y);
     for (int s = 0; s < cell_.states; ++s) {
       args.s0[s] = call_.Input(in_.states + s);
@@ -98,6 +101,15 @@ class RnnRun {
       for (int i = out_.states + cell_.states; i < count; ++i) call_.EmptyOutput(i);
     }
     return args;
+  }
+
+  // Inference finds its weights packed by a call before; training is about to change them.
+  void UsePacked(HasteRnnForwardArgs* args) {
+    const std::initializer_list<int> large = {in_.recurrent_kernel, in_.kernel};
+    if (op_.options.save) return call_.ForgetPacked(large);
+    std::vector<int> small = {in_.bias, in_.kernel_scale, in_.recurrent_scale};
+    for (int e = 0; e < cell_.extras; ++e) small.push_back(in_.extras + e);
+    args->packed = call_.Packed(large, small);
   }
 
   void Forward() {

@@ -45,6 +45,10 @@ class FfiCall : public Call<FfiCall> {
     return Output(i);
   }
 
+  // XLA does not say whether an operand's memory still holds what it held before.
+  HastePackedWeights* Packed(const std::vector<int>&, const std::vector<int>&) { return nullptr; }
+  void ForgetPacked(const std::vector<int>&) const {}
+
   bool ok() const { return error_ == nullptr; }
   bool Invalid(const std::string& message) { return Fail(HASTE_INVALID_ARGUMENT, message); }
   void Report(const HasteStatus& status) { Fail(status.code, status.message); }

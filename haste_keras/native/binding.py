@@ -113,6 +113,7 @@ class RnnForwardArgs(Sized):
         ("products", _p),
         ("saved", _p * MAX_SAVED),
         ("R_scale", _p),
+        ("packed", _p),
     ]
 
 
@@ -238,6 +239,24 @@ class Error(RuntimeError):
     def __init__(self, function, message):
         super().__init__(f"{function}: {message}")
         self.message = message
+
+
+class PackedWeights:
+    """A HastePackedWeights, for `RnnForwardArgs.packed`."""
+
+    def __init__(self, library):
+        """library: a `Library`."""
+        self._library = library
+        self.address = _p()
+        library.call("haste_packed_weights_create", ctypes.byref(self.address))
+
+    def __del__(self):
+        if getattr(self, "address", None):
+            self._library.call("haste_packed_weights_free", self.address)
+
+    def clear(self):
+        """To be called after a weight has changed."""
+        self._library.call("haste_packed_weights_clear", self.address)
 
 
 class Library:

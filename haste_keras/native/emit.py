@@ -37,6 +37,28 @@ def has_reserve():
     return _emitter() is None
 
 
+_OF_VARIABLES = contextvars.ContextVar("haste_keras_of_variables", default=False)
+
+
+def keeps_packed():
+    """Whether ops that are emitted here may keep their weights packed between calls."""
+    return _OF_VARIABLES.get()
+
+
+@contextlib.contextmanager
+def weights_of_variables(are=True):
+    """Within it, the weights of ops are those of variables, if `are`.
+
+    On a CPU an op then keeps them packed between calls of inference. It knows them by their
+    buffers, which variables give up when they change.
+    """
+    token = _OF_VARIABLES.set(are)
+    try:
+        yield
+    finally:
+        _OF_VARIABLES.reset(token)
+
+
 def prefers_projection():
     """Whether what emits here wants the op that forms x·W + b wherever there is one."""
     return getattr(_emitter(), "prefers_projection", False)

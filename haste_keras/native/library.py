@@ -80,6 +80,8 @@ def _c_library():
     library.haste_tf_gpu_kernels.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_graph_plugin.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.haste_tf_graph_calls.restype = ctypes.c_int64
+    size = ctypes.POINTER(ctypes.c_size_t)
+    library.haste_tf_kept_weights.argtypes = [size, size]
     library.haste_tf_xla.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t]
     return library
 
@@ -125,6 +127,13 @@ def gpu_kernels():
 def graph_plugin():
     """Whether the graph optimizer is registered (portable models then run our ops); else why."""
     return _ask(_c_library().haste_tf_graph_plugin)
+
+
+def kept_weights():
+    """Layers whose weights ops on a CPU keep between calls: (how many, bytes of what is packed)."""
+    entries, size = ctypes.c_size_t(), ctypes.c_size_t()
+    _c_library().haste_tf_kept_weights(ctypes.byref(entries), ctypes.byref(size))
+    return entries.value, size.value
 
 
 def graph_calls():

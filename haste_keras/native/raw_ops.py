@@ -2,7 +2,7 @@
 
 import collections
 
-from haste_keras.native.emit import emit, has_reserve
+from haste_keras.native.emit import emit, has_reserve, keeps_packed
 
 # What wx is made of, in its place: x [N, T, C], kernel [C, K, G, H], bias [K, G, H] or None. With
 # kernel_scale [K, G, H], kernel is int8.
@@ -10,7 +10,7 @@ Projection = collections.namedtuple(
     "Projection", ("x", "kernel", "bias", "kernel_scale"), defaults=(None,)
 )
 
-# Attributes that all ops of a cell have; those of forward have `save` too.
+# Attributes that all ops of a cell have; those of forward have `save` and `keep_packed` too.
 ATTRIBUTES = (
     "reverse",
     "activation",
@@ -59,7 +59,8 @@ def forward(spec, inputs, *, save, layer=False, **attrs):
       [0] unless `save`, and where no op is emitted; h_prev also without recurrent dropout.
     """
     save = save and has_reserve()
-    outputs = emit(spec.python_op + ("_layer" if layer else ""), inputs, save=save, **attrs)
+    own = {"save": save, "keep_packed": keeps_packed()}
+    outputs = emit(spec.python_op + ("_layer" if layer else ""), inputs, **own, **attrs)
     # The C API does not let the op's shape function read `save`.
     gates = inputs[0].shape
     if layer:
@@ -84,7 +85,8 @@ def forward_int8(spec, inputs, *, layer=False, **attrs):
     Returns:
       list of tensors: y and the final states.
     """
-    return emit(spec.python_op + ("_layer_int8" if layer else "_int8"), inputs, **attrs)
+    name = spec.python_op + ("_layer_int8" if layer else "_int8")
+    return emit(name, inputs, keep_packed=keeps_packed(), **attrs)
 
 
 def backward(spec, inputs, **attrs):

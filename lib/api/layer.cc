@@ -73,8 +73,7 @@ bool FormsInput(const HasteRnnConfig& config, const Engine& engine,
   if (engine.layer_forward == nullptr || layer.gamma != nullptr) return false;
   const bool narrow = config.weights_dtype == HASTE_INT8 ||
                       (config.dtype == HASTE_BFLOAT16 && CpuMultipliesBfloat16());
-  // Narrow weights are packed for the walk, which one step does not repay.
-  return narrow ? config.time > 1 : DtypeSize(config.dtype) > 2;
+  return narrow || DtypeSize(config.dtype) > 2;
 }
 
 size_t InputBytes(const HasteRnnConfig& config, const HasteCellInfo& cell) {

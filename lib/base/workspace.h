@@ -25,4 +25,11 @@ class Workspace {
   size_t used_ = 0;
 };
 
+// Where weights are packed, and whether they still have to be.
+struct PackPlace {
+  Workspace* memory;
+  bool kept = false;    // the memory outlives the call, so packing pays off in any call
+  bool filled = false;  // by a call before
+};
+
 }  // namespace haste

@@ -94,6 +94,38 @@ void* OpCall::OutputInPlace(int i, int input_index, const void** input) {
   return output;
 }
 
+HastePackedWeights* OpCall::Packed(const std::vector<int>& large, const std::vector<int>& small) {
+  KeptWeights::Key key = {&signature_, {}};
+  std::vector<int> there;
+  for (int i : large) {
+    if (Input(i) == nullptr) continue;
+    key.second.push_back(Input(i));
+    there.push_back(i);
+  }
+  if (there.empty()) return nullptr;
+  std::string contents;
+  for (int i : small) {
+    if (Input(i) == nullptr) continue;
+    contents.append(static_cast<const char*>(Input(i)), TF_TensorByteSize(inputs_[i].get()));
+  }
+  packed_ = KeptWeights::Instance().Find(key, contents, [&] {
+    std::vector<Tensor> references;
+    for (int i : there) {
+      TF_Tensor* tensor = nullptr;
+      TF_GetInput(context_, i, &tensor, status_.get());
+      references.emplace_back(tensor);
+    }
+    return references;
+  });
+  return packed_ == nullptr ? nullptr : packed_->packed.get();
+}
+
+void OpCall::ForgetPacked(const std::vector<int>& large) const {
+  for (int i : large) {
+    if (Input(i) != nullptr) KeptWeights::Instance().Forget(Input(i));
+  }
+}
+
 void* OpCall::Scratch(size_t bytes) {
   if (device_ == HASTE_CPU && bytes <= kThreadBytes) {
     alignas(64) static thread_local char memory[kThreadBytes];

@@ -4,12 +4,14 @@
 
 #include <stdint.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "frameworks/ops/call.h"
 #include "frameworks/tf/c_api/attribute_reader.h"
+#include "frameworks/tf/c_api/kept_weights.h"
 #include "frameworks/tf/c_api/tf_status.h"
 #include "haste/c_api.h"
 #include "tensorflow/c/kernels.h"
@@ -41,6 +43,11 @@ class OpCall : public Call<OpCall> {
   // *input to the input's data; Input(input_index) is nullptr after this.
   void* OutputInPlace(int i, int input_index, const void** input);
 
+  // Where weights stay packed for later calls (kept_weights.h), or nullptr. large: the inputs that
+  // are recognised by their memory; small: by their contents.
+  HastePackedWeights* Packed(const std::vector<int>& large, const std::vector<int>& small);
+  void ForgetPacked(const std::vector<int>& large) const;
+
   bool ok() const { return status_.ok(); }
   bool Invalid(const std::string& message) { return status_.Invalid(message); }
   void Report(const HasteStatus& status) {
@@ -60,6 +67,7 @@ class OpCall : public Call<OpCall> {
   Status status_;
   std::vector<Tensor> inputs_;  // nullptr: left out
   std::vector<Tensor> kept_;
+  std::shared_ptr<KeptWeights::Entry> packed_;
 };
 
 }  // namespace tf

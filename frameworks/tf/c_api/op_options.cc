@@ -44,6 +44,7 @@ bool ReadOptions(TF_OpKernelConstruction* context, RnnOp* op, Status* status) {
       !read.String("engine", &options.engine) ||
       (!int8 && !read.Bool("allow_tf32", &config.allow_tf32)) ||
       (!int8 && !op->backward() && !read.Bool("save", &options.save)) ||
+      (!op->backward() && !read.Bool("keep_packed", &options.keep_packed)) ||
       (op->kind == Op::kLayerBackward && !read.Bools("wanted", &options.wanted)) ||
       (cell.normalizes && !read.Epsilon(&config.epsilon))) {
     return false;

@@ -1,6 +1,7 @@
 // Op definitions and shape functions of every cell.
 #include <stdio.h>
 
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,10 @@ void Shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   InferShapes(SignatureOf(kOp, cell), CellSizes(cell), context, status);
 }
 
+// own: attributes that the op has and others of the cell do not.
 template <int kCell, Op kOp>
-void RegisterOpOf(std::vector<const char*> attributes, const char* own) {
-  if (own != nullptr) attributes.push_back(own);
+void RegisterOpOf(std::vector<const char*> attributes, std::initializer_list<const char*> own) {
+  attributes.insert(attributes.end(), own);
   RegisterOp(SignatureOf(kOp, *haste_cell(kCell)), attributes, Shapes<kCell, kOp>);
 }
 
@@ -36,21 +38,23 @@ void RegisterCell() {
       "engine: string = 'auto'",
   };
   if (cell.normalizes) attributes.push_back("epsilon: float = 1e-5");
+  // The weights are those of variables: a CPU may keep them packed until they change.
+  const char* const keep_packed = "keep_packed: bool = false";
   if (HasInt8(cell)) {
-    RegisterOpOf<kCell, Op::kInt8>(attributes, nullptr);
-    if (HasLayer(cell)) RegisterOpOf<kCell, Op::kLayerInt8>(attributes, nullptr);
+    RegisterOpOf<kCell, Op::kInt8>(attributes, {keep_packed});
+    if (HasLayer(cell)) RegisterOpOf<kCell, Op::kLayerInt8>(attributes, {keep_packed});
   }
   for (const char* more :
        {"recurrent_dropout: float = 0.0", "training: bool = false", "allow_tf32: bool = false"}) {
     attributes.push_back(more);
   }
   const char* const save = "save: bool = false";
-  RegisterOpOf<kCell, Op::kForward>(attributes, save);
-  RegisterOpOf<kCell, Op::kBackward>(attributes, nullptr);
+  RegisterOpOf<kCell, Op::kForward>(attributes, {save, keep_packed});
+  RegisterOpOf<kCell, Op::kBackward>(attributes, {});
   if (!HasLayer(cell)) return;
-  RegisterOpOf<kCell, Op::kLayer>(attributes, save);
+  RegisterOpOf<kCell, Op::kLayer>(attributes, {save, keep_packed});
   // A flag for each output from dx on: whether to compute it or leave it empty.
-  RegisterOpOf<kCell, Op::kLayerBackward>(attributes, "wanted: list(bool)");
+  RegisterOpOf<kCell, Op::kLayerBackward>(attributes, {"wanted: list(bool)"});
 }
 
 template <int... kCell>

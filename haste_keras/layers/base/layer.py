@@ -26,6 +26,7 @@ from haste_keras.layers.base.validation import (
 )
 from haste_keras.native import library, raw_ops
 from haste_keras.native.cell_spec import ENGINES
+from haste_keras.native.emit import weights_of_variables
 from haste_keras.ops.bias import add_bias
 from haste_keras.ops.shapes import size
 
@@ -230,15 +231,16 @@ class RecurrentLayer(QuantizableLayer):
             carried=passed_by,
             training=training,
         )
-        y, states = self.recurrence(
-            wx,
-            initial_state=None if at_zero else directions.to_lanes(states, self.heads),
-            mask=mask,
-            reverse=[lane for lane in self._reverse for _ in range(self.heads)],
-            zero_output_for_mask=self._zeroes_masked,
-            **self._options(training),
-            **weights,
-        )
+        with weights_of_variables(not self._transforms_weights):
+            y, states = self.recurrence(
+                wx,
+                initial_state=None if at_zero else directions.to_lanes(states, self.heads),
+                mask=mask,
+                reverse=[lane for lane in self._reverse for _ in range(self.heads)],
+                zero_output_for_mask=self._zeroes_masked,
+                **self._options(training),
+                **weights,
+            )
         states = directions.from_lanes(states, len(self.cells))
         last = self._last_outputs(y, states, sequences, mask, at_zero)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
@@ -260,6 +262,11 @@ class RecurrentLayer(QuantizableLayer):
     def _zeroes_masked(self):
         # Bidirectional's rule: directions are merged step by step, so masked steps must be 0.
         return self.zero_output_for_mask if self.backward_cell is None else self.return_sequences
+
+    @property
+    def _transforms_weights(self):
+        names = [f"{role}_transform" for role in ROLES]
+        return any(getattr(self.cell, name, None) is not None for name in names)
 
     def _prepare_weights(self, int8):
         """Weights of the projection of each cell, and of the recurrence of all lanes."""

@@ -1,8 +1,9 @@
 // The functions of the engine table, for the best SIMD target. Included at the end of the file of
 // an engine that multiplies. That file defines in this namespace
 //
-//   Forward           a walk, made of (config, args, workspace, layer); layer: x, W and b in place
-//                     of args.wx, or nullptr, as it is unless Forward::kProjects
+//   Forward           a walk, made of (config, args, workspace, layer, place); layer: x, W and b in
+//                     place of args.wx, or nullptr, as it is unless Forward::kProjects; place: of
+//                     packed weights
 //   Backward          a walk, made of (config, args, workspace)
 //   Run(walk, config, plan, executor)
 //
@@ -16,6 +17,7 @@
 
 #include "lib/base/workspace.h"
 #include "lib/engine/engine.h"
+#include "lib/engine/packed_weights.h"
 #include "lib/plan/plan.h"
 
 HASTE_TARGET_BEGIN
@@ -34,16 +36,30 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
   } else {
     HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
     args.mask = &some_mask;
-    Forward walk(config, args, &count, layer);
+    Forward walk(config, args, &count, layer, {&count});
   }
   return count.used();
 }
 
+size_t PackedBytes(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer) {
+  Workspace count(nullptr), packed(nullptr);
+  const HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
+  Forward walk(config, args, &count, layer, {&packed, /*kept=*/true});
+  return packed.used();
+}
+
 void RunForward(const RnnCall& call, const HasteLayerForwardArgs* layer,
                 const HasteRnnForwardArgs& args) {
-  Workspace workspace(call.workspace);
-  Forward walk(call.config, args, &workspace, layer);
+  HastePackedWeights::Use packed(args.packed,
+                                 PackedKeyOf(call.planned.engine, call.config, args, layer),
+                                 [&] { return PackedBytes(call.config, layer); });
+  Workspace workspace(call.workspace), kept(packed.memory());
+  const PackPlace place = packed.memory() == nullptr
+                              ? PackPlace{&workspace}
+                              : PackPlace{&kept, /*kept=*/true, packed.filled()};
+  Forward walk(call.config, args, &workspace, layer, place);
   Run(walk, call.config, call.planned.plan, call.executor);
+  packed.Filled();
 }
 
 void RunBackward(const RnnCall& call, const HasteRnnBackwardArgs& args) {

@@ -33,20 +33,23 @@ class ForwardWalk : public Walk<Cell, T> {
 
   // layer: x, W and b in place of args.wx, or nullptr.
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer)
+              const HasteLayerForwardArgs* layer, const PackPlace& place)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
         kernel_(NarrowOf<T>(config)),
-        packs_(kernel_ != nullptr ? !PacksInStep() : !InPlaceOf().Takes(args.R)),
-        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace),
-        input_(config, args.wx, layer, kernel_, workspace) {
+        packed_before_(place.kept || (kernel_ != nullptr ? NarrowWeights::PackBefore(N, T_)
+                                                         : !InPlaceOf().Takes(args.R))),
+        packs_(packed_before_ && !place.filled),
+        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace, place),
+        input_(config, args.wx, layer, kernel_, workspace, place) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (kernel_ != nullptr) {
         const int vectors = UnitsOf(p) * GatesOf(p);
-        narrow_[p] = NarrowWeights(kernel_, H, K * panels_[p], vectors, packs_, workspace);
-      } else if (InPlaceOf().may_pack()) {
-        packed_[p] = workspace->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+        narrow_[p] =
+            NarrowWeights(kernel_, H, K * panels_[p], vectors, packed_before_, place.memory);
+      } else if (place.kept || InPlaceOf().may_pack()) {
+        packed_[p] = place.memory->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
       }
     }
     h_[0] = workspace->Take<C>(K * N * Hp);
@@ -118,6 +121,8 @@ class ForwardWalk : public Walk<Cell, T> {
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>
   using InputOf = Input<Cell, T, FirstGate(kPhase), GatesOf(kPhase), UnitsOf(kPhase)>;
+  // Panels of more than that come from the third-level cache, or from memory, in each step.
+  static constexpr int64_t kSecondLevelBytes = 1 << 20;
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 
@@ -125,8 +130,6 @@ class ForwardWalk : public Walk<Cell, T> {
     const int64_t size = sizeof(T);
     return RowInPlace(N, T_, H % W == 0, H * kGates * H * size, W * size);
   }
-  // Whether a panel of narrow weights is packed where it is multiplied, as that is once.
-  bool PacksInStep() const { return T_ == 1 && N < 16; }
 
   C* Panel(int phase, int64_t k, int64_t panel) const {
     return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
@@ -149,61 +152,10 @@ class ForwardWalk : public Walk<Cell, T> {
   // Phase's product, of narrow weights.
   template <int kPhase, class Use>
   HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
-    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    const int64_t spare = packs_ ? 0 : NarrowWeights::kTogether;
-    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp, spare);
-    int64_t panel = panels.begin;
-    if (!packs_ && operand.TakesRow()) {
-      constexpr int64_t kPanels = kMaxVectors / kUnits;
-      for (; panel + kPanels <= panels.end && (panel + kPanels) * kUnits * W <= H;
-           panel += kPanels) {
-        NarrowInPlace<kPhase>(operand, k, panel * kUnits * W, rows.begin, cell);
-      }
-    }
-    for (const int64_t begin = panel; panel < panels.end; ++panel) {
-      const int64_t first = panel * kUnits * W;
-      const int64_t spared = (panel - begin) % NarrowWeights::kTogether;
-      const int units = static_cast<int>(std::min<int64_t>(kUnits, (H - first + W - 1) / W));
-      if (!packs_ && spared == 0) {
-        const int64_t some = std::min(NarrowWeights::kTogether, panels.end - panel);
-        narrow_[kPhase].Pack(NarrowR(kPhase, k), 0, panel, some, operand.spare());
-      }
-      const NarrowPanel weights =
-          narrow_[kPhase].Panel(k * panels_[kPhase] + panel, units * kPanelGates,
-                                operand.spare() + spared * narrow_[kPhase].bytes());
-      operand.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
-        for (int u = 0; u < units; ++u) {
-          V q[kPanelGates];
-          for (int g = 0; g < kPanelGates; ++g) {
-            const int v = u * kPanelGates + g;
-            q[g] = sums[v];
-            if (Cell::kRecurrentBias) q[g] = q[g] + Load(weights.bias() + v * W);
-          }
-          cell(rows.begin + row, first + u * W, q);
-        }
-      });
-    }
-  }
-
-  // The same of a single row, for kRowColumns units from `first` on, with R in place.
-  template <int kPhase, class Use>
-  HWY_INLINE void NarrowInPlace(const NarrowRows& operand, int64_t k, int64_t first, int64_t row,
-                                const Use& cell) {
-    constexpr int kPanelGates = GatesOf(kPhase);
-    const int64_t lane = k * kGates * H;
-    V q[kMaxVectors][kPanelGates];
-    for (int g = 0; g < kPanelGates; ++g) {
-      const int64_t at = (FirstGate(kPhase) + g) * H + first;
-      operand.MultiplyRow(static_cast<const char*>(args_.R) + lane * H + at, kGates * H,
-                          args_.R_scale + lane + at,
-                          [&](int v, const NarrowRows::Sums& sums) HWY_ATTR {
-                            q[v][g] = sums[v];
-                            if (!Cell::kRecurrentBias) return;
-                            const T* bias = static_cast<const T*>(args_.extra[0]) + lane + at;
-                            q[v][g] = q[v][g] + Storage<T>::Load(bias + v * W);
-                          });
-    }
-    for (int v = 0; v < kMaxVectors; ++v) cell(row, first + v * W, q[v]);
+    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp);
+    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase)>(
+        NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
+        [&](int64_t row, int64_t j, const V* q) HWY_ATTR { cell(rows.begin + row, j, q); });
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
@@ -248,18 +200,23 @@ class ForwardWalk : public Walk<Cell, T> {
   HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                              const Use& cell) const {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    if (!packs_) {
+    if (!packed_before_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
       return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
     }
+    const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
+    const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
+    const bool exceeds_cache = (panels.end - panels.begin) * bytes > kSecondLevelBytes;
+    const int64_t lines = exceeds_cache ? bytes / 64 / (rows.end - rows.begin) : 0;
     const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
       const int64_t first = panel * kUnits * W;
       const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+      const C* const next = Panel(kPhase, k, panel + (step % 2 == 0 ? 1 : -1));
       this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
           units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
           [&](int u, int64_t row, const V* q)
               HWY_ATTR { cell(rows.begin + row, first + u * W, q); },
-          {}, Panel(kPhase, k, 1) - Panel(kPhase, k, 0));
+          NextPanel{reinterpret_cast<const char*>(next), lines}, apart);
     };
     Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
   }
@@ -372,8 +329,9 @@ class ForwardWalk : public Walk<Cell, T> {
 
   const HasteRnnForwardArgs& args_;
   const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
-  const bool packs_;
-  InputOf<0> first_input_;  // what x adds to the gates of the first of two phases
+  const bool packed_before_;          // R lies in panels before the walk begins
+  const bool packs_;                  // they are still to be packed
+  InputOf<0> first_input_;            // what x adds to the gates of the first of two phases
   InputOf<kPhases - 1> input_;
   NarrowWeights narrow_[kPhases];         // in place of packed_
   C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]

@@ -26,13 +26,13 @@ class Input {
  public:
   // layer: nullptr if wx is given. kernel: of narrow weights, or nullptr.
   Input(const HasteRnnConfig& config, const void* wx, const HasteLayerForwardArgs* layer,
-        const NarrowKernel* kernel, Workspace* workspace)
+        const NarrowKernel* kernel, Workspace* workspace, const PackPlace& place)
       : N(config.batch),
         T_(config.time),
         H(config.hidden),
         wx_(static_cast<const T*>(wx)),
-        projection_(config, kernel == nullptr ? layer : nullptr, workspace),
-        narrow_(config, layer, kernel, workspace),
+        projection_(config, kernel == nullptr ? layer : nullptr, place),
+        narrow_(config, layer, kernel, place),
         panels_(narrow_ ? narrow_.panels() : projection_.panels()),
         steps_(narrow_ ? narrow_.Steps(N, T_) : projection_.Steps(N, T_)) {
     if (Forms()) ahead_ = workspace->Take<C>(config.lanes * panels_ * Chunk());
@@ -40,7 +40,7 @@ class Input {
 
   // Whether x·W + b is computed here. Then call Form, and before it Pack if packs().
   bool Forms() const { return narrow_ || projection_; }
-  bool packs() const { return narrow_ || projection_.packs(); }
+  bool packs() const { return narrow_ ? narrow_.packs() : projection_.packs(); }
   void Pack(int64_t k, int64_t panel) {
     if constexpr (kHasNarrow) {
       if (narrow_) return narrow_.Pack(k, panel);
@@ -61,7 +61,7 @@ class Input {
         return At(k, 0, at, 0);
       }
     }
-    if (!packs()) {
+    if (!projection_.packed()) {
       projection_.MultiplyInPlace(k, panels.begin, panels.end, step,
                                   [&](int64_t panel) HWY_ATTR { return At(k, panel, at, 0); });
     } else if (at == 0) {

@@ -22,33 +22,26 @@ class NarrowInput {
  public:
   // layer: nullptr if wx is given, kernel: nullptr if weights are floats; then this is unused.
   NarrowInput(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
-              const NarrowKernel* kernel, Workspace* workspace)
+              const NarrowKernel* kernel, const PackPlace& place)
       : config_(config), layer_(kernel == nullptr ? nullptr : layer), kernel_(kernel) {
     if (!*this) return;
     const int64_t W = Width<float>();
     panels_ = (config.hidden + kUnits * W - 1) / (kUnits * W);
     weights_ = NarrowWeights(kernel, layer->features, config.lanes * panels_, kCount * kUnits,
-                             /*packs=*/true, workspace);
+                             place.kept || NarrowWeights::PackBefore(config.batch, config.time),
+                             place.memory);
+    packs_ = weights_.before() && !place.filled;
   }
 
   explicit operator bool() const { return layer_ != nullptr; }
   int64_t panels() const { return panels_; }  // of a lane
 
-  // Call it for each panel of each lane.
+  // Whether Pack is to be called, for each lane and panel.
+  bool packs() const { return packs_; }
   void Pack(int64_t k, int64_t panel) const {
-    if (panel % NarrowWeights::kTogether != 0) return;
-    const bool int8 = kernel_->type == Narrow::kInt8;
-    const int64_t H = config_.hidden, at = (k * kGates + kFirst) * H;
-    const int64_t bytes = int8 ? 1 : sizeof(T);
-    const T* b = static_cast<const T*>(layer_->b);
-    const NarrowGates<T> gates = {static_cast<const char*>(layer_->W) + at * bytes,
-                                  config_.lanes * kGates * H,
-                                  kCount,
-                                  kUnits,
-                                  H,
-                                  layer_->W_scale == nullptr ? nullptr : layer_->W_scale + at,
-                                  b == nullptr ? nullptr : b + at};
-    weights_.Pack(gates, k * panels_, panel, std::min(NarrowWeights::kTogether, panels_ - panel));
+    if (!packs_ || panel % NarrowWeights::kTogether != 0) return;
+    const int64_t some = std::min(NarrowWeights::kTogether, panels_ - panel);
+    weights_.Pack(Gates(k), k * panels_, panel, some);
   }
 
   // Steps to compute together, in scratch of `rows` rows: enough to read a panel of W rarely, and
@@ -73,29 +66,35 @@ class NarrowInput {
         operand.Convert(row, [&](int64_t j) HWY_ATTR { return LoadPart(x + j, C - j); });
       }
     }
-    const int64_t vectors = (config_.hidden + W - 1) / W;  // of hidden units
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-      const int64_t units = std::min<int64_t>(kUnits, vectors - panel * kUnits);
-      const NarrowPanel weights =
-          weights_.Panel(k * panels_ + panel, static_cast<int>(units * kCount));
-      int64_t n = rows.begin, s = 0;
-      operand.Multiply(weights, [&](int64_t, const NarrowRows::Sums& sums) HWY_ATTR {
-        float* const row = to(panel, s, n);
-        for (int v = 0; v < weights.vectors; ++v) {
-          Store(sums[v] + Load(weights.bias() + v * W), row + v * W);
-        }
-        if (++s == steps) {
-          s = 0;
-          ++n;
-        }
-      });
-    }
+    const auto divide = static_cast<uint32_t>(steps);
+    weights_.template Multiply<kCount, kUnits>(
+        Gates(k), k * panels_, panels.begin, panels.end, operand,
+        [&](int64_t row, int64_t j, const Vec<float>* sums) HWY_ATTR {
+          const int64_t n = static_cast<uint32_t>(row) / divide, unit = j / W;
+          float* const at =
+              to(unit / kUnits, row - n * steps, rows.begin + n) + unit % kUnits * kCount * W;
+          for (int g = 0; g < kCount; ++g) Store(sums[g], at + g * W);
+        });
   }
 
  private:
+  NarrowGates<T> Gates(int64_t k) const {
+    const int64_t H = config_.hidden, at = (k * kGates + kFirst) * H;
+    const int64_t bytes = kernel_->type == Narrow::kInt8 ? 1 : sizeof(T);
+    const T* b = static_cast<const T*>(layer_->b);
+    return {static_cast<const char*>(layer_->W) + at * bytes,
+            config_.lanes * kGates * H,
+            kCount,
+            kUnits,
+            H,
+            layer_->W_scale == nullptr ? nullptr : layer_->W_scale + at,
+            b == nullptr ? nullptr : b + at};
+  }
+
   const HasteRnnConfig& config_;
   const HasteLayerForwardArgs* const layer_;
   const NarrowKernel* const kernel_;
+  bool packs_ = false;
   int64_t panels_ = 0;
   NarrowWeights weights_;
 };

@@ -44,24 +44,28 @@ class NarrowWeights {
   static constexpr int64_t kTogether = 4;
 
   NarrowWeights() = default;
-  // vectors: of a whole panel. packs: into the workspace, before the walk; else a panel is packed
-  // where it is multiplied.
-  NarrowWeights(const NarrowKernel* kernel, int64_t depth, int64_t panels, int vectors, bool packs,
-                Workspace* workspace)
-      : kernel_(kernel), depth_(depth), bytes_(NarrowPanel::Bytes(*kernel, depth, vectors)) {
-    if (packs) packed_ = workspace->Take<char>(panels * bytes_);
+  // vectors: of a whole panel. before: all are packed into `memory`, before the walk; else a panel
+  // is packed where it is multiplied.
+  NarrowWeights(const NarrowKernel* kernel, int64_t depth, int64_t panels, int vectors, bool before,
+                Workspace* memory)
+      : kernel_(kernel),
+        depth_(depth),
+        bytes_(NarrowPanel::Bytes(*kernel, depth, vectors)),
+        before_(before) {
+    if (before) packed_ = memory->Take<char>(panels * bytes_);
   }
+  // Whether to pack before a walk over so many rows and steps, if its end is the end of the pack.
+  static bool PackBefore(int64_t rows, int64_t steps) { return steps > 1 || rows >= 16; }
+  bool before() const { return before_; }
 
   // Rows for its products, which are still to be converted.
-  NarrowRows Rows(int64_t rows) const { return NarrowRows(*kernel_, rows, depth_); }
-  // Converted ones, with memory for `spare` panels.
-  NarrowRows Rows(int64_t rows, const float* from, int64_t stride, int64_t spare = 0) const {
-    return NarrowRows(*kernel_, rows, depth_, spare * bytes_, from, stride);
+  NarrowRows Rows(int64_t rows) const { return NarrowRows(*kernel_, rows, depth_, Spare()); }
+  // Converted ones.
+  NarrowRows Rows(int64_t rows, const float* from, int64_t stride) const {
+    return NarrowRows(*kernel_, rows, depth_, Spare(), from, stride);
   }
-  // From one panel to the next.
-  int64_t bytes() const { return bytes_; }
   // Packs `count` panels of a lane from `panel` on. at: the lane's first panel among all. spare:
-  // memory for them, unless the workspace has all.
+  // memory for them, unless they are packed before.
   template <class T>
   void Pack(const NarrowGates<T>& of, int64_t at, int64_t panel, int64_t count,
             char* spare = nullptr) const {
@@ -81,12 +85,68 @@ class NarrowWeights {
   }
   // Panel `index` of all, if it was packed; else one in `spare` that is to be packed.
   NarrowPanel Panel(int64_t index, int vectors, char* spare = nullptr) const {
-    return {kernel_, depth_, vectors, packed_ == nullptr ? spare : packed_ + index * bytes_};
+    return {kernel_, depth_, vectors, before_ ? packed_ + index * bytes_ : spare};
+  }
+
+  // Calls use(row, j, sums) for each row of `rows` and each vector of units from j on, of the
+  // panels [begin, end) of a lane: the products with all its gates, and their biases. at: as in
+  // Pack. kGates, kUnits: those of `of`.
+  template <int kGates, int kUnits, class T, class Use>
+  HWY_INLINE void Multiply(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
+                           const NarrowRows& rows, const Use& use) const {
+    const int64_t W = Width<float>();
+    int64_t panel = begin;
+    if (!before_ && rows.TakesRow()) {
+      constexpr int64_t kPanels = kMaxVectors / kUnits;
+      for (; panel + kPanels <= end && (panel + kPanels) * kUnits * W <= of.H; panel += kPanels) {
+        MultiplyInPlace<kGates>(of, panel * kUnits * W, rows, use);
+      }
+    }
+    for (const int64_t first = panel; panel < end; ++panel) {
+      const int64_t j = panel * kUnits * W, spared = (panel - first) % kTogether;
+      const int units = static_cast<int>(std::min<int64_t>(kUnits, (of.H - j + W - 1) / W));
+      if (!before_ && spared == 0) {
+        Pack(of, 0, panel, std::min(kTogether, end - panel), rows.spare());
+      }
+      const NarrowPanel weights = Panel(at + panel, units * kGates, rows.spare() + spared * bytes_);
+      rows.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
+        for (int u = 0; u < units; ++u) {
+          Vec<float> q[kGates];
+          for (int g = 0; g < kGates; ++g) {
+            const int v = u * kGates + g;
+            q[g] = sums[v];
+            if (of.biases != nullptr) q[g] = q[g] + Load(weights.bias() + v * W);
+          }
+          use(row, j + u * W, q);
+        }
+      });
+    }
   }
 
  private:
+  int64_t Spare() const { return before_ ? 0 : kTogether * bytes_; }
+
+  // The same of a single row, for kRowColumns units from `first` on, with the matrix as it lies.
+  template <int kGates, class T, class Use>
+  HWY_INLINE void MultiplyInPlace(const NarrowGates<T>& of, int64_t first, const NarrowRows& row,
+                                  const Use& use) const {
+    const int64_t W = Width<float>();
+    Vec<float> q[kMaxVectors][kGates];
+    for (int g = 0; g < kGates; ++g) {
+      const int64_t at = g * of.H + first;
+      row.MultiplyRow(static_cast<const char*>(of.from) + at, of.row, of.scales + at,
+                      [&](int v, const NarrowRows::Sums& sums) HWY_ATTR {
+                        q[v][g] = sums[v];
+                        if (of.biases == nullptr) return;
+                        q[v][g] = q[v][g] + Storage<T>::Load(of.biases + at + v * W);
+                      });
+    }
+    for (int v = 0; v < kMaxVectors; ++v) use(0, first + v * W, q[v]);
+  }
+
   const NarrowKernel* kernel_ = nullptr;
   int64_t depth_ = 0, bytes_ = 0;
+  bool before_ = false;
   char* packed_ = nullptr;
 };
 

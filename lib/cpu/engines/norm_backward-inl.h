@@ -38,7 +38,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
                    Workspace* workspace)
       : Base(config, args.extra, args.mask, args.seed,
              (config.hidden + Width<C>() - 1) / Width<C>(), kGates * config.hidden,
-             NarrowOf<T>(config), workspace),
+             NarrowOf<T>(config), workspace, {workspace}),
         args_(args) {
     for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
     dq_ = workspace->Take<C>(K * N * kGates * H);

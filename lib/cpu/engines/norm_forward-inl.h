@@ -30,16 +30,18 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   static constexpr bool kFinishes = false;
 
   NormForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                  Workspace* workspace, const HasteLayerForwardArgs*)
+                  Workspace* workspace, const HasteLayerForwardArgs*, const PackPlace& place)
       : Base(config, args.extra, args.mask, args.seed, Columns(config), config.hidden,
-             NarrowOf<T>(config), workspace),
-        args_(args) {
+             NarrowOf<T>(config), workspace, place),
+        args_(args),
+        packs_(!place.filled) {
     for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
     // Where h enters the product: h itself unless there is dropout.
     operand_ = this->dropout_ ? workspace->Take<C>(K * N * Hp) : state_[0];
     scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
   }
 
+  bool packs() const { return packs_; }
   // A panel's vectors are gathered from a row [G, Hp] of h·R.
   void Pack(int, int64_t k, int64_t panel) {
     if constexpr (std::is_same_v<C, float>) {
@@ -194,6 +196,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   }
 
   const HasteRnnForwardArgs& args_;
+  const bool packs_;
   C* state_[kStates];  // [K, N, Hp]
   C* operand_;         // [K, N, Hp] h as it enters the product
   C* scratch_;         // [K, N, kScratch, Hp]

@@ -42,7 +42,7 @@ class NormWalk : public Walk<Cell, T> {
 
   NormWalk(const HasteRnnConfig& config, const void* const* extra, const uint8_t* mask,
            const int64_t* seed, int64_t columns, int64_t depth, const NarrowKernel* kernel,
-           Workspace* workspace)
+           Workspace* workspace, const PackPlace& place)
       : Base(config, mask, seed, workspace),
         kernel_(kernel),
         extra_(extra),
@@ -50,9 +50,9 @@ class NormWalk : public Walk<Cell, T> {
         params_(workspace->Take<C>(K * kParams * Hp)) {
     panels_[0] = (columns_ + kPanel - 1) / kPanel;
     if (kernel_ != nullptr) {
-      narrow_ = NarrowWeights(kernel_, depth, K * panels_[0], kPanel, true, workspace);
+      narrow_ = NarrowWeights(kernel_, depth, K * panels_[0], kPanel, true, place.memory);
     } else {
-      packed_ = workspace->Take<C>(K * kGates * H * Hp);
+      packed_ = place.memory->Take<C>(K * kGates * H * Hp);
     }
   }
 

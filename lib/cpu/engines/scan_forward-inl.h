@@ -31,10 +31,10 @@ class ScanForward : public Scan<Cell, T> {
 
   // layer: x, W and b in place of args.wx, or nullptr.
   ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer)
+              const HasteLayerForwardArgs* layer, const PackPlace& place)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
-        input_(config, layer, workspace),
+        input_(config, layer, place),
         steps_(Input::Steps(kRowsAhead, config.time)) {}
 
   // Before Walk, for each lane and panel.

@@ -26,6 +26,10 @@ inline constexpr int kTileRows = 6;
 #else
 inline constexpr int kTileRows = 3;
 #endif
+// A panel that exceeds the first-level cache comes from the second for each tile of rows, faster if
+// its rows are asked for so many steps before. A tile of fewer rows has no load ports to spare.
+inline constexpr int kRowsAhead = 16, kLeastRowsAhead = 4;
+inline constexpr int64_t kVectorsInCache = 256;
 // Sums that one sweep over a matrix that is not packed keeps in registers.
 inline constexpr int kMostSums = kTileRows == 6 ? 16 : 8;
 
@@ -65,17 +69,23 @@ template <class C, int kVecs, int kPanels>
 struct Panels {
   static constexpr int kEach = kVecs / kPanels;
   // Vector v of row i of all of them.
-  HWY_INLINE Vec<C> At(int64_t i, int v) const {
-    return Load(first + v / kEach * apart + (i * kEach + v % kEach) * Width<C>());
+  HWY_INLINE const C* Place(int64_t i, int v) const {
+    return first + v / kEach * apart + (i * kEach + v % kEach) * Width<C>();
   }
+  HWY_INLINE Vec<C> At(int64_t i, int v) const { return Load(Place(i, v)); }
   const C* HWY_RESTRICT first;
   int64_t apart;
 };
 
-template <int kRows, int kVecs, int kPanels, class C>
+// kAhead: prefetches a row of the panels that comes later.
+template <bool kAhead, int kRows, int kVecs, int kPanels, class C>
 HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
                          const Panels<C, kVecs, kPanels>& panels, int64_t i,
                          Vec<C> (&acc)[kRows][kVecs]) {
+  if constexpr (kAhead) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVecs; ++v) __builtin_prefetch(panels.Place(i + kRowsAhead, v));
+  }
   Vec<C> b[kVecs];
 #pragma GCC unroll 16
   for (int v = 0; v < kVecs; ++v) {
@@ -101,15 +111,20 @@ template <int kRows, int kVecs, int kPanels, class C, class AnyLines>
 HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride,
                             const Panels<C, kVecs, kPanels>& panels, int64_t depth,
                             const AnyLines& lines, Vec<C> (&acc)[kRows][kVecs]) {
+  constexpr bool kMayAhead = kTileRows == 6 && kRows >= kLeastRowsAhead;
   int64_t i = 0;
   if constexpr (!std::is_same_v<AnyLines, NoLines>) {
     for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
       lines.Ask(i);
-      TileStep(a, a_stride, panels, i, acc);
+      TileStep<kMayAhead>(a, a_stride, panels, i, acc);
     }
     for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
   }
-  for (; i < depth; ++i) TileStep(a, a_stride, panels, i, acc);
+  if constexpr (kMayAhead) {
+    const int64_t end = depth * kVecs > kVectorsInCache ? depth : i;
+    for (; i < end; ++i) TileStep<true>(a, a_stride, panels, i, acc);
+  }
+  for (; i < depth; ++i) TileStep<false>(a, a_stride, panels, i, acc);
 }
 
 // Rows of the next tile. Tiles are as even as possible, eight rows are four and four, not six and
@@ -132,6 +147,27 @@ struct NoPrefetch {
   template <int kRows>
   using TileLines = NoLines;
   HWY_INLINE void operator()(int64_t, NoLines*) const {}
+};
+
+// Prefetches the panel that comes next into the second-level cache, a part of it with each tile of
+// several rows.
+struct NextPanel {
+  struct Part {
+    int64_t count() const { return lines; }
+    HWY_INLINE void Ask(int64_t i) const { __builtin_prefetch(from + i * 64, 0, 2); }
+    const char* from = nullptr;
+    int64_t lines = 0;
+  };
+  template <int kRows>
+  using TileLines = std::conditional_t<(kRows >= kLeastRowsAhead), Part, NoLines>;
+  HWY_INLINE void operator()(int64_t row, Part* part) const {
+    if (part->lines == 0) part->from = from + row * each * 64;
+    part->lines += each;
+  }
+  HWY_INLINE void operator()(int64_t, NoLines*) const {}
+
+  const char* from;
+  int64_t each;  // lines for each row; 0: it is in the cache
 };
 
 // Panels to multiply together, of `left`. A tile of few rows needs more than one, or it waits for

@@ -54,16 +54,23 @@ class Projection {
   static constexpr int kVectors = kCount * kUnits;  // of a row of a panel
 
   // layer: nullptr if wx is given; then this object is unused.
-  Projection(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer, Workspace* workspace)
+  Projection(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer,
+             const PackPlace& place)
       : config_(config), layer_(layer) {
     if (!*this) return;
     panels_ = (config.hidden + kUnits * Width<C>() - 1) / (kUnits * Width<C>());
-    packs_ = config.batch > 1 || config.time > kStepsInPlace || config.hidden % Width<C>() != 0;
-    if (packs_) packed_ = workspace->Take<C>(config.lanes * panels_ * PanelSize());
+    const bool in_place = config.batch == 1 && config.time <= kStepsInPlace &&
+                          config.hidden % Width<C>() == 0 && !place.kept;
+    if (in_place) return;
+    packed_ = place.memory->Take<C>(config.lanes * panels_ * PanelSize());
+    before_ = true;
+    packs_ = !place.filled;
   }
 
   explicit operator bool() const { return kPossible && layer_ != nullptr; }
   int64_t panels() const { return panels_; }
+  // Whether W is read from panels.
+  bool packed() const { return before_; }
   // Whether Pack is to be called, for each lane and panel.
   bool packs() const { return packs_; }
 
@@ -90,7 +97,7 @@ class Projection {
   HWY_INLINE void Multiply(int64_t k, int64_t panel, int64_t n, int64_t first, int64_t steps,
                            bool follows, C* to, int64_t stride) const {
     if constexpr (kPossible) {
-      if (!packs_) {
+      if (!packed()) {
         for (int64_t s = 0; s < steps; ++s) {
           const auto at = [&](int64_t) { return to + s * stride; };
           MultiplyInPlace(k, panel, panel + 1, first + s, at);
@@ -169,7 +176,7 @@ class Projection {
   const HasteRnnConfig& config_;
   const HasteLayerForwardArgs* const layer_;
   int64_t panels_ = 0;  // of a lane
-  bool packs_ = false;
+  bool before_ = false, packs_ = false;
   C* packed_ = nullptr;  // [K, panel, b and features, unit vector, gate, W]
 };
 

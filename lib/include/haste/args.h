@@ -59,6 +59,7 @@ struct ForwardArgs : HasteRnnForwardArgs {
   HASTE_SETTER(ForwardArgs, const int64_t*, seed)
   HASTE_SETTER(ForwardArgs, void*, y)
   HASTE_INDEXED_SETTER(ForwardArgs, void*, final_state, sT)
+  HASTE_SETTER(ForwardArgs, HastePackedWeights*, packed)
   // What backward reads; sets `keep` too.
   ForwardArgs& set_gates(void* value) {
     gates = value;

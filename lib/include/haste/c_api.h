@@ -113,6 +113,23 @@ typedef struct {
   int32_t state_bound;  // HasteStateBound
 } HasteCellInfo;
 
+// The weights of a call, kept in the order in which a CPU multiplies them. The first call that is
+// given the object packs R and, of haste_layer_forward, W into it, with their scales and biases.
+// Later calls with the same R and W, cell, dtypes, K, H and C, and any N and T, read what was
+// packed. Once one of these weights has changed, call haste_packed_weights_clear before the next
+// call. Calls from several threads may share one. Results are the same bits with it and without.
+// CUDA does not look at it.
+typedef struct HastePackedWeights HastePackedWeights;
+
+// An empty one. Free it after the last call that uses it has ended; freeing NULL does nothing.
+HASTE_API int32_t haste_packed_weights_create(HastePackedWeights**, HasteStatus*);
+HASTE_API int32_t haste_packed_weights_free(HastePackedWeights*, HasteStatus*);
+// Forgets what was packed, not in the middle of a call that uses it.
+HASTE_API int32_t haste_packed_weights_clear(HastePackedWeights*, HasteStatus*);
+// Memory that it holds.
+HASTE_API int32_t haste_packed_weights_bytes(const HastePackedWeights*, size_t* bytes,
+                                             HasteStatus*);
+
 // Pointers that a cell does not name (HasteCellInfo) are NULL and not looked at.
 typedef struct {
   size_t struct_size;
@@ -133,6 +150,7 @@ typedef struct {
   void* saved[HASTE_MAX_SAVED];  // each [N, T, K, H], of the step; saved[0] of a cell with R is h
                                  // as it entered h·R (recurrent dropout applied)
   const float* R_scale;          // [K, G, H] of an int8 R
+  HastePackedWeights* packed;    // where weights stay packed between calls, or NULL
 } HasteRnnForwardArgs;
 
 typedef struct {

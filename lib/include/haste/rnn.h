@@ -15,6 +15,7 @@
 
 #include "haste/args.h"
 #include "haste/c_api.h"
+#include "haste/packed_weights.h"
 #include "haste/scratch.h"
 #include "haste/status.h"
 
