@@ -1,7 +1,8 @@
 // Products of any strides, for callers that have no linear algebra of their own. They accumulate in
 // Compute<T>, always in the same order. Large products go to cuBLAS if it is found and supports
-// their strides; its order is fixed while no other stream is at work. Large products of floats are
-// our own (split_fp16.cu.cc), as are parts that are summed in float32.
+// their strides, perhaps as padded copies (padded.h); its order is fixed while no other stream is
+// at work. Large products of floats are our own (split_fp16.cu.cc), as are parts that are summed in
+// float32.
 #include "lib/cuda/gemm/gemm.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "lib/base/dtypes.h"
 #include "lib/base/int_math.h"
 #include "lib/base/math.h"
+#include "lib/cuda/gemm/padded.h"
 #include "lib/cuda/gemm/split_fp16.h"
 #include "lib/cuda/host/cublas.h"
 #include "lib/cuda/host/device.h"
@@ -218,6 +220,22 @@ int32_t GemmByCublas(const ProductChunk& part, const HasteExecutor& executor, Ha
   return cublas.Multiply(product, status);
 }
 
+int32_t GemmByPaddedCublas(const PaddedProduct& padded, const HasteGemm& g, void* workspace,
+                           const HasteExecutor& executor, HasteStatus* status) {
+  HASTE_TRY(CheckPointer(workspace, "workspace", status));
+  ProductChunk part = {};
+  HASTE_TRY(padded.Begin(workspace, executor, &part.gemm, status));
+  part.adds = g.bias != nullptr;
+  if (part.adds) {
+    HasteGemm of_bias = g;  // only its columns have one
+    of_bias.c = part.gemm.c;
+    of_bias.c_row = part.gemm.c_row;
+    HASTE_TRY(SetRows(of_bias, executor, status));
+  }
+  HASTE_TRY(GemmByCublas(part, executor, status));
+  return padded.End(part.gemm, executor, status);
+}
+
 int32_t PlanHere(const ProductChunk& part, int64_t most, ProductPlan* plan, HasteStatus* status) {
   CudaProperties device;
   HASTE_TRY(GetCudaProperties(&device, status));
@@ -228,7 +246,9 @@ int32_t PlanHere(const ProductChunk& part, int64_t most, ProductPlan* plan, Hast
 }  // namespace
 
 int32_t CudaGemmWorkspace(const HasteGemm& g, size_t* bytes, HasteStatus* status) {
-  return CudaProductChunkWorkspace({g, {}, {}}, 0, bytes, status);
+  HASTE_TRY(CudaProductChunkWorkspace({g, {}, {}}, 0, bytes, status));
+  if (*bytes == 0 && IsForCublas(g)) *bytes = PaddedProduct(g).bytes();
+  return HASTE_OK;
 }
 
 int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& executor,
@@ -236,6 +256,10 @@ int32_t CudaGemm(const HasteGemm& g, void* workspace, const HasteExecutor& execu
   ProductPlan plan;
   HASTE_TRY(PlanHere({g, {}, {}}, 0, &plan, status));
   if (plan.ours) HASTE_TRY(CheckPointer(workspace, "workspace", status));
+  if (!plan.ours && IsForCublas(g) && HaveCublasFor(g.dtype)) {
+    const PaddedProduct padded(g);
+    if (padded) return GemmByPaddedCublas(padded, g, workspace, executor, status);
+  }
   return CudaPlannedGemm(g, plan, workspace, executor, status);
 }
 

@@ -229,6 +229,29 @@ def test_gemm(shape, dtype, transposed):
         assert_near(c, expected.cpu(), dtype, "c")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", [(1451, 1450, 1450), (1447, 1456, 1451), (1448, 1448, 1501)])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
+def test_large_gemm_of_sizes_that_are_not_aligned(shape, dtype, transposed):
+    """Through padded copies; what lies beside c stays."""
+    m, n, k = shape
+    a = torch.randn(*((k, m) if transposed[0] else (m, k)), device=ON).to(dtype)
+    b = torch.randn(*((n, k) if transposed[1] else (k, n)), device=ON).to(dtype)
+    a = a.T if transposed[0] else a
+    b = b.T if transposed[1] else b
+    bias = torch.randn(n, device=ON).to(dtype)
+    tf32 = dtype == torch.float32
+    assert LIB.gemm_workspace(a, b, allow_tf32=tf32) > 0
+    for plus in (None, bias):
+        c = torch.full((m, n + 3), NAN, device=ON, dtype=dtype)
+        LIB.gemm(a, b, c[:, :n], plus, allow_tf32=tf32)
+        expected = a.double() @ b.double() + (0 if plus is None else plus.double())
+        # Rounded to eleven bits, products of TensorFloat-32 are as exact as those of float16.
+        near = torch.float16 if tf32 else dtype
+        assert_near(c[:, :n].to(near), expected.cpu(), near, "c")
+        assert c[:, n:].isnan().all()
+
+
 def test_gemm_of_strided_views():
     a = torch.randn(40, 3, 50, device=ON)[:, 1]
     b = torch.randn(50, 2, 70, device=ON)[:, 1]
