@@ -83,9 +83,11 @@ PaddedProduct::PaddedProduct(const HasteGemm& g) : gemm_(g), m_(g.m), n_(g.n), k
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
   if (!ByTensorCores(g) || products < kWorthCopies) return;
   const int64_t size = static_cast<int64_t>(DtypeSize(g.dtype)), unit = kPiece / size;
-  if (g.a_col != 1) m_ = PadTo(g.m, unit);  // then rows of a are what lies together
+  // What lies together in one of the matrices.
+  const bool m_lies_together = g.a_col != 1, k_lies_together = g.a_col == 1 || g.b_col != 1;
+  if (m_lies_together) m_ = PadTo(g.m, unit);
+  if (k_lies_together) k_ = PadTo(g.k, unit);
   n_ = PadTo(g.n, unit);
-  k_ = PadTo(g.k, unit);
   const int64_t a_stride = g.a_col == 1 ? g.a_row : g.a_col;
   const int64_t b_stride = g.b_col == 1 ? g.b_row : g.b_col;
   copies_a_ = m_ != g.m || k_ != g.k || a_stride % unit != 0;
