@@ -21,6 +21,12 @@ LAYERS = {
 SHAPE, UNITS = (2, 7, 5), 12
 
 
+@pytest.fixture(autouse=True)
+def on_a_cpu():
+    with tf.device("CPU:0"):
+        yield
+
+
 def assert_close(actual, expected, tolerance):
     actual, expected = (tf.cast(each, tf.float64).numpy() for each in (actual, expected))
     error = np.max(np.abs(actual - expected), initial=0)
