@@ -2,34 +2,21 @@
 
 Three layers of 1,150 units, the size of the AWD-LSTM (Merity, Keskar & Socher, ICLR 2018), whose
 rows begin at no multiples of 16 bytes. Each of our layers is compared with float64 or cuDNN before
-it is timed. Times are CUDA events around 20 calls, medians of 15.
+it is timed. Times are those of CUDA events around several calls, medians: a single one would count
+the host's time, of which torch takes more.
 """
 
 import argparse
-import statistics
 
 import torch
 
 from benchmarks.gpu.cases import DTYPES, Case
 from benchmarks.gpu.check import check
+from benchmarks.gpu.clock import Clock
 from benchmarks.gpu.peers import Cudnn, Haste
 from tests.gpu.support import lib_ctypes
 
-
-def median_ms(run, calls=20, samples=15):
-    """Milliseconds of a call on the GPU."""
-    for _ in range(5):
-        run()
-    times = []
-    for _ in range(samples):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(calls):
-            run()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / calls)
-    return statistics.median(times)
+CALLS = 20  # of a sample
 
 
 def run_row(library, dtype, sizes):
@@ -62,9 +49,12 @@ def run_row(library, dtype, sizes):
         x.grad = None
         net(x)[0].backward(dy[:, :, 0])
 
-    ours = [median_ms(lambda: [layer.infer() for layer in layers])]
-    ours.append(median_ms(lambda: [layer.step(dy) for layer in layers]))
-    theirs = [median_ms(infer), median_ms(train)]
+    clock = Clock("cuda", budget=1000)
+    ours = [
+        clock.median(lambda: [layer.infer() for layer in layers], CALLS)[0],
+        clock.median(lambda: [layer.step(dy) for layer in layers], CALLS)[0],
+    ]
+    theirs = [clock.median(infer, CALLS)[0], clock.median(train, CALLS)[0]]
     texts = [f"{a:8.2f}{b:8.2f}{b / a:6.2f}" for a, b in zip(ours, theirs, strict=True)]
     print(f"{dtype:9}|", " |".join(texts), flush=True)
 

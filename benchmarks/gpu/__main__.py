@@ -16,7 +16,6 @@ millisecond. "tf32" is float32 on both sides with TF32 allowed.
 import argparse
 import collections
 import pathlib
-import statistics
 import sys
 import time
 import zlib
@@ -25,41 +24,10 @@ import torch
 
 from benchmarks.gpu.cases import CELLS, DTYPES, grid, headline, usual
 from benchmarks.gpu.check import WrongResultError, check
+from benchmarks.gpu.clock import Clock
 from benchmarks.gpu.peers import Cudnn, Haste, cudnn_has, random_weights
 from benchmarks.gpu.table import Table, summarize
 from tests.gpu.support import lib_ctypes
-
-
-class Clock:
-    """Times calls on a device.
-
-    budget: milliseconds that the samples of one function should take, beyond two of them.
-    """
-
-    def __init__(self, device, budget):
-        self.device, self.budget = device, budget
-
-    def _elapsed(self, run, calls):
-        if self.device == "cpu":
-            start = time.perf_counter()
-            for _ in range(calls):
-                run()
-            return 1e3 * (time.perf_counter() - start) / calls
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(calls):
-            run()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end) / calls
-
-    def median(self, run):
-        """Milliseconds a call, and the number of samples."""
-        self._elapsed(run, 1)
-        once = self._elapsed(run, 1)
-        calls = min(100, int(1 / once) + 1)
-        samples = min(25, max(2, int(self.budget / (once * calls))))
-        return statistics.median([self._elapsed(run, calls) for _ in range(samples)]), samples
 
 
 def measure_case(library, case, engine, clock, alone):

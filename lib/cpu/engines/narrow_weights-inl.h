@@ -54,7 +54,7 @@ class NarrowWeights {
         before_(before) {
     if (before) packed_ = memory->Take<char>(panels * bytes_);
   }
-  // Whether to pack before a walk over so many rows and steps, if its end is the end of the pack.
+  // Whether that pays off for a walk over so many rows and steps, after which the pack is dropped.
   static bool PackBefore(int64_t rows, int64_t steps) { return steps > 1 || rows >= 16; }
   bool before() const { return before_; }
 

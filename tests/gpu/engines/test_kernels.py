@@ -208,6 +208,15 @@ def test_three_million_steps(cell):
     check_halves(cell, wx, kernel, extra)
 
 
+def gemm_operands(shape, dtype, transposed):
+    """a [m, k] and b [k, n], each perhaps transposed in memory, and a bias [n]."""
+    m, n, k = shape
+    a = torch.randn(*((k, m) if transposed[0] else (m, k)), device=ON).to(dtype)
+    b = torch.randn(*((n, k) if transposed[1] else (k, n)), device=ON).to(dtype)
+    bias = torch.randn(n, device=ON).to(dtype)
+    return a.T if transposed[0] else a, b.T if transposed[1] else b, bias
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "shape",
@@ -216,12 +225,8 @@ def test_three_million_steps(cell):
 )
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_gemm(shape, dtype, transposed):
-    m, n, k = shape
-    a = torch.randn(*((k, m) if transposed[0] else (m, k)), device=ON).to(dtype)
-    b = torch.randn(*((n, k) if transposed[1] else (k, n)), device=ON).to(dtype)
-    a = a.T if transposed[0] else a
-    b = b.T if transposed[1] else b
-    bias = torch.randn(n, device=ON).to(dtype)
+    m, n, _ = shape
+    a, b, bias = gemm_operands(shape, dtype, transposed)
     for plus in (None, bias):
         c = torch.full((m, n), NAN, device=ON, dtype=dtype)
         LIB.gemm(a, b, c, plus)
@@ -234,12 +239,8 @@ def test_gemm(shape, dtype, transposed):
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
 def test_large_gemm_of_sizes_that_are_not_aligned(shape, dtype, transposed):
     """Through padded copies; what lies beside c stays."""
-    m, n, k = shape
-    a = torch.randn(*((k, m) if transposed[0] else (m, k)), device=ON).to(dtype)
-    b = torch.randn(*((n, k) if transposed[1] else (k, n)), device=ON).to(dtype)
-    a = a.T if transposed[0] else a
-    b = b.T if transposed[1] else b
-    bias = torch.randn(n, device=ON).to(dtype)
+    m, n, _ = shape
+    a, b, bias = gemm_operands(shape, dtype, transposed)
     tf32 = dtype == torch.float32
     # Where k counts rows of both operands, it may be anything.
     aligned = transposed == (True, False) and m % 8 == n % 8 == 0
