@@ -34,8 +34,11 @@ std::string DescribeTiles(const Plan& plan, const HasteRnnConfig& config) {
              t.persistent ? "one launch" : "a launch a step");
     text += product;
     if (t.stationary()) {
-      char share[32] = "", form[64];
-      if (t.splits == 1) snprintf(share, sizeof share, ", clusters of %d share h", t.sharers);
+      char share[40] = "", form[72];
+      if (t.splits == 1 || t.meets_in_memory()) {
+        snprintf(share, sizeof share, ", clusters of %d share %s", t.sharers,
+                 t.splits == 1 ? "h" : "gradients");
+      }
       snprintf(form, sizeof form, "%s, row tiles in %d turn%s", share, t.turns,
                t.turns > 1 ? "s" : "");
       text += form;

@@ -89,6 +89,7 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
  public:
   using typename Base::States;
   static constexpr int kRegisterDepth = NormalizingBackwardDepth(sizeof(T) == 4, kRows);
+  static constexpr bool kMovesLate = false;
 
   HASTE_DEVICE NormStationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                               int64_t first)

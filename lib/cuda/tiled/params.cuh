@@ -76,6 +76,8 @@ struct TiledParams : WalkParams<T> {
   // [K, row tiles] how often a block has ended a step, over all steps. Where R is stationary:
   // [K, row tiles, flags] how many steps a block has ended.
   uint32_t* arrived;
+  // Only where blocks exchange partial sums in memory (StationaryMemoryMeeting).
+  uint4* parts;
   // Only for Scaled: in forward the bound of |h|, with dropout; the largest |R|.
   float* most;
 };

@@ -40,6 +40,7 @@ class TiledProducts {
     while (1 << p->operand.log_rows < t.rows) ++p->operand.log_rows;
     p->operand.a = workspace->Take<uint16_t>(p->operand.Size(p->K));
     p->arrived = workspace->Take<uint32_t>(Counters(*p));
+    p->parts = workspace->Take<uint4>(Parts(*p));
     p->most = workspace->Take<float>(2);
     return p->operand;
   }
@@ -59,6 +60,7 @@ class TiledProducts {
     HASTE_CUDA_TRY(Pack<Phase>(p, from, executor), status);
     const size_t bytes = p.operand.Size(p.K) * sizeof(uint16_t);
     HASTE_CUDA_TRY(Clear(p.operand.a, bytes, executor), status);
+    if (Parts(p) > 0) HASTE_CUDA_TRY(Clear(p.parts, Parts(p) * sizeof(uint4), executor), status);
     return HASTE_CUDA_STATUS(Clear(p.arrived, Counters(p) * sizeof(uint32_t), executor), status);
   }
 
@@ -120,6 +122,12 @@ class TiledProducts {
     return p.K * t.row_tiles * (t.stationary() ? t.flags() : 1);
   }
 
+  template <class Params>
+  static int64_t Parts(const Params& p) {
+    const TiledTiling& t = p.tiling;
+    return t.meets_in_memory() ? p.K * t.row_groups() * t.unit_tiles * MeetingParts(t) : 0;
+  }
+
   template <class Phase, class Params, class T>
   static cudaError_t Pack(const Params& p, const T* from, const HasteExecutor& executor) {
     const TiledTiling& t = p.tiling;
@@ -152,6 +160,10 @@ class StationaryPolicy : public TiledProducts<Cell, D, true, kOther> {
                HasteStatus* status) const {
     const Params& p = phased.of[0];
     if constexpr (D::First::kBackward) {
+      if (p.tiling.meets_in_memory()) {
+        using Sharing = StationaryBackwardElements<Cell, kStationaryRows, Params, true>;
+        return this->template LaunchBackward<Sharing, Sharing>(p, first, steps, executor, status);
+      }
       using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
       using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
       return this->template LaunchBackward<Wide, Narrow>(p, first, steps, executor, status);

@@ -21,6 +21,19 @@ namespace haste {
 
 extern __shared__ __align__(128) unsigned char stationary_shared[];
 
+// The rows of a block. group: of row tiles, in all lanes.
+struct StationaryRows {
+  int64_t lane;
+  int row_tile, turns;  // the first of this block; how many it has
+
+  HASTE_DEVICE StationaryRows(const TiledTiling& t, int group) {
+    const int groups = t.row_groups();
+    row_tile = group % groups * t.turns;
+    lane = group / groups;
+    turns = min(static_cast<int>(t.turns), t.row_tiles - row_tile);
+  }
+};
+
 // The flags of a row tile.
 template <class Params>
 HASTE_DEVICE uint32_t* FlagsOf(const Params& p, int64_t lane, int row_tile) {

@@ -1,11 +1,12 @@
 // Steps of `tiled`, backward, where R is stationary (stationary.cuh).
 //
-// The blocks of a cluster have the same 64 units and rows, and divide the depth, which is that of
-// all gates' gradients. They push each other their partial sums. Each then computes the cell of
-// some of the units. They may take turns with several tiles of rows.
+// Some blocks have the same 64 units and rows, and divide the depth, which is that of all gates'
+// gradients. They give each other their partial sums. Each then computes the cell of some of the
+// units. They may take turns with several tiles of rows. They are a cluster, or clusters are blocks
+// of other units and the same part of the depth, each of which loads some of the chunks into all.
 //
 // The depth is [unit tile, gate, 64 units of it]. Of its chunks, a block has every one whose number
-// is its rank in the cluster, modulo the blocks of the cluster.
+// is its split, modulo the splits.
 //
 // Gradients of floats are scaled float16. 16 units of a row, which a warp computes, have a scale
 // that fits them, and follow one another in the depth: [tile of 16 units, gate, unit]. A chunk has
@@ -19,8 +20,8 @@
 
 namespace haste {
 
-// What a thread does with its elements at a step.
-template <class Cell, int kRows, class Params>
+// What a thread does with its elements at a step. kSharing: blocks of a cluster share the operand.
+template <class Cell, int kRows, class Params, bool kSharing = false>
 class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
   using typename Base::T, typename Base::Pair;
@@ -37,10 +38,16 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
 
  public:
   using typename Base::States;
-  using Meeting = StationaryMeeting<kRows, kSplits>;
+  using Meeting = std::conditional_t<kSharing, StationaryMemoryMeeting<kRows, kSplits>,
+                                     StationaryMeeting<kRows, kSplits>>;
+  static constexpr bool kShares = kSharing;
+  // In turns: whether inputs are loaded and results stored while partial sums are on their way, so
+  // that registers hold less during the product. Measured: faster only where they are too few.
+  static constexpr bool kMovesLate = kGates >= 4 && !kScales;
   static constexpr int kTileRows = kRows, kScaled = kScaledGates<Cell, T>;
   static constexpr int kRegisterDepth = kScales              ? ScalingBackwardDepth(kRows)
                                         : Cell::kExponential ? kExponentialRegisterDepth
+                                        : kSharing           ? kSharingBackwardDepth
                                                              : kStationaryRegisterDepth;
   using Chunks = StationaryBackwardChunks<Cell, Params>;
 
@@ -57,8 +64,15 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     this->LoadCarried(OfTurn(turn), states);
   }
 
-  // What is known of a step before its product. dwx may lie where the gates do: a thread reads them
-  // before it writes that step's results.
+  // Asks for what Load reads. Lanes of a row have one sector.
+  HASTE_DEVICE void Prefetch(int turn) {
+    if (threadIdx.x % 32 >= 4) return;
+    EachInput(OfTurn(turn), [](Pair*, const void* tensor, int64_t place) {
+      PrefetchL2(static_cast<const T*>(tensor) + place);
+    });
+  }
+  // What is known of a step. dwx may lie where the gates do: a thread reads them before it writes
+  // that step's results.
   HASTE_DEVICE void Load(int turn, int64_t step) {
     const auto by = OfTurn(turn);
     seen_ = this->FlagsAt(by, step);
@@ -141,7 +155,8 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     *dy = this->OfPair(dy_[i / 2], i);
   }
 
-  HASTE_DEVICE void StoreOperand(int turn, int64_t ended, const float (&dq)[kCount][kGates]) const {
+  HASTE_DEVICE void StoreOperand(int turn, int64_t ended, const float (&dq)[kCount][kGates]) {
+    made_at_ = this->at_;
     const int tile_size = p_.tiling.total_chunks() * Params::kTerms * (Chunks::kSlotBytes / 2);
     uint16_t* to = to_ + turn * tile_size + (ended & 1) * p_.operand.At(p_.K, 0, 0);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
@@ -207,38 +222,43 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     return bits;
   }
 
-  template <bool kPaired>
-  HASTE_DEVICE void LoadInputs(Shift by) {
+  // Calls visit(pair, tensor, place) for each pair that a step reads.
+  template <class Visit>
+  HASTE_DEVICE void EachInput(Shift by, const Visit& visit) {
     const int64_t one = this->OneAt(by), gates = this->GatesAt(by);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
-      Pair(&kept)[Cell::kKept] = kept_[r], (&prev)[kStates] = prev_[r];
-      HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept[i] = 0;
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) prev[s] = 0;
-      dy_[r] = 0;
       if (!this->Exists(by, 2 * r)) continue;
       const int64_t at = one + r * this->row_stride_;
       const int64_t of_gates = gates + r * kGates * this->row_stride_;
-      const auto load = [&](const void* tensor, int64_t place) {
-        return this->template LoadPair<kPaired>(by, tensor, place);
-      };
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        kept[g] = load(p_.args.gates, of_gates + g * p_.H);
+        visit(&kept_[r][g], p_.args.gates, of_gates + g * p_.H);
       }
       HASTE_UNROLL for (int i = kGates; i < Cell::kKept; ++i) {
-        kept[i] = load(p_.args.saved[kSavedStates<Cell> + i - kGates], at);
+        visit(&kept_[r][i], p_.args.saved[kSavedStates<Cell> + i - kGates], at);
       }
       HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-        if (ReadsState<Cell>(s)) prev[s] = load(p_.args.saved[SavedAt<Cell>(s)], at);
+        if (ReadsState<Cell>(s)) visit(&prev_[r][s], p_.args.saved[SavedAt<Cell>(s)], at);
       }
-      if (p_.args.dy != nullptr) dy_[r] = load(p_.args.dy, at);
+      if (p_.args.dy != nullptr) visit(&dy_[r], p_.args.dy, at);
     }
+  }
+  template <bool kPaired>
+  HASTE_DEVICE void LoadInputs(Shift by) {
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      HASTE_UNROLL for (int i = 0; i < Cell::kKept; ++i) kept_[r][i] = 0;
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) prev_[r][s] = 0;
+      dy_[r] = 0;
+    }
+    EachInput(by, [&](Pair* pair, const void* tensor, int64_t place) {
+      *pair = this->template LoadPair<kPaired>(by, tensor, place);
+    });
   }
 
   template <bool kPaired>
   HASTE_DEVICE void WriteResults(Shift by) const {
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       if (!this->Exists(by, 2 * r)) continue;
-      const int64_t gates = this->GatesAt(by) + r * kGates * this->row_stride_;
+      const int64_t gates = this->GatesAt(by, made_at_) + r * kGates * this->row_stride_;
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
         this->template StorePair<kPaired>(by, p_.args.dwx, gates + g * p_.H, dx_[r][g]);
         if constexpr (Cell::kSplitsGradient) {
@@ -252,7 +272,8 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   float product_scale_;  // only for Scaled
 
  protected:
-  uint32_t seen_;  // of the step
+  uint32_t seen_;    // of the step
+  int64_t made_at_;  // at_ of the step whose results are these
   // Of pairs of units, as they are stored: the reserve and dy; results.
   Pair kept_[2][Cell::kKept], prev_[2][kStates], dy_[2];
   Pair dx_[2][kGates], dq_[2][Cell::kSplitsGradient ? kGates : 1];
@@ -268,34 +289,51 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
   constexpr int kRows = Elements::kTileRows;
   const int half = UniformOfWarp(threadIdx.x / 128);
   unsigned char* kept = stationary_shared + layout.kept;
-  StationaryProduct<T, kRows, Elements::kRegisterDepth, false, Elements::kScaled, Params::kTerms>
+  StationaryProduct<T, kRows, Elements::kRegisterDepth, Elements::kShares, Elements::kScaled,
+                    Params::kTerms>
       product(p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
   const int64_t block =
       (place.lane * p.tiling.unit_tiles + place.unit_tile) * p.tiling.splits + place.split;
   product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
                half);
-  const typename Elements::Meeting meeting(p.tiling, layout, place.split);
+  const typename Elements::Meeting meeting(p, place, layout);
   Elements elements(p, place, first);
   StationaryTurns<kTurns, typename Elements::States> states;
   HASTE_UNROLL for (int i = 0; i < kTurns; ++i) {
     if (i < place.turns) elements.LoadStates(i, states.of[i]);
   }
   NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // the part of R in shared memory
+  constexpr bool kLate = kTurns > 1 && Elements::kMovesLate;
   int64_t products = 0;
   for (int64_t ended = 0; ended < count; ++ended, elements.NextStep()) {
     const int64_t step = first - ended;
 #pragma unroll 1
     for (int turn = 0; turn < place.turns; ++turn, states.Next(place.turns)) {
-      if (step >= 0) elements.Load(turn, step);
+      // A turn whose warps have stored an operand comes before this one.
+      const bool follows = (ended > 0 || turn > 0) && (step >= 0 || turn == 0);
+      const auto move = [&] {
+        if constexpr (kLate) {
+          if (follows) elements.Write(turn > 0 ? turn - 1 : place.turns - 1);
+          if (step >= 0) elements.Load(turn, step);
+        }
+      };
+      if (step >= 0) {
+        if constexpr (kLate) {
+          elements.Prefetch(turn);
+        } else {
+          elements.Load(turn, step);
+        }
+      }
       float sums[4] = {};
       if (ended == 0) {
-        if (turn > 0 && step >= 0) signal.AwaitLast();
+        if (follows) signal.AwaitLast();
+        move();
       } else {
         float own_sums[kRows / 2];
         product.Multiply(own_sums);
-        if (step >= 0 || turn == 0) signal.AwaitLast();  // all have read what halves exchanged
+        if (follows) signal.AwaitLast();  // all have read what halves exchanged
         meeting.Push(products, own_sums);
-        meeting.Await(products);
+        move();
         meeting.Get(products++, sums);
         elements.Unscale(sums);
       }
@@ -306,9 +344,10 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
       }
       elements.Step(turn, ended, sums, states.of[0]);
       signal.Stored();
-      elements.Write(turn);
+      if constexpr (!kLate) elements.Write(turn);
     }
   }
+  if (kLate && first - count >= -1) elements.Write(place.turns - 1);
   for (int turn = 0; turn < place.turns; ++turn) elements.End(turn);
 }
 
@@ -329,7 +368,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   if (threadIdx.x == 0) {
     InitStationary(p.tiling, pipeline);
     signal.Init();
-    typename Elements::Meeting(p.tiling, layout, place.split).Init();
+    typename Elements::Meeting(p, place, layout).Init();
   }
   __syncthreads();
   ClusterSync();

@@ -6,23 +6,19 @@
 
 namespace haste {
 
-// The tiles of a block. grid.x runs over splits, unit tiles, groups of row tiles and lanes, splits
-// fastest.
-struct StationaryBackwardPlace {
+// The tiles of a block. grid.x runs over the unit tiles that share the operand, splits, other unit
+// tiles, groups of row tiles and lanes, the first fastest.
+struct StationaryBackwardPlace : StationaryRows {
   int split, unit_tile;
-  int64_t lane;
-  int row_tile, turns;  // the first of this block; how many it has
 
-  HASTE_DEVICE explicit StationaryBackwardPlace(const TiledTiling& t) {
+  HASTE_DEVICE explicit StationaryBackwardPlace(const TiledTiling& t)
+      : StationaryRows(t, static_cast<int>(blockIdx.x) / (t.splits * t.unit_tiles)) {
     int rest = static_cast<int>(blockIdx.x);
+    unit_tile = rest % t.sharers;
+    rest /= t.sharers;
     split = rest % t.splits;
     rest /= t.splits;
-    unit_tile = rest % t.unit_tiles;
-    rest /= t.unit_tiles;
-    const int groups = t.row_groups();
-    row_tile = rest % groups * t.turns;
-    lane = rest / groups;
-    turns = min(static_cast<int>(t.turns), t.row_tiles - row_tile);
+    unit_tile += rest % (t.unit_tiles / t.sharers) * t.sharers;
   }
 };
 

@@ -11,20 +11,12 @@ namespace haste {
 
 // The tiles of a block. grid.x runs over unit tiles, groups of row tiles and lanes, unit tiles
 // fastest.
-struct StationaryPlace {
+struct StationaryPlace : StationaryRows {
   int unit_tile;
-  int64_t lane;
-  int row_tile, turns;  // the first of this block; how many it has
 
-  HASTE_DEVICE explicit StationaryPlace(const TiledTiling& t) {
-    int rest = static_cast<int>(blockIdx.x);
-    unit_tile = rest % t.unit_tiles;
-    rest /= t.unit_tiles;
-    const int groups = t.row_groups();
-    row_tile = rest % groups * t.turns;
-    lane = rest / groups;
-    turns = min(static_cast<int>(t.turns), t.row_tiles - row_tile);
-  }
+  HASTE_DEVICE explicit StationaryPlace(const TiledTiling& t)
+      : StationaryRows(t, static_cast<int>(blockIdx.x) / t.unit_tiles),
+        unit_tile(static_cast<int>(blockIdx.x) % t.unit_tiles) {}
 };
 
 // The chunks of h, as a loading warp sees them. Flags are [unit tile]: how many steps it has ended.

@@ -113,10 +113,12 @@ struct TiledCosts {
   double stationary_odd_clocks;  // of a gate, more where rows do not begin at whole sectors
   double float_gate_clocks;      // of a gate, more in 32 bits
   double scaled_chunk_clocks;    // of a chunk, more for each scale of a row
-  // Backward: of a step; of a row tile of several; of each gate; of a chunk of 64 rows, or of 32.
+  // Backward: of a step; of a row tile of several; of each gate; of a chunk of 64 rows, of 32, or
+  // one that blocks share; of partial sums that go through global memory.
   double stationary_backward_clocks, stationary_backward_turn_clocks;
   double stationary_backward_gate_clocks;
-  double wide_chunk_clocks, narrow_chunk_clocks;
+  double wide_chunk_clocks, narrow_chunk_clocks, sharing_chunk_clocks;
+  double memory_meeting_clocks;
   double backward_turn_chunks;  // chunks take so much longer in turns
 };
 

@@ -120,6 +120,7 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
   one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
   one.Add(TiledPart::kSums, p.all_reduces * costs.all_reduce_clocks);
+  one.Add(TiledPart::kSums, t.meets_in_memory() ? costs.memory_meeting_clocks : 0);
   TiledStep all = one;
   one.Add(TiledPart::kWaits, alone);
   all.Add(TiledPart::kWaits, in_turn);
@@ -168,6 +169,7 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPl
                                                    : NormalizingForwardDepth(p.relaxed)
                            : p.scales_gradients() ? ScalingBackwardDepth(t.rows)
                            : t.terms > 1          ? kExponentialRegisterDepth
+                           : t.meets_in_memory()  ? kSharingBackwardDepth
                                                   : kStationaryRegisterDepth;
   t.kept = std::min(t.chunks, 2 * in_registers / t.stationary_depth());
   const int64_t clusters = t.cluster() == 1 ? device.multiprocessors : device.clusters[t.cluster()];
@@ -202,9 +204,10 @@ bool FillStationaryForward(const TiledProblem& p, const CudaProperties& device,
 TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                                  const TiledCosts& costs) {
   // wgmma takes 64 rows in little more time than 32, so a chunk of twice the depth takes longer.
-  const double chunk =
-      (t.rows == kStationaryRows ? costs.wide_chunk_clocks : costs.narrow_chunk_clocks) +
-      t.scaled_makers * costs.scaled_chunk_clocks;
+  const double chunk = (t.meets_in_memory()         ? costs.sharing_chunk_clocks
+                        : t.rows == kStationaryRows ? costs.wide_chunk_clocks
+                                                    : costs.narrow_chunk_clocks) +
+                       t.scaled_makers * costs.scaled_chunk_clocks;
   // Where rows are summed the timings show no such thing.
   const double in_turns = t.turns > 1 && p.all_reduces == 0 ? costs.backward_turn_chunks : 1;
   return InTurns(p, t, costs, in_turns * StationaryProductClocks(t, costs, chunk),
@@ -212,18 +215,19 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                  costs.stationary_backward_turn_clocks);
 }
 
-// In clusters of blocks that divide the depth, and compute the cell of 64 / splits units each.
+// Blocks that divide the depth compute the cell of 64 / splits units each.
 bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
-                            const TiledCosts& costs, int rows, int turns, TiledPlan* plan) {
+                            const TiledCosts& costs, int rows, int sharers, int turns,
+                            TiledPlan* plan) {
   TiledTiling& t = plan->tiling;
   if (turns > 1 && p.batch <= rows) return false;
   t.rows = rows;
   t.units = kStationaryBackwardUnits;
   t.splits = rows / 16;
   static_assert(kStationaryRows / 16 == kStationaryMakers, "tiles of a chunk × splits");
-  t.sharers = 1;
+  t.sharers = static_cast<uint8_t>(sharers);
   t.turns = static_cast<uint8_t>(turns);
-  t.unit_tiles = static_cast<int>(CeilDiv(p.hidden, t.units));
+  t.unit_tiles = static_cast<int>(PadTo(CeilDiv(p.hidden, t.units), sharers));
   const int gates = p.scales_gradients() ? ScaledGates(p.gates) : p.gates;
   t.scaled_makers = static_cast<uint8_t>(p.scales_gradients() ? ScaledMakers(gates) : 0);
   const int64_t depth = int64_t{t.unit_tiles} * t.units * gates;
@@ -233,7 +237,7 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   // gradients, whose chunks come from blocks of one rank, two places take turns.
   const bool knows = turns == 1 && !p.scales_gradients() &&
                      CeilDiv(gates * t.units, t.stationary_depth()) >= t.splits;
-  t.meetings = knows ? 1 : 2;
+  t.meetings = t.meets_in_memory() ? 0 : knows ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
   plan->step = StationaryBackwardStep(p, t, costs);
   return true;
@@ -244,8 +248,11 @@ void VisitStationary(const TiledProblem& p, const CudaProperties& device, const 
   if (p.backward) {
     for (int rows : {kStationaryRows / 2, kStationaryRows}) {
       for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
-        TiledPlan plan = {};
-        if (FillStationaryBackward(p, device, costs, rows, turns, &plan)) visit(plan);
+        for (const int sharers : {1, kBackwardSharers}) {
+          if (sharers > 1 && (rows < kStationaryRows || p.all_reduces > 0)) continue;
+          TiledPlan plan = {};
+          if (FillStationaryBackward(p, device, costs, rows, sharers, turns, &plan)) visit(plan);
+        }
       }
     }
     return;

@@ -64,15 +64,18 @@ struct TiledProductShape {
 // The form in which R stays on the chip (lib/cuda/tiled/stationary.cuh), in 16 bits: floats are
 // scaled float16. A block has 64 sums. Forward they are 16 units with up to four gates, of the
 // whole depth and 64 rows, and a block may take several tiles of rows in turn. Backward they are 64
-// units, of a part of the depth of all gates, and 32 or 64 rows.
+// units, of a part of the depth of all gates, and 32 or 64 rows. There a cluster's blocks divide
+// the depth, or they share the operand, as forward.
 constexpr int kStationaryRows = 64, kStationarySums = 64;
 constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
 constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand
 constexpr int kStationaryDepth = kStationaryChunkBytes / 2 / kStationaryRows;  // of a chunk
-constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4;
+constexpr int kMaxStationaryTurns = 2, kMaxStationarySharers = 4, kBackwardSharers = 2;
 // Of R that each half of the warps holds in registers: less where a cell has exponential gates, or
 // normalises h·R, and needs more registers itself.
 constexpr int kStationaryRegisterDepth = 512, kExponentialRegisterDepth = 384;
+// Backward, where blocks share the operand.
+constexpr int kSharingBackwardDepth = 448;
 constexpr int NormalizingForwardDepth(bool floats) { return floats ? 192 : 256; }
 constexpr int NormalizingBackwardDepth(bool floats, int rows) {
   return floats && rows == kStationaryRows ? 320 : 384;
@@ -118,11 +121,13 @@ struct TiledTiling {
   bool persistent;
   // Only where R is stationary, else 0, 1, 0, 0, 0, 0 and 0: blocks of a cluster that share the
   // operand; row tiles of a block; warps of a block that load; chunks of the operand that there is
-  // room for; backward, products whose partial sums there is room for; blocks that make a
-  // chunk with scales, or 0; split terms of the operand.
+  // room for; backward, products whose partial sums there is room for in shared memory; blocks that
+  // make a chunk with scales, or 0; split terms of the operand.
   uint8_t sharers, turns = 1, loading, slots, meetings, scaled_makers, terms;
 
   constexpr bool stationary() const { return sharers > 0; }
+  // Blocks that divide the depth are not of a cluster: their partial sums go through global memory.
+  constexpr bool meets_in_memory() const { return sharers > 1 && splits > 1; }
   constexpr int stationary_depth() const { return kStationaryChunkBytes / 2 / rows; }
   constexpr int kernel_chunk_bytes() const { return kStationarySums * 2 * stationary_depth(); }
   constexpr int slot_bytes() const { return StationarySlotBytes(scaled_makers); }
@@ -132,7 +137,7 @@ struct TiledTiling {
   constexpr int loaders() const { return sharers * loading; }
   // Of a row tile: a flag of each block.
   constexpr int flags() const { return kStationaryFlagStride * unit_tiles * splits; }
-  constexpr int cluster() const { return stationary() ? sharers * splits : splits; }
+  constexpr int cluster() const { return sharers > 1 ? sharers : splits; }
   constexpr int row_groups() const { return (row_tiles + turns - 1) / turns; }
   constexpr int own_rows() const { return rows / splits; }  // of a block, after the sums
   constexpr bool streams() const { return kept < chunks; }
