@@ -37,6 +37,10 @@ TWO_TURNS.append(EACH_ITS_OWN[1])
 # row tiles in one turn and in two, of which the last block has one.
 BACKWARD = [(128, 5, 1, 1024), (64, 5, 1, 1536), (70, 1, 2, 511), (33, 2, 1, 1100), (9, 5, 2, 140)]
 BACKWARD_TWO_TURNS = [(200, 4, 1, 1024), (130, 3, 1, 1150), (100, 4, 1, 1536), (190, 3, 1, 777)]
+# Too many blocks for clusters of four, with three gates or more: clusters share gradients, and sums
+# go through global memory. Unit tiles that are an odd number; one and two steps.
+SHARING = [(60, 5, 1, 1930), (64, 1, 1, 2048), (33, 2, 1, 2047)]
+SHARING_TWO_TURNS = [(100, 4, 1, 2047), (128, 3, 1, 1985)]
 
 
 def is_like(size, *others):
@@ -65,7 +69,9 @@ def make_backward(cell, precision, size, **options):
     skip_if_it_has_two_terms(cell, precision)
     problem = make(cell, "tiled", precision, size, reverse=lanes(size), **options)
     backward = problem.plan().split("; backward: ")[1]
-    two = is_like(size, *BACKWARD_TWO_TURNS)
+    shares = is_like(size, *SHARING, *SHARING_TWO_TURNS) and LIB.cell(cell).gates >= 3
+    assert ("clusters of 2 share gradients" in backward) == shares
+    two = is_like(size, *BACKWARD_TWO_TURNS, *SHARING_TWO_TURNS)
     assert ("row tiles in 2 turns" if two else "row tiles in 1 turn") in backward
     return problem
 
@@ -100,8 +106,9 @@ each_backward = pytest.mark.parametrize(
     [
         pytest.param(cell, size, id=f"{cell}-{size}")
         for cell in CELLS
-        for size in (*BACKWARD, *BACKWARD_TWO_TURNS)
+        for size in (*BACKWARD, *BACKWARD_TWO_TURNS, *SHARING, *SHARING_TWO_TURNS)
         if (cell, size) != ("slstm", BACKWARD_TWO_TURNS[1])  # R does not fit
+        if size in (*BACKWARD, *BACKWARD_TWO_TURNS) or LIB.cell(cell).gates >= 3
     ],
 )
 
@@ -139,6 +146,8 @@ def test_backward_of_tensors_anywhere(cell, precision, size):
         ("lstm", (200, 1, 1, 1024)),
         ("lstm", (130, 60, 1, 1150)),
         ("gru", (190, 60, 1, 777)),
+        ("lstm", (100, 60, 1, 2048)),
+        ("gru", (40, 300, 1, 2048)),
     ],
     ids=str,
 )
