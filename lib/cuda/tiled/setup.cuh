@@ -160,9 +160,12 @@ class StationaryPolicy : public TiledProducts<Cell, D, true, kOther> {
                HasteStatus* status) const {
     const Params& p = phased.of[0];
     if constexpr (D::First::kBackward) {
-      if (p.tiling.meets_in_memory()) {
-        using Sharing = StationaryBackwardElements<Cell, kStationaryRows, Params, true>;
-        return this->template LaunchBackward<Sharing, Sharing>(p, first, steps, executor, status);
+      constexpr bool kCanShare = kScaledTerms<typename Params::Storage> == 0 && Params::kTerms == 1;
+      if constexpr (kCanShare) {
+        if (p.tiling.meets_in_memory()) {
+          using Sharing = StationaryBackwardElements<Cell, kStationaryRows, Params, true>;
+          return this->template LaunchBackward<Sharing, Sharing>(p, first, steps, executor, status);
+        }
       }
       using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
       using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;

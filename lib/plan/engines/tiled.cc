@@ -249,7 +249,7 @@ void VisitStationary(const TiledProblem& p, const CudaProperties& device, const 
     for (int rows : {kStationaryRows / 2, kStationaryRows}) {
       for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
         for (const int sharers : {1, kBackwardSharers}) {
-          if (sharers > 1 && (rows < kStationaryRows || p.all_reduces > 0)) continue;
+          if (sharers > 1 && (rows < kStationaryRows || !p.allows_sharing_gradients())) continue;
           TiledPlan plan = {};
           if (FillStationaryBackward(p, device, costs, rows, sharers, turns, &plan)) visit(plan);
         }
