@@ -44,10 +44,12 @@ inline double Dot(const Tensor& a, const Tensor& b) {
 }
 
 // Compares grad with central differences of the loss, for all elements of `value` or for `most`
-// random ones. The differences are of fourth order, because normalised cells bend sharply.
+// random ones. The differences are of fourth order, because normalised cells bend sharply. Where
+// they disagree a smaller step decides: a maximum (of sLSTM's stabiliser) may have its corner
+// within the first.
 inline void CheckGradient(const std::string& name, Tensor& value, const Tensor& grad,
                           const std::function<double()>& loss, size_t most, std::mt19937& random) {
-  constexpr double kStep = 1e-5;
+  constexpr double kStep = 1e-5, kSmallerStep = 5e-7;
   EXPECT_TRUE(value.size() == grad.size(), "%s: %zu elements, gradient of %zu", name.c_str(),
               value.size(), grad.size());
   for (size_t i = 0; i < std::min(most, value.size()); ++i) {
@@ -61,8 +63,13 @@ inline void CheckGradient(const std::string& name, Tensor& value, const Tensor& 
       value[at] = kept;
       return above - below;
     };
-    const double want = (8 * difference(kStep) - difference(2 * kStep)) / (12 * kStep);
-    EXPECT_NEAR(grad[at], want, 1e-7 * (1 + std::fabs(want)), "%s[%zu]", name.c_str(), at);
+    const auto slope = [&](double step) {
+      return (8 * difference(step) - difference(2 * step)) / (12 * step);
+    };
+    const auto tolerance = [](double want) { return 1e-7 * (1 + std::fabs(want)); };
+    double want = slope(kStep);
+    if (!(std::fabs(grad[at] - want) <= tolerance(want))) want = slope(kSmallerStep);
+    EXPECT_NEAR(grad[at], want, tolerance(want), "%s[%zu]", name.c_str(), at);
   }
 }
 
