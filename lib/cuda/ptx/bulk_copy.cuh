@@ -9,7 +9,8 @@
 
 namespace haste {
 
-// What threads have written where a bulk copy reads or writes must be fenced.
+// What threads have written where a bulk copy reads, or have read or written where it writes, must
+// be fenced.
 HASTE_DEVICE void FenceSharedBulkCopies() {
   HASTE_ASM_90("fence.proxy.async.shared::cta;" :: : "memory");
 }

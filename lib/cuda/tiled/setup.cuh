@@ -160,14 +160,12 @@ class StationaryPolicy : public TiledProducts<Cell, D, true, kOther> {
                HasteStatus* status) const {
     const Params& p = phased.of[0];
     if constexpr (D::First::kBackward) {
-      constexpr bool kCanShare = kScaledTerms<typename Params::Storage> == 0 && Params::kTerms == 1;
       if (p.tiling.meets_in_memory()) {
-        if constexpr (kCanShare) {
+        if constexpr (Params::kTerms == 1) {
           using Sharing = StationaryBackwardElements<Cell, kStationaryRows, Params, true>;
           return this->template LaunchBackward<Sharing, Sharing>(p, first, steps, executor, status);
         } else {
-          return SetStatus(status, HASTE_INTERNAL,
-                           "tiled: the plan shares gradients that no kernel can share");
+          return SetStatus(status, HASTE_INTERNAL, "tiled: the plan shares gradients of two terms");
         }
       }
       using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;

@@ -308,6 +308,7 @@ class StationaryProduct {
       HASTE_UNROLL for (int s = 0; s < kSteps / kScaled; ++s) {
         AddScaled(s, b, down, sums, issue);
       }
+      FenceSharedBulkCopies();  // to come: ordinary loads have read the scales
       Free(slot_);
     } else {
       BeginWarpgroupMma();

@@ -104,17 +104,18 @@ struct TiledCosts {
   double gate_clocks;               // and of each of its gates
   double shared_bytes_per_clock;
   // Where R is stationary: of a step; of a row tile of several; of each gate; of a chunk that
-  // blocks share, or each loads alone.
+  // blocks share, that each loads alone, or that two share in one turn.
   double stationary_clocks, stationary_turn_clocks, stationary_gate_clocks;
-  double shared_chunk_clocks, alone_chunk_clocks;
+  double shared_chunk_clocks, alone_chunk_clocks, pair_chunk_clocks;
   double shared_kernel_clocks;  // more for 64 of the depth whose R is in shared memory
   double few_slots;  // chunks take so much longer with few slots, and again with one a loading warp
   double all_reduce_clocks;      // of sums of rows, over the blocks that have units of them
   double stationary_odd_clocks;  // of a gate, more where rows do not begin at whole sectors
   double float_gate_clocks;      // of a gate, more in 32 bits
-  double scaled_chunk_clocks;    // of a chunk, more for each scale of a row
+  // Of a chunk, more for each scale of a row, and of one that blocks share.
+  double scaled_chunk_clocks, scaled_sharing_clocks;
   // Backward: of a step; of a row tile of several; of each gate; of a chunk of 64 rows, of 32, or
-  // one that blocks share; of partial sums that go through global memory.
+  // one that blocks share; of partial sums that go through global memory, for each block.
   double stationary_backward_clocks, stationary_backward_turn_clocks;
   double stationary_backward_gate_clocks;
   double wide_chunk_clocks, narrow_chunk_clocks, sharing_chunk_clocks;

@@ -120,7 +120,9 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
   one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
   one.Add(TiledPart::kSums, p.all_reduces * costs.all_reduce_clocks);
-  one.Add(TiledPart::kSums, t.meets_in_memory() ? costs.memory_meeting_clocks : 0);
+  if (t.meets_in_memory()) {
+    one.Add(TiledPart::kSums, t.blocks(p.lanes) * costs.memory_meeting_clocks);
+  }
   TiledStep all = one;
   one.Add(TiledPart::kWaits, alone);
   all.Add(TiledPart::kWaits, in_turn);
@@ -137,7 +139,10 @@ double StationaryProductClocks(const TiledTiling& t, const TiledCosts& costs, do
 }
 
 TiledStep StationaryStep(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs) {
-  const double chunk = t.sharers > 1 ? costs.shared_chunk_clocks : costs.alone_chunk_clocks;
+  // In one turn a pair of blocks takes longer than four, or one, do. In turns it does not.
+  const double chunk = t.sharers == 1                   ? costs.alone_chunk_clocks
+                       : t.sharers == 2 && t.turns == 1 ? costs.pair_chunk_clocks
+                                                        : costs.shared_chunk_clocks;
   return InTurns(p, t, costs, StationaryProductClocks(t, costs, chunk),
                  costs.stationary_gate_clocks, costs.stationary_clocks,
                  costs.stationary_turn_clocks);
@@ -207,7 +212,8 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
   const double chunk = (t.meets_in_memory()         ? costs.sharing_chunk_clocks
                         : t.rows == kStationaryRows ? costs.wide_chunk_clocks
                                                     : costs.narrow_chunk_clocks) +
-                       t.scaled_makers * costs.scaled_chunk_clocks;
+                       t.scaled_makers * (t.meets_in_memory() ? costs.scaled_sharing_clocks
+                                                              : costs.scaled_chunk_clocks);
   // Where rows are summed the timings show no such thing.
   const double in_turns = t.turns > 1 && p.all_reduces == 0 ? costs.backward_turn_chunks : 1;
   return InTurns(p, t, costs, in_turns * StationaryProductClocks(t, costs, chunk),

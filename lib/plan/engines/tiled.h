@@ -196,10 +196,9 @@ struct TiledProblem {
   // Whether R can be stationary.
   constexpr bool allows_stationary() const { return one_a_step && (relaxed || shape.terms == 1); }
   constexpr bool scales_gradients() const { return relaxed && backward; }
-  // Whether clusters can share gradients. Scales are read by ordinary loads, which an arrival in
-  // another block does not wait for: their slot may be filled again before.
+  // Whether clusters can share gradients.
   constexpr bool allows_sharing_gradients() const {
-    return !relaxed && all_reduces == 0 && shape.operand_terms == 1;
+    return all_reduces == 0 && (relaxed || shape.operand_terms == 1);
   }
 };
 

@@ -30,7 +30,8 @@ void InTiles() {
     int sharers = 0, turns = 1;  // where R is stationary
   } cases[] = {
       {&kLstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
-      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 1},
+      {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 1, 1},
+      {&kLstm, 64, 1, 1536, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 4, 1},
       {&kLstm, 128, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 1},
       {&kLstm, 256, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 2},
       {&gru, 128, 1, 1536, HASTE_BFLOAT16, true, EngineKind::kTiled, 64, 4, true, 1, 2},
@@ -326,7 +327,8 @@ void ByCublas() {
       {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, false, false, EngineKind::kTiled, 0},
       {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kTiled, 0},
       {&hopper, &kLstm, 64, 1, 2048, HASTE_FLOAT32, true, false, EngineKind::kTiled, 0},
-      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kBlas, 4},
+      {&hopper, &kLstm, 128, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kTiled, 0},
+      {&hopper, &kLstm, 256, 1, 2048, HASTE_FLOAT32, true, true, EngineKind::kBlas, 4},
       {&hopper, &kLstm, 32, 1, 1024, HASTE_FLOAT64, false, false, EngineKind::kBlas, 1},
       {&hopper, &kLstm, 1, 1, 256, HASTE_FLOAT64, false, false, EngineKind::kStepwise, 0},
       {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kGrid, 0},
