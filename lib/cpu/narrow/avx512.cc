@@ -15,23 +15,27 @@ namespace {
 
 struct Int8 {
   using V = __m512i;
+  static constexpr bool kExact = true;  // in any order
   static HWY_INLINE V Zero() { return _mm512_setzero_si512(); }
   static HWY_INLINE V Start(const NarrowTile& tile, int v) {
     return tile.start == nullptr ? Zero() : _mm512_loadu_si512(tile.start + v * 16);
   }
   static HWY_INLINE V Dot(V sum, V a, V b) { return _mm512_dpbusd_epi32(sum, a, b); }
   static HWY_INLINE V Add(V a, V b) { return _mm512_add_epi32(a, b); }
+  static HWY_INLINE V Load(const void* from) { return _mm512_loadu_si512(from); }
   static HWY_INLINE void Store(V v, void* to) { _mm512_storeu_si512(to, v); }
 };
 
 struct Bfloat16 {
   using V = __m512;
+  static constexpr bool kExact = false;
   static HWY_INLINE V Zero() { return _mm512_setzero_ps(); }
   static HWY_INLINE V Start(const NarrowTile&, int) { return Zero(); }
   static HWY_INLINE V Dot(V sum, __m512i a, __m512i b) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
   static HWY_INLINE V Add(V a, V b) { return _mm512_add_ps(a, b); }
+  static HWY_INLINE V Load(const void* from) { return _mm512_loadu_ps(from); }
   static HWY_INLINE void Store(V v, void* to) { _mm512_storeu_ps(to, v); }
 };
 
@@ -42,7 +46,7 @@ HWY_INLINE void Step(const char* a, int64_t a_row, const char* b, int64_t i,
   __m512i w[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) w[v] = _mm512_loadu_si512(b + (i * kVectors + v) * 64);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     int32_t group;
     __builtin_memcpy(&group, a + r * a_row + 4 * i, sizeof group);
@@ -52,10 +56,10 @@ HWY_INLINE void Step(const char* a, int64_t a_row, const char* b, int64_t i,
   }
 }
 
-// kRows rows. Even and odd groups have sums of their own, which hides the latency of an
+// Up to three rows. Even and odd groups have sums of their own, which hides the latency of an
 // instruction.
 template <class Type, int kRows, int kVectors>
-HWY_INLINE void Rows(const NarrowTile& tile, int64_t row) {
+HWY_INLINE void FewRows(const NarrowTile& tile, int64_t row) {
   const char* a = static_cast<const char*>(tile.a) + row * tile.a_row;
   const char* b = static_cast<const char*>(tile.panel);
   typename Type::V sum[2][kRows][kVectors];
@@ -84,12 +88,70 @@ HWY_INLINE void Rows(const NarrowTile& tile, int64_t row) {
   }
 }
 
+// Groups first, first + kEvery, … of more rows, which have sums enough for one of each. kAdds: to
+// what the sums were before.
+template <class Type, int kRows, int kVectors, int kEvery, bool kAdds>
+HWY_INLINE void SomeGroups(const NarrowTile& tile, int64_t row, int64_t first) {
+  const char* a = static_cast<const char*>(tile.a) + row * tile.a_row;
+  const char* b = static_cast<const char*>(tile.panel);
+  char* to = static_cast<char*>(tile.sums) + row * kVectors * 64;
+  typename Type::V sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const typename Type::V start = kAdds ? Type::Zero() : Type::Start(tile, v);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sum[r][v] = start;
+  }
+  for (int64_t i = first; i < tile.groups; i += kEvery) {
+    Step<Type>(a, tile.a_row, b, i, sum);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      char* const at = to + (r * kVectors + v) * 64;
+      Type::Store(kAdds ? Type::Add(Type::Load(at), sum[r][v]) : sum[r][v], at);
+    }
+  }
+}
+
+// Floats have the order of FewRows: even groups, and then odd ones.
+template <class Type, int kRows, int kVectors>
+HWY_INLINE void ManyRows(const NarrowTile& tile, int64_t row) {
+  if constexpr (Type::kExact) {
+    SomeGroups<Type, kRows, kVectors, 1, false>(tile, row, 0);
+  } else {
+    SomeGroups<Type, kRows, kVectors, 2, false>(tile, row, 0);
+    SomeGroups<Type, kRows, kVectors, 2, true>(tile, row, 1);
+  }
+}
+
+// The fewest tiles that hold their sums in registers, of about the same number of rows. More rows
+// read the panel less often: it may be larger than the first-level cache.
 template <class Type, int kVectors>
 void AllRows(const NarrowTile& tile) {
-  int64_t row = 0;
-  for (; row + 3 <= tile.rows; row += 3) Rows<Type, 3, kVectors>(tile, row);
-  if (row + 2 == tile.rows) return Rows<Type, 2, kVectors>(tile, row);
-  if (row < tile.rows) Rows<Type, 1, kVectors>(tile, row);
+  constexpr int kMost = kVectors == 3 ? 8 : 6;
+  int64_t tiles = (tile.rows + kMost - 1) / kMost;
+  for (int64_t row = 0; tiles > 0; --tiles) {
+    const int64_t rows = (tile.rows - row + tiles - 1) / tiles;
+    switch (rows) {
+      case 1: FewRows<Type, 1, kVectors>(tile, row); break;
+      case 2: FewRows<Type, 2, kVectors>(tile, row); break;
+      case 3: FewRows<Type, 3, kVectors>(tile, row); break;
+      case 4: ManyRows<Type, 4, kVectors>(tile, row); break;
+      case 5: ManyRows<Type, 5, kVectors>(tile, row); break;
+      case 6: ManyRows<Type, 6, kVectors>(tile, row); break;
+      default:
+        if constexpr (kMost == 8) {
+          if (rows == 7) {
+            ManyRows<Type, 7, kVectors>(tile, row);
+          } else {
+            ManyRows<Type, 8, kVectors>(tile, row);
+          }
+        }
+    }
+    row += rows;
+  }
 }
 
 template <class Type>

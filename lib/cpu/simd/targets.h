@@ -44,9 +44,13 @@ inline bool HasVnni() {
   unsigned a, b, c, d;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1);
 }
+// Asks once: each call of a walk wants to know, and on a virtual machine cpuid takes microseconds.
 inline bool HasAvx512Bf16() {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+  static const bool has = [] {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+  }();
+  return has;
 }
 // Whether this process may use the tiles of AMX, with bfloat16 and int8. Asks Linux, once.
 bool HasAmx();
