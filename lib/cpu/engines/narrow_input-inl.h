@@ -59,21 +59,37 @@ class NarrowInput {
     const bool reverse = config_.reverse != nullptr && config_.reverse[k];
     const int64_t C = layer_->features, next = reverse ? -C : C, W = Width<float>();
     const int64_t t = reverse ? config_.time - 1 - first : first;
-    NarrowRows operand = weights_.Rows((rows.end - rows.begin) * steps);
-    for (int64_t n = rows.begin, row = 0; n < rows.end; ++n) {
-      const T* x = static_cast<const T*>(layer_->x) + (n * config_.time + t) * C;
-      for (int64_t s = 0; s < steps; ++s, ++row, x += next) {
+    const int64_t of_step = rows.end - rows.begin;
+    NarrowRows operand = weights_.Rows(of_step * steps);
+    for (int64_t s = 0, row = 0; s < steps; ++s) {
+      const T* x =
+          static_cast<const T*>(layer_->x) + (rows.begin * config_.time + t) * C + s * next;
+      for (int64_t n = 0; n < of_step; ++n, ++row, x += config_.time * C) {
         operand.Convert(row, [&](int64_t j) HWY_ATTR { return LoadPart(x + j, C - j); });
       }
     }
-    const auto divide = static_cast<uint32_t>(steps);
+    // A panel's rows come in their order, so that each is found from the one before.
+    const int64_t of_row = kCount * kUnits * W;
+    float *step = nullptr, *at = nullptr;
+    int64_t left = 0, apart = 0;
     weights_.template Multiply<kCount, kUnits>(
         Gates(k), k * panels_, panels.begin, panels.end, operand,
         [&](int64_t row, int64_t j, const Vec<float>* sums) HWY_ATTR {
-          const int64_t n = static_cast<uint32_t>(row) / divide, unit = j / W;
-          float* const at =
-              to(unit / kUnits, row - n * steps, rows.begin + n) + unit % kUnits * kCount * W;
-          for (int g = 0; g < kCount; ++g) Store(sums[g], at + g * W);
+          const int64_t unit = static_cast<uint64_t>(j) / W;
+          if (row == 0) {
+            step = at = to(unit / kUnits, 0, rows.begin);
+            apart = steps > 1 ? to(unit / kUnits, 1, rows.begin) - step : 0;
+            left = of_step;
+          } else if (unit % kUnits == 0) {
+            if (--left > 0) {
+              at += of_row;
+            } else {
+              at = step += apart;
+              left = of_step;
+            }
+          }
+          float* const of_unit = at + unit % kUnits * kCount * W;
+          for (int g = 0; g < kCount; ++g) Store(sums[g], of_unit + g * W);
         });
   }
 

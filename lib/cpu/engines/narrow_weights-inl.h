@@ -109,13 +109,15 @@ class NarrowWeights {
         Pack(of, 0, panel, std::min(kTogether, end - panel), rows.spare());
       }
       const NarrowPanel weights = Panel(at + panel, units * kGates, rows.spare() + spared * bytes_);
-      rows.Multiply(weights, [&](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
+      // What a row's stores may change, as the compiler has to assume, is found before them.
+      const float* const bias = of.biases == nullptr ? nullptr : weights.bias();
+      rows.Multiply(weights, [&, units, bias](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
         for (int u = 0; u < units; ++u) {
           Vec<float> q[kGates];
           for (int g = 0; g < kGates; ++g) {
             const int v = u * kGates + g;
             q[g] = sums[v];
-            if (of.biases != nullptr) q[g] = q[g] + Load(weights.bias() + v * W);
+            if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
           }
           use(row, j + u * W, q);
         }

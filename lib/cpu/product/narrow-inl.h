@@ -294,6 +294,7 @@ class NarrowRows {
   template <class Use>
   HWY_INLINE void Multiply(const NarrowPanel& panel, const Use& use) const {
     const bool int8 = kernel_.type == Narrow::kInt8;
+    const int64_t of_row = int64_t{panel.vectors} * kernel_.width * 4;
     Sums sums;
     sums.scale_ = int8 ? panel.scale() : nullptr;
     for (int64_t row = 0; row < rows_; row += kNarrowRows) {
@@ -301,7 +302,7 @@ class NarrowRows {
       kernel_.multiply({operand_ + row * row_bytes_, row_bytes_, some, groups_, panel.memory,
                         panel.vectors, int8 ? panel.start() : nullptr, sums_});
       for (int64_t r = 0; r < some; ++r) {
-        sums.sums_ = sums_ + r * panel.vectors * kernel_.width * 4;
+        sums.sums_ = sums_ + r * of_row;
         sums.row_scale_ = int8 ? scales_[row + r] : 0;
         use(row + r, sums);
       }
