@@ -38,7 +38,7 @@ def _impl(ctx):
         "ar": "ar",
         "cpp": "cpp",
         "dwp": "dwp",
-        "gcc": "g++",  # links with libstdc++, too
+        "gcc": "gcc",  # compiles C and C++, by the file's name
         "gcov": "gcov",
         "ld": "ld",
         "nm": "nm",
@@ -78,6 +78,8 @@ def _impl(ctx):
                     _flags(_COMPILE, optimised, "opt"),
                     _flags(_COMPILE, ["-g"], "dbg"),
                     _flags(_LINK, ["-pthread", "-Wl,-z,relro,-z,now"]),
+                    # They come before what needs them.
+                    _flags(_LINK, ["-Wl,--no-as-needed", "-lstdc++", "-lm"]),
                     _flags(_LINK, ["-Wl,--gc-sections"], "opt"),
                 ],
             ),
