@@ -1,5 +1,5 @@
-// The CPU engine reads R and W in place for a single row. The result must equal the first of two
-// rows bit for bit.
+// A row's result must not depend on the rows beside it. The CPU engine reads R and W in place for a
+// single row, and kernels multiply tiles of one to eight: the first of several equals it bit for bit.
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -22,12 +22,12 @@ class Array {
     for (int64_t i = 0; i < count(); ++i) Set(i, normal(random));
     return *this;
   }
-  // The same row twice.
-  Array Twice() const {
-    Array both(dtype_, 2 * count());
-    memcpy(both.data(), data(), bytes_.size());
-    memcpy(both.data() + bytes_.size(), data(), bytes_.size());
-    return both;
+  // The same row again and again.
+  Array Times(int64_t rows) const {
+    Array all(dtype_, rows * count());
+    for (int64_t n = 0; n < rows; ++n)
+      memcpy(all.data() + n * bytes_.size(), data(), bytes_.size());
+    return all;
   }
   bool BeginsAs(const Array& other) const {
     return memcmp(data(), other.data(), other.bytes_.size()) == 0;
@@ -74,27 +74,27 @@ struct Case {
   int64_t after = 0;  // elements from a cache line's begin to R
 };
 
-// y, the final states and the reserve, of one row or of the same row twice.
-std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, bool twice) {
+// y, the final states and the reserve, of n times the same row.
+std::vector<Array> Run(const HasteCellInfo& cell, const Case& c, int64_t n) {
   std::mt19937 random(7);
-  const int64_t n = twice ? 2 : 1, row = c.time * c.lanes * c.hidden, state = c.lanes * c.hidden;
+  const int64_t row = c.time * c.lanes * c.hidden, state = c.lanes * c.hidden;
   haste::RnnConfig config = haste::Config(cell.name, static_cast<HasteDtype>(c.dtype), HASTE_CPU, n,
                                           c.time, c.lanes, c.hidden);
   if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
   const std::vector<uint8_t> reverse = {0, 1};
   config.reverse = reverse.data();
-  std::vector<uint8_t> mask(2 * c.time, 1);
+  std::vector<uint8_t> mask(n * c.time, 1);
   const int64_t seed[2] = {3, 4};
   haste::ForwardArgs args = {};
   if (c.regularised) {
     config.training = 1;
     config.recurrent_dropout = 0.25f;
     config.zoneout[0] = 0.2f;
-    for (int64_t t = 0; t < c.time; t += 3) mask[t] = mask[c.time + t] = 0;
+    for (int64_t i = 0; i < n * c.time; ++i) mask[i] = i % c.time % 3 != 0;
     args.mask = mask.data();
     args.seed = seed;
   }
-  const auto rows = [&](const Array& one) { return twice ? one.Twice() : one; };
+  const auto rows = [&](const Array& one) { return one.Times(n); };
   const auto make = [&](int64_t count, double scale) {
     return Array(c.dtype, count).Fill(random, scale);
   };
@@ -153,11 +153,14 @@ void CheckRecurrences() {
     const HasteCellInfo& cell = *haste_cell(i);
     if (cell.recurrence != HASTE_DENSE || cell.normalizes) continue;
     for (const Case& c : cases) {
-      const std::vector<Array> one = Run(cell, c, false), two = Run(cell, c, true);
-      for (size_t k = 0; k < one.size(); ++k) {
-        EXPECT_TRUE(two[k].BeginsAs(one[k]), "%s, dtype %d, T=%d, H=%d: output %zu", cell.name,
-                    static_cast<int>(c.dtype), static_cast<int>(c.time), static_cast<int>(c.hidden),
-                    k);
+      const std::vector<Array> one = Run(cell, c, 1);
+      for (const int64_t n : {2, 5, 14}) {  // tiles of one to seven rows
+        const std::vector<Array> more = Run(cell, c, n);
+        for (size_t k = 0; k < one.size(); ++k) {
+          EXPECT_TRUE(more[k].BeginsAs(one[k]), "%s, dtype %d, N=%d, T=%d, H=%d: output %zu",
+                      cell.name, static_cast<int>(c.dtype), static_cast<int>(n),
+                      static_cast<int>(c.time), static_cast<int>(c.hidden), k);
+        }
       }
     }
   }
@@ -171,7 +174,7 @@ void CheckProducts() {
       for (bool biased : {false, true}) {
         for (bool transposed : {false, true}) {
           const int64_t depth = columns == 144 ? 600 : 53;
-          const Array row = Array(dtype, depth).Fill(random, 1), a = row.Twice();
+          const Array row = Array(dtype, depth).Fill(random, 1), a = row.Times(2);
           const Array b = Array(dtype, depth * columns).Fill(random, 1);
           const Array bias = Array(dtype, columns).Fill(random, 1);
           Array one(dtype, columns), two(dtype, 2 * columns);
