@@ -1,5 +1,6 @@
 // A row's result must not depend on the rows beside it. The CPU engine reads R and W in place for a
-// single row, and kernels multiply tiles of one to eight: the first of several equals it bit for bit.
+// single row, and kernels multiply tiles of one to eight rows: the first of several equals it bit
+// for bit.
 #include <cstdint>
 #include <cstring>
 #include <random>
