@@ -56,73 +56,57 @@ HWY_INLINE void Step(const char* a, int64_t a_row, const char* b, int64_t i,
   }
 }
 
-// Up to three rows. Even and odd groups have sums of their own, which hides the latency of an
-// instruction.
-template <class Type, int kRows, int kVectors>
-HWY_INLINE void FewRows(const NarrowTile& tile, int64_t row) {
-  const char* a = static_cast<const char*>(tile.a) + row * tile.a_row;
-  const char* b = static_cast<const char*>(tile.panel);
-  typename Type::V sum[2][kRows][kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    const typename Type::V start = Type::Start(tile, v);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      sum[0][r][v] = start;
-      sum[1][r][v] = Type::Zero();
-    }
-  }
-  int64_t i = 0;
-  for (; i + 2 <= tile.groups; i += 2) {
-    Step<Type>(a, tile.a_row, b, i, sum[0]);
-    Step<Type>(a, tile.a_row, b, i + 1, sum[1]);
-  }
-  if (i < tile.groups) Step<Type>(a, tile.a_row, b, i, sum[0]);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    char* to = static_cast<char*>(tile.sums) + (row + r) * kVectors * 64;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      Type::Store(Type::Add(sum[0][r][v], sum[1][r][v]), to + v * 64);
-    }
-  }
-}
-
-// Groups first, first + kEvery, … of more rows, which have sums enough for one of each. kAdds: to
-// what the sums were before.
-template <class Type, int kRows, int kVectors, int kEvery, bool kAdds>
-HWY_INLINE void SomeGroups(const NarrowTile& tile, int64_t row, int64_t first) {
+// kRows rows with the groups first, first + kEvery, … kChains: so many groups in a row have sums of
+// their own, which hides the latency of an instruction. kAdds: to what the sums were before.
+template <class Type, int kRows, int kVectors, int kChains, int kEvery, bool kAdds>
+HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first) {
   const char* a = static_cast<const char*>(tile.a) + row * tile.a_row;
   const char* b = static_cast<const char*>(tile.panel);
   char* to = static_cast<char*>(tile.sums) + row * kVectors * 64;
-  typename Type::V sum[kRows][kVectors];
-#pragma GCC unroll 8
+  typename Type::V sum[kChains][kRows][kVectors];
+#pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const typename Type::V start = kAdds ? Type::Zero() : Type::Start(tile, v);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sum[r][v] = start;
+    for (int r = 0; r < kRows; ++r) {
+      sum[0][r][v] = start;
+      if constexpr (kChains > 1) sum[1][r][v] = Type::Zero();
+    }
   }
-  for (int64_t i = first; i < tile.groups; i += kEvery) {
-    Step<Type>(a, tile.a_row, b, i, sum);
+  int64_t i = first;
+  for (; i + kChains <= tile.groups; i += kEvery) {
+    Step<Type>(a, tile.a_row, b, i, sum[0]);
+    if constexpr (kChains > 1) Step<Type>(a, tile.a_row, b, i + 1, sum[1]);
+  }
+  if constexpr (kChains > 1) {
+    if (i < tile.groups) Step<Type>(a, tile.a_row, b, i, sum[0]);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       char* const at = to + (r * kVectors + v) * 64;
-      Type::Store(kAdds ? Type::Add(Type::Load(at), sum[r][v]) : sum[r][v], at);
+      typename Type::V all = sum[0][r][v];
+      if constexpr (kChains > 1) all = Type::Add(all, sum[1][r][v]);
+      if constexpr (kAdds) all = Type::Add(Type::Load(at), all);
+      Type::Store(all, at);
     }
   }
 }
 
-// Floats have the order of FewRows: even groups, and then odd ones.
+// Up to three rows have too few sums for one chain.
+template <class Type, int kRows, int kVectors>
+HWY_INLINE void FewRows(const NarrowTile& tile, int64_t row) {
+  Rows<Type, kRows, kVectors, 2, 2, false>(tile, row, 0);
+}
+// More have enough. Floats are added up in the same order: even groups, odd ones, then both.
 template <class Type, int kRows, int kVectors>
 HWY_INLINE void ManyRows(const NarrowTile& tile, int64_t row) {
   if constexpr (Type::kExact) {
-    SomeGroups<Type, kRows, kVectors, 1, false>(tile, row, 0);
+    Rows<Type, kRows, kVectors, 1, 1, false>(tile, row, 0);
   } else {
-    SomeGroups<Type, kRows, kVectors, 2, false>(tile, row, 0);
-    SomeGroups<Type, kRows, kVectors, 2, true>(tile, row, 1);
+    Rows<Type, kRows, kVectors, 1, 2, false>(tile, row, 0);
+    Rows<Type, kRows, kVectors, 1, 2, true>(tile, row, 1);
   }
 }
 
