@@ -33,9 +33,6 @@ struct BlasEpilogue : NoEnds<typename Phase::Params> {
     p->sums_stride = p->N * columns;
     p->sums = workspace->Take<typename Params::C>(p->K * p->tiling.splits * p->sums_stride);
   }
-  // Columns of a product: as many as the padded sums have, as these are faster to write.
-  static int64_t ColumnsOf(const Params& p) { return p.tiling.columns; }
-
   static constexpr auto kKernel = BlasElements<Phase>;
   static LaunchShape ShapeOf(const Params& p) {
     return {p.N * p.K * CeilDiv(p.H, kBlasThreads), kBlasThreads};
@@ -73,7 +70,7 @@ class BlasStage {
     product.allow_tf32 = allow_tf32;
     product.adds = part > 0;
     product.rows = p_.N;
-    product.columns = Epilogue::ColumnsOf(p_);
+    product.columns = t.columns;  // padded, as these are faster to write
     product.depth = t.depth;
     product.batch = p_.K * t.splits;
     product.a = {p_.operand.a + part * p_.operand.part, t.depth, p_.N * t.depth, true};

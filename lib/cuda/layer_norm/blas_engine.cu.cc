@@ -14,10 +14,9 @@ struct BlasRowsEpilogue : Rows {
   static void TakeSums(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
     Rows::TakeWorkspace(config, workspace, p);
     p->sums = p->norm.sums;
-    p->sums_stride = Rows::kWidth * p->H;
+    p->sums_stride = p->norm.sums_row;
     p->sums_row = p->K * p->sums_stride;
   }
-  static int64_t ColumnsOf(const Params& p) { return Rows::Product::kSums * p.H; }
   static LaunchShape ShapeOf(const Params& p) { return ShapeOfRows(p); }
 };
 template <class Cell, class P>

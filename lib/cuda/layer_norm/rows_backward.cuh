@@ -91,7 +91,8 @@ struct NormLeaving {
       past[s] = 0;
     }
     // In the last step of the walk, no later step contributes.
-    if (step != p.T_ - 1) ds[0] = MulAdd(p.norm.sums[e.at], scale, ds[0]);
+    if (step == p.T_ - 1) return;
+    ds[0] = MulAdd(p.norm.sums[(e.n * p.K + e.k) * p.norm.sums_row + e.j], scale, ds[0]);
   }
 
   // Subtracts what Zoneout passed around the cell.

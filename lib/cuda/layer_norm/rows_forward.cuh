@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kMaxRowThreads)
     PassForward<Cell>(p, row, step);
     return;
   }
-  C* const sums = p.norm.sums + row.index * kKept * p.H;
+  C* const sums = p.norm.sums + row.index * p.norm.sums_row;
   const auto each_unit = [&](const auto& visit) {
     for (int64_t j = first; j < p.H; j += blockDim.x) visit(j);
   };

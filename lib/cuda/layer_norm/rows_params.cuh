@@ -21,9 +21,11 @@ template <class T>
 struct NormWorkspace {
   using C = Compute<T>;
   float epsilon;
-  // Sums of the product, [N, K, width, H]. Forward, width kKept: h·R, then what the cell keeps.
-  // Backward, width 1: dq·Rᵀ.
+  // Sums of the product, [N, K, sums_row], of which [width, H] are used. Forward, width kKept: h·R,
+  // then what the cell keeps. Backward, width 1: dq·Rᵀ. Rows are whole pieces of 16 bytes: cuBLAS
+  // takes up to twice as long for others.
   C* sums;
+  int64_t sums_row;
   C* fresh[HASTE_MAX_STATES];   // forward, kNormalizesState: [N, K, H] states but h, before Zoneout
   C* normed;                    // backward: [N, K, G, H] gradients of the normalised h·R
   C* dextra[HASTE_MAX_EXTRAS];  // backward: [N, K, …] sums over the steps
@@ -80,7 +82,7 @@ struct NormProduct : Product {
 
   __device__ void Step(const Params& p, const Element& e, const StepAt&,
                        const C (&product)[kSums]) const {
-    C* to = p.norm.sums + (e.n * p.K + e.k) * kWidth * p.H + e.j;
+    C* to = p.norm.sums + (e.n * p.K + e.k) * p.norm.sums_row + e.j;
     HASTE_UNROLL for (int i = 0; i < kSums; ++i) to[i * p.H] = product[i];
   }
   __device__ void Write(const Params&, const Element&, const StepAt&) const {}

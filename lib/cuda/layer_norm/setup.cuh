@@ -40,6 +40,13 @@ int32_t SumExtraGradients(const HasteRnnConfig& config, const P& p, const HasteE
 }
 
 // One launch of the row kernel a step, with [N, K] blocks.
+// width: sums of a unit.
+template <class Params>
+void TakeSums(int64_t width, Workspace* workspace, Params* p) {
+  p->norm.sums_row = PadTo(width * p->H, 8);
+  p->norm.sums = workspace->Take<typename Params::C>(p->N * p->K * p->norm.sums_row);
+}
+
 template <class Cell, class P>
 struct NormForwardRows : NoEnds<NormParams<P>> {
   static_assert(Cell::kNormalizes && Cell::kSplitsGradient && Cell::kResetGates == 0,
@@ -52,7 +59,7 @@ struct NormForwardRows : NoEnds<NormParams<P>> {
   static void TakeWorkspace(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
     using C = typename Params::C;
     p->norm.epsilon = config.epsilon;
-    p->norm.sums = workspace->Take<C>(p->N * p->K * kWidth * p->H);
+    TakeSums(kWidth, workspace, p);
     if constexpr (Cell::kNormalizesState > 0) {
       for (int s = 1; s < Cell::kStates; ++s) {
         p->norm.fresh[s] = workspace->Take<C>(p->N * p->K * p->H);
@@ -73,7 +80,7 @@ struct NormBackwardRows {
   static void TakeWorkspace(const HasteRnnConfig& config, Workspace* workspace, Params* p) {
     using C = typename Params::C;
     p->norm.epsilon = config.epsilon;
-    p->norm.sums = workspace->Take<C>(p->N * p->K * kWidth * p->H);
+    TakeSums(kWidth, workspace, p);
     p->norm.normed = workspace->Take<C>(p->N * p->K * Cell::kGates * p->H);
     TakeExtraGradients<Cell>(config, workspace, p);
   }
