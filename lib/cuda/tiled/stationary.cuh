@@ -91,6 +91,8 @@ class StationarySignal {
 
  private:
   HASTE_DEVICE void AwaitFlagged() {
+    // What the flag waits for says the same, but racecheck does not follow a third warp.
+    NamedBarrierSyncAligned<1, kStationaryElementThreads>();
     counters_->flagged.Wait(parity_);
     parity_ ^= 1;
   }
@@ -349,13 +351,15 @@ class StationaryProduct {
       }
     }
   }
-  // Tells all blocks that share the operand that this warp has read a slot.
+  // Tells the block that fills a slot, its own and those of its cluster, that this warp has read
+  // it.
   HASTE_DEVICE void Free(int slot) const {
     __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
     if constexpr (kShares) {
-      if (threadIdx.x % 32 < sharers_) pipeline_.FreeIn(threadIdx.x % 32, slot);
+      pipeline_.FreeIn(slot & (sharers_ - 1), slot);
     } else {
-      if (threadIdx.x % 32 == 0) pipeline_.Free(slot);
+      pipeline_.Free(slot);
     }
   }
 
