@@ -1,10 +1,10 @@
 // Sums over whole rows where R is stationary (lib/cuda/tiled/stationary.cuh): the blocks of a row
 // tile have units of the same rows, and each of them needs the sums of all.
 //
-//   warps: parts of rows ──► one warp a row adds them up ──► a copy of the sums for each block
+//   warps: parts of rows ──► a warp adds up those of two rows ──► a copy of the sums for each block
 //
-// Both ways go through global memory. The words tell by a tag whether they have arrived
-// (lib/cuda/ptx/tagged.h), so nothing waits for a flag after the data. Sums have one order.
+// Both ways go through global memory, two rows in 16 bytes. Words tell by a tag whether they have
+// arrived (lib/cuda/ptx/tagged.h), so nothing waits for a flag after the data. Sums have one order.
 #pragma once
 
 #include "lib/cuda/layer_norm/rows_params.cuh"
@@ -46,13 +46,15 @@ class RowAllReduce {
   // sums: of two rows, of this thread's units; becomes those of all units.
   HASTE_DEVICE void Sum(int reduction, int turn, int64_t count, float (&sums)[2][2]) const {
     SumOfUnits(sums);
-    Exchange(reduction, turn, count, sums, [&](const uint4* parts, uint32_t tag, float (&sum)[2]) {
-      for (int i = threadIdx.x % 32; i < Pairs(p_); i += 32) {
-        EachOf(i, AwaitPair(parts, i, tag), [&](int, float first, float second) {
-          sum[0] += first;
-          sum[1] += second;
-        });
-      }
+    Exchange(reduction, turn, count, sums, [&](const uint4* parts, uint32_t tag, float (&sum)[4]) {
+      EachTwoParts(parts, tag, [&](int tile, const uint4(&part)[2]) {
+        HASTE_UNROLL for (int u = 0; u < 2; ++u) {
+          if (tile + 32 * u >= Tiles(p_)) continue;
+          float numbers[4];
+          Unpack(part[u], numbers);
+          HASTE_UNROLL for (int i = 0; i < 4; ++i) sum[i] += numbers[i];
+        }
+      });
       SumOfWarp(sum);
     });
   }
@@ -78,7 +80,7 @@ class RowAllReduce {
       own[r][1] = squares[r][0];
     }
     Exchange(reduction, turn, count, own,
-             [&](const uint4* parts, uint32_t tag, float (&moments)[2]) {
+             [&](const uint4* parts, uint32_t tag, float (&moments)[4]) {
                CombineMoments<kOfUnit>(parts, tag, moments);
              });
     HASTE_UNROLL for (int r = 0; r < 2; ++r) of[r] = {own[r][0], own[r][1]};
@@ -88,11 +90,10 @@ class RowAllReduce {
   static __host__ __device__ int Tiles(const P& p) {
     return static_cast<int>((p.H + kAllReduceUnits - 1) / kAllReduceUnits);
   }
-  // Of tiles: parts of 8 bytes, 16 together.
-  static __host__ __device__ int Pairs(const P& p) { return (Tiles(p) + 1) / 2; }
-  // Distances in memory. Of a row tile there are parts [row, tile], then sums [block, row].
+  // Distances in memory. Of a row tile there are parts [pair of rows, tile], then sums [block, pair
+  // of rows].
   static __host__ __device__ int TurnStride(const P& p) {
-    return p.tiling.rows * (Pairs(p) + static_cast<int>(p.tiling.group_blocks()) / 2 + 1);
+    return p.tiling.rows / 2 * (Tiles(p) + static_cast<int>(p.tiling.group_blocks()));
   }
   static __host__ __device__ int ParityStride(const P& p) {
     return static_cast<int>(p.K) * p.tiling.row_tiles * TurnStride(p);
@@ -120,87 +121,104 @@ class RowAllReduce {
     }
   }
 
-  // own: [row, number], of the warp's units. combine(parts, tag, sums): adds up a row's parts.
+  // Two rows' two numbers, first those of the first row, and back.
+  static HASTE_DEVICE uint4 Pack(const float (&of)[4], uint32_t tag) {
+    return make_uint4(Tagged(of[0], tag), Tagged(of[1], tag), Tagged(of[2], tag),
+                      Tagged(of[3], tag));
+  }
+  static HASTE_DEVICE void Unpack(const uint4& words, float (&of)[4]) {
+    of[0] = Untagged(words.x);
+    of[1] = Untagged(words.y);
+    of[2] = Untagged(words.z);
+    of[3] = Untagged(words.w);
+  }
+  static HASTE_DEVICE bool HaveTag(const uint4& words, uint32_t tag) {
+    return HasTag(words.x, tag) && HasTag(words.y, tag) && HasTag(words.z, tag) &&
+           HasTag(words.w, tag);
+  }
+
+  // own: [row, number], of the warp's units. combine(parts, tag, sums): adds up two rows' parts.
   template <class Combine>
   HASTE_DEVICE void Exchange(int reduction, int turn, int64_t count, float (&own)[2][2],
                              const Combine& combine) const {
-    const TiledTiling& t = p_.tiling;
-    const int lane = threadIdx.x % 32, tile = unit_ / kAllReduceUnits, pairs = Pairs(p_);
+    const int lane = threadIdx.x % 32, tile = unit_ / kAllReduceUnits;
+    const int tiles = Tiles(p_), pairs = p_.tiling.rows / 2;
     const uint32_t tag = static_cast<uint32_t>(count >> 1 & 1) ^ 1;
     uint4* const parts = first_ + ((reduction * 2 + static_cast<int>(count & 1)) * parity_stride_ +
                                    turn * turn_stride_);
-    uint2* const sums = reinterpret_cast<uint2*>(parts + t.rows * pairs);
-    if (lane < 4 && tile < Tiles(p_)) {
-      HASTE_UNROLL for (int r = 0; r < 2; ++r) {
-        StoreRelaxed(reinterpret_cast<uint2*>(parts + (row_ + r) * pairs) + tile,
-                     make_uint2(Tagged(own[r][0], tag), Tagged(own[r][1], tag)));
-      }
+    uint4* const sums = parts + pairs * tiles;
+    float rows[4] = {own[0][0], own[0][1], own[1][0], own[1][1]};
+    if (lane < 4 && tile < tiles) StoreRelaxed(parts + row_ / 2 * tiles + tile, Pack(rows, tag));
+    // Pairs are shared out over the warps of all blocks, and first over blocks.
+    int pair = static_cast<int>(threadIdx.x / 32) * blocks_ + block_;
+    for (; pair < pairs; pair += kStationaryWarps * blocks_) {
+      float sum[4] = {};
+      combine(parts + pair * tiles, tag, sum);
+      const uint4 words = Pack(sum, tag);
+      for (int to = lane; to < blocks_; to += 32) StoreRelaxed(sums + to * pairs + pair, words);
     }
-    // Rows are shared out over the warps of all blocks, and first over blocks.
-    int row = static_cast<int>(threadIdx.x / 32) * blocks_ + block_;
-    for (; row < t.rows; row += kStationaryWarps * blocks_) {
-      float sum[2] = {};
-      combine(parts + row * pairs, tag, sum);
-      const uint2 tagged = make_uint2(Tagged(sum[0], tag), Tagged(sum[1], tag));
-      for (int to = lane; to < blocks_; to += 32) StoreRelaxed(sums + to * t.rows + row, tagged);
-    }
-    const uint4* own_sums = reinterpret_cast<const uint4*>(sums + block_ * t.rows + row_);
-    uint4 of_rows;
+    const uint4* own_sums = sums + block_ * pairs + row_ / 2;
+    uint4 words;
     do {
-      of_rows = LoadRelaxed(own_sums);
-    } while (!HasTag(of_rows.x, tag) || !HasTag(of_rows.y, tag) || !HasTag(of_rows.z, tag) ||
-             !HasTag(of_rows.w, tag));
+      words = LoadRelaxed(own_sums);
+    } while (!HaveTag(words, tag));
     __syncwarp();
-    own[0][0] = Untagged(of_rows.x);
-    own[0][1] = Untagged(of_rows.y);
-    own[1][0] = Untagged(of_rows.z);
-    own[1][1] = Untagged(of_rows.w);
+    Unpack(words, rows);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      HASTE_UNROLL for (int i = 0; i < 2; ++i) own[r][i] = rows[2 * r + i];
+    }
   }
 
-  // Of two tiles; of the last there may be one.
-  HASTE_DEVICE uint4 AwaitPair(const uint4* parts, int i, uint32_t tag) const {
-    const bool two = 2 * i + 1 < Tiles(p_);
-    uint4 v;
-    do {
-      v = LoadRelaxed(parts + i);
-    } while (!HasTag(v.x, tag) || !HasTag(v.y, tag) ||
-             (two && (!HasTag(v.z, tag) || !HasTag(v.w, tag))));
-    return v;
-  }
-  // Calls visit(tile, numbers).
+  // Calls visit(tile, parts) with those of `tile` and of tile + 32, as far as there are such.
   template <class Visit>
-  HASTE_DEVICE void EachOf(int i, const uint4& pair, const Visit& visit) const {
-    visit(2 * i, Untagged(pair.x), Untagged(pair.y));
-    if (2 * i + 1 < Tiles(p_)) visit(2 * i + 1, Untagged(pair.z), Untagged(pair.w));
+  HASTE_DEVICE void EachTwoParts(const uint4* parts, uint32_t tag, const Visit& visit) const {
+    const int tiles = Tiles(p_);
+    for (int first = 0; first < tiles; first += 64) {
+      const int tile = first + static_cast<int>(threadIdx.x % 32);
+      uint4 part[2] = {};
+      if (tile < tiles) {
+        const bool two = tile + 32 < tiles;
+        do {
+          part[0] = LoadRelaxed(parts + tile);
+          if (two) part[1] = LoadRelaxed(parts + tile + 32);
+        } while (!HaveTag(part[0], tag) || (two && !HaveTag(part[1], tag)));
+      }
+      __syncwarp();
+      visit(tile, part);
+    }
   }
 
-  // Of a row: from means and squares of tiles to its mean and scale. Distances are from the mean of
-  // the first tile.
+  // Of two rows: from means and squares of tiles to their means and scales. Distances are from the
+  // mean of the first tile.
   template <int kOfUnit>
-  HASTE_DEVICE void CombineMoments(const uint4* parts, uint32_t tag, float (&moments)[2]) const {
-    const int pairs = Pairs(p_);
-    int i = threadIdx.x % 32;
-    uint4 pair = {};
-    if (i < pairs) pair = AwaitPair(parts, i, tag);
-    __syncwarp();
-    const float from = Untagged(__shfl_sync(0xFFFFFFFFu, pair.x, 0));
-    float sums[2] = {};
-    while (i < pairs) {
-      EachOf(i, pair, [&](int tile, float mean, float squares) {
-        const float distance = mean - from;
-        const float weighted = static_cast<float>(UnitsOf(tile) * kOfUnit) * distance;
-        sums[0] += weighted;
-        sums[1] += MulAdd(weighted, distance, squares);
-      });
-      i += 32;
-      if (i < pairs) pair = AwaitPair(parts, i, tag);
-    }
+  HASTE_DEVICE void CombineMoments(const uint4* parts, uint32_t tag, float (&moments)[4]) const {
+    float from[2], sums[4] = {};
+    EachTwoParts(parts, tag, [&](int tile, const uint4(&part)[2]) {
+      if (tile < 32) {
+        from[0] = __shfl_sync(0xFFFFFFFFu, Untagged(part[0].x), 0);
+        from[1] = __shfl_sync(0xFFFFFFFFu, Untagged(part[0].z), 0);
+      }
+      HASTE_UNROLL for (int u = 0; u < 2; ++u) {
+        if (tile + 32 * u >= Tiles(p_)) continue;
+        const float count = static_cast<float>(UnitsOf(tile + 32 * u) * kOfUnit);
+        float numbers[4];
+        Unpack(part[u], numbers);
+        HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+          const float distance = numbers[2 * r] - from[r], weighted = count * distance;
+          sums[2 * r] += weighted;
+          sums[2 * r + 1] += MulAdd(weighted, distance, numbers[2 * r + 1]);
+        }
+      }
+    });
     SumOfWarp(sums);
-    const float share = 1.0f / static_cast<float>(p_.H * kOfUnit), distance = sums[0] * share;
-    moments[0] = from + distance;
-    const float variance = sums[1] * share - distance * distance;
-    // NaN stays NaN.
-    moments[1] = InverseDeviation(variance < 0 ? 0.0f : variance, 1.0f, p_.norm.epsilon);
+    const float share = 1.0f / static_cast<float>(p_.H * kOfUnit);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      const float distance = sums[2 * r] * share;
+      moments[2 * r] = from[r] + distance;
+      const float variance = sums[2 * r + 1] * share - distance * distance;
+      // NaN stays NaN.
+      moments[2 * r + 1] = InverseDeviation(variance < 0 ? 0.0f : variance, 1.0f, p_.norm.epsilon);
+    }
   }
 
   const P& p_;

@@ -4,66 +4,13 @@
 // walk (MomentsOfSteps).
 #pragma once
 
+#include "lib/cuda/layer_norm/moments_of_steps.cuh"
 #include "lib/cuda/layer_norm/row_all_reduce.cuh"
 #include "lib/cuda/layer_norm/rows_backward.cuh"
 #include "lib/cuda/layer_norm/stationary_parameters.cuh"
 #include "lib/cuda/tiled/stationary_backward.cuh"
 
 namespace haste {
-
-// Numbers of a thread: their sum, and that of squares, of distances from the first.
-struct DistanceSums {
-  float first = 0, count = 0, sum = 0, squares = 0;
-
-  HASTE_DEVICE void Add(float v) {
-    if (count == 0) first = v;
-    const float distance = v - first;
-    count += 1;
-    sum += distance;
-    squares = MulAdd(distance, distance, squares);
-  }
-  HASTE_DEVICE float Sum() const { return MulAdd(count, first, sum); }
-  HASTE_DEVICE float SquaresFrom(float mean) const {
-    const float between = first - mean;
-    return MulAdd(between, MulAdd(count, between, 2.0f * sum), squares);
-  }
-};
-
-// Forward's statistics of each row [N, T, K], of what it kept: mean and scale of h·R, mean and
-// scale of the state. A scale of h·R with a minus: of a row whose h is 0. Each number is read once.
-template <class Cell, class P>
-__global__ void __launch_bounds__(kMaxRowThreads) MomentsOfSteps(const __grid_constant__ P p) {
-  using T = typename P::Storage;
-  __shared__ typename BlockSum<float, 2>::Shared shared;
-  BlockSum<float, 2> block_sum(&shared);
-  const float units = static_cast<float>(p.H), elements = static_cast<float>(Cell::kGates * p.H);
-  for (int64_t row = blockIdx.x; row < p.N * p.T_ * p.K; row += gridDim.x) {
-    const int64_t n = row / p.K / p.T_, k = row % p.K;
-    DistanceSums products, states;
-    bool felt = false;
-    for (int64_t j = threadIdx.x; j < p.H; j += blockDim.x) {
-      NormProducts<Cell, T> product;
-      Reserve<Cell, T, Cell::kGates> reserve;
-      product.Load(p, row, j);
-      reserve.Load(p, StepPlace(row, Cell::kGates, p.H, j));
-      HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) products.Add(ToCompute(product.v[g]));
-      if constexpr (Cell::kNormalizesState > 0) states.Add(StateOf<Cell>(reserve));
-      felt |= HasHidden<Cell>(reserve, [&] { return DropScale(p, Element(p, n, k, j, true)); });
-    }
-    float sum[2] = {products.Sum(), states.Sum()};
-    block_sum(sum);
-    const float mean = sum[0] / elements, of_state = sum[1] / units;
-    sum[0] = products.SquaresFrom(mean);
-    sum[1] = states.SquaresFrom(of_state);
-    block_sum(sum);
-    felt = __syncthreads_or(felt) != 0;
-    if (threadIdx.x == 0) {
-      const float scale = InverseDeviation(sum[0], elements, p.norm.epsilon);
-      p.norm.moments[row] = make_float4(mean, felt ? scale : -scale, of_state,
-                                        InverseDeviation(sum[1], units, p.norm.epsilon));
-    }
-  }
-}
 
 // Gradients of parameters that each element adds up over the steps.
 template <class Cell>

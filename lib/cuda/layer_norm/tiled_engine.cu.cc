@@ -66,7 +66,8 @@ class NormTiledPolicy : public TiledProducts<Cell, D, true, false> {
                HasteStatus* status) const {
     const Params& p = phased.of[0];
     if constexpr (kBackward) {
-      const LaunchShape rows = {std::min<int64_t>(Rows(p), kMostRowBlocks), ShapeOfRows(p).threads};
+      const int64_t blocks = CeilDiv(Rows(p), kMomentsThreads / kWarpThreads);
+      const LaunchShape rows = {std::min<int64_t>(blocks, kMostRowBlocks), kMomentsThreads};
       HASTE_CUDA_TRY(Launch(MomentsOfSteps<Cell, Params>, rows, executor, p), status);
       using Wide = NormStationaryBackwardElements<Cell, kStationaryRows, Params>;
       using Narrow = NormStationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
