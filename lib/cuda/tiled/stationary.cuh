@@ -62,14 +62,14 @@ class StationarySignal {
 
   // Called by one thread, before the other threads of the block see the barriers.
   HASTE_DEVICE void Init() const {
-    counters_->stored.Init(kStationaryWarps);
+    counters_->stored.Init(kTurns == 1 ? kStationaryWarps : kStationaryElementThreads);
     counters_->flagged.Init();
   }
 
   // Called by each of these warps when it has stored its part of a turn's operand.
   HASTE_DEVICE void Stored() {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) counters_->stored.Arrive();
+    if (kTurns > 1 || threadIdx.x % 32 == 0) counters_->stored.Arrive();
     // The fence before the flag would wait for what is stored from here on.
     if constexpr (kTurns == 1) AwaitFlagged();
   }
@@ -91,8 +91,13 @@ class StationarySignal {
 
  private:
   HASTE_DEVICE void AwaitFlagged() {
-    // What the flag waits for says the same, but racecheck does not follow a third warp.
-    NamedBarrierSyncAligned<1, kStationaryElementThreads>();
+    // The flag tells of the same, but racecheck follows neither a third warp, nor a lane that
+    // arrives for its warp. Each way is the one that takes no longer here.
+    if constexpr (kTurns == 1) {
+      NamedBarrierSyncAligned<1, kStationaryElementThreads>();
+    } else {
+      counters_->stored.Wait(parity_);
+    }
     counters_->flagged.Wait(parity_);
     parity_ ^= 1;
   }
