@@ -40,7 +40,7 @@ int32_t SumExtraGradients(const HasteRnnConfig& config, const P& p, const HasteE
 }
 
 // One launch of the row kernel a step, with [N, K] blocks.
-// width: sums of a unit.
+// width: sums of a unit. A row holds the columns of a product, which PlanBlas pads alike.
 template <class Params>
 void TakeSums(int64_t width, Workspace* workspace, Params* p) {
   p->norm.sums_row = PadTo(width * p->H, 8);

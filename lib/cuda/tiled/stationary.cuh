@@ -362,6 +362,7 @@ class StationaryProduct {
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
     if constexpr (kShares) {
+      // StationaryLoader: blocks take turns in the slots. sharers_ is a power of two.
       pipeline_.FreeIn(slot & (sharers_ - 1), slot);
     } else {
       pipeline_.Free(slot);
