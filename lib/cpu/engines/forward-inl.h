@@ -6,8 +6,10 @@
 #define HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_
 #endif
 
+#include "lib/cpu/engines/cell_vector-inl.h"
 #include "lib/cpu/engines/input-inl.h"
 #include "lib/cpu/engines/narrow_weights-inl.h"
+#include "lib/cpu/engines/plain_step-inl.h"
 #include "lib/cpu/engines/row_in_place.h"
 #include "lib/cpu/engines/walk-inl.h"
 #include "lib/cpu/product/pack-inl.h"
@@ -41,7 +43,11 @@ class ForwardWalk : public Walk<Cell, T> {
                                                          : !InPlaceOf().Takes(args.R))),
         packs_(packed_before_ && !place.filled),
         first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace, place),
-        input_(config, args.wx, layer, kernel_, workspace, place) {
+        input_(config, args.wx, layer, kernel_, workspace, place),
+        plain_(kPhases == 1 && args.mask == nullptr && !this->zoneout_ && !this->dropout_ &&
+               !args.keep && H % W == 0 && act_.log_zoneout == 0 &&
+               act_.candidate == Cell::kActivation &&
+               act_.recurrent == Cell::kRecurrentActivation) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (kernel_ != nullptr) {
@@ -149,13 +155,40 @@ class ForwardWalk : public Walk<Cell, T> {
             Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr};
   }
 
-  // Phase's product, of narrow weights.
-  template <int kPhase, class Use>
+  // Phase's product, of narrow weights: of kNarrow, if that is known.
+  template <int kPhase, int kNarrow, class Use>
   HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
     const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp);
-    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase)>(
+    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow>(
         NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
-        [&](int64_t row, int64_t j, const V* q) HWY_ATTR { cell(rows.begin + row, j, q); });
+        [&](int64_t row, int64_t j, const V* q) HASTE_INLINED { cell(rows.begin + row, j, q); });
+  }
+
+  template <bool kForms, class E>
+  HWY_INLINE auto PlainStepOf(int64_t step, int64_t t, int64_t k, const C* formed) const {
+    const int64_t row = this->StepRow(t, k, 0), at = Row(k, 0);
+    PlainStep<Cell, T, E, kForms, UnitsOf(0)> plain{};
+    plain.before = h_[step & 1] + at;
+    plain.after = h_[(step + 1) & 1] + at;
+    for (int s = 1; s < kStates; ++s) plain.state[s] = state_[s] + at;
+    plain.y = static_cast<T*>(args_.y) + row * H;
+    plain.wx = static_cast<const T*>(args_.wx) + row * kGates * H;
+    plain.formed = formed;
+    plain.H = H;
+    plain.Hp = Hp;
+    plain.row = T_ * K;
+    plain.ahead = this->RowAhead(k, 0, t) - row;
+    plain.formed_panel = input_.Chunk();
+    plain.formed_step = N * input_.Columns();
+    return plain;
+  }
+  template <bool kForms, int kNarrow>
+  HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                                const C* formed) {
+    const auto plain = PlainStepOf<kForms, ApproximateVec>(step, this->Time(k, step), k, formed);
+    NarrowPhase<0, kNarrow>(a, k, panels, rows,
+                            [plain](int64_t n, int64_t j, const V* q)
+                                HASTE_INLINED { plain(n, j, q); });
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
@@ -179,19 +212,38 @@ class ForwardWalk : public Walk<Cell, T> {
     } else if constexpr (kForms) {
       formed = input_.Form(step, k, panels, rows);
     }
-    const auto cell = [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
-      if constexpr (kPhase + 1 < kPhases) {
-        Reset<kForms>(step, t, k, n, j, q, formed);
-      } else {
-        Element<kForms>(step, t, k, n, j, q, formed);
-      }
-    };
     if constexpr (kHasNarrow) {
-      if (kernel_ != nullptr) return NarrowPhase<kPhase>(a, k, panels, rows, cell);
+      if (kernel_ != nullptr) {
+        if constexpr (kPhases == 1) {
+          if (plain_ && kernel_->type == Narrow::kInt8) {
+            return PlainNarrow<kForms, kInt8Sums>(step, a, k, panels, rows, formed);
+          }
+          if constexpr (std::is_same_v<T, Bfloat16>) {
+            if (plain_) return PlainNarrow<kForms, kFloatSums>(step, a, k, panels, rows, formed);
+          }
+        }
+        return NarrowPhase<kPhase, kAnySums>(
+            a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+              UnitsOfRow<kPhase, kForms, ApproximateVec>(step, t, k, n, j, q, formed);
+            });
+      }
     }
     // Of 16 bits, only narrow weights are multiplied here with x too.
     if constexpr (!kForms || std::is_same_v<T, C>) {
-      FloatPhase<kPhase>(step, a, k, panels, rows, cell);
+      FloatPhase<kPhase>(step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+        UnitsOfRow<kPhase, kForms, CellVec<T>>(step, t, k, n, j, q, formed);
+      });
+    }
+  }
+
+  // What a phase does with the products q. E: the vector in which the cell is computed.
+  template <int kPhase, bool kForms, class E>
+  HWY_INLINE void UnitsOfRow(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                             const C* formed) {
+    if constexpr (kPhase + 1 < kPhases) {
+      Reset<kForms, E>(step, t, k, n, j, q, formed);
+    } else {
+      Element<kForms, E>(step, t, k, n, j, q, formed);
     }
   }
 
@@ -254,7 +306,7 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
   // First phase of two: gates 0 … kResetGates - 1, and the operand of the second product.
-  template <bool kForms>
+  template <bool kForms, class E>
   HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                         const C* formed) {
     constexpr int kGatesNow = EndGate(0);
@@ -267,14 +319,14 @@ class ForwardWalk : public Walk<Cell, T> {
       first_input_.template Read<kForms>(formed, n, this->StepRow(t, k, n), j, x);
       entering[0] = Load(operand_[step & 1] + at);
       for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
-      Cell::ForwardReset(act_, x, q, entering, kept);
+      ForwardResetIn<E, Cell>(act_, x, q, entering, kept);
     }
     for (int g = 0; g < kGatesNow; ++g) Store(kept[g], reset_[g] + at);
     Store(kept[Cell::kOperand], reset_[kGatesNow] + at);
   }
 
   // One row of one vector of hidden units, from j on; q: its products with R.
-  template <bool kForms>
+  template <bool kForms, class E>
   HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                           const C* formed) {
     constexpr int kFirst = FirstGate(kPhases - 1);
@@ -299,9 +351,9 @@ class ForwardWalk : public Walk<Cell, T> {
       if constexpr (kPhases > 1) {
         V all_q[kGates];
         for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
-        Cell::Forward(act_, x, all_q, prev, kept, next);
+        ForwardIn<E, Cell>(act_, x, all_q, prev, kept, next);
       } else {
-        Cell::Forward(act_, x, q, prev, kept, next);
+        ForwardIn<E, Cell>(act_, x, q, prev, kept, next);
       }
       if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Forward(prev, next);
       y = next[0];
@@ -333,6 +385,7 @@ class ForwardWalk : public Walk<Cell, T> {
   const bool packs_;                  // they are still to be packed
   InputOf<0> first_input_;            // what x adds to the gates of the first of two phases
   InputOf<kPhases - 1> input_;
+  const bool plain_;                      // PlainStep does what Element would
   NarrowWeights narrow_[kPhases];         // in place of packed_
   C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
   C* h_[2];                               // [K, N, Hp] by parity of the step

@@ -93,9 +93,11 @@ class Input {
     }
   }
 
- private:
+  // Elements of a row of a panel in Form's result, and from one panel to the next.
   static int64_t Columns() { return kCount * kUnits * Width<C>(); }
   int64_t Chunk() const { return steps_ * N * Columns(); }
+
+ private:
   C* At(int64_t k, int64_t panel, int64_t s, int64_t n) const {
     return ahead_ + (k * panels_ + panel) * Chunk() + (s * N + n) * Columns();
   }

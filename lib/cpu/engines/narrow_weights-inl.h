@@ -90,8 +90,8 @@ class NarrowWeights {
 
   // Calls use(row, j, sums) for each row of `rows` and each vector of units from j on, of the
   // panels [begin, end) of a lane: the products with all its gates, and their biases. at: as in
-  // Pack. kGates, kUnits: those of `of`.
-  template <int kGates, int kUnits, class T, class Use>
+  // Pack. kGates, kUnits: those of `of`. kType: what the sums are.
+  template <int kGates, int kUnits, int kType = kAnySums, class T, class Use>
   HWY_INLINE void Multiply(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
                            const NarrowRows& rows, const Use& use) const {
     const int64_t W = Width<float>();
@@ -111,17 +111,19 @@ class NarrowWeights {
       const NarrowPanel weights = Panel(at + panel, units * kGates, rows.spare() + spared * bytes_);
       // What a row's stores may change, as the compiler has to assume, is found before them.
       const float* const bias = of.biases == nullptr ? nullptr : weights.bias();
-      rows.Multiply(weights, [&, units, bias](int64_t row, const NarrowRows::Sums& sums) HWY_ATTR {
-        for (int u = 0; u < units; ++u) {
-          Vec<float> q[kGates];
-          for (int g = 0; g < kGates; ++g) {
-            const int v = u * kGates + g;
-            q[g] = sums[v];
-            if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
-          }
-          use(row, j + u * W, q);
-        }
-      });
+      const auto of_row = [&, units, bias](int64_t row, const NarrowRows::SumsOf<kType>& sums)
+                              HASTE_INLINED {
+                                for (int u = 0; u < (kUnits == 1 ? 1 : units); ++u) {
+                                  Vec<float> q[kGates];
+                                  for (int g = 0; g < kGates; ++g) {
+                                    const int v = u * kGates + g;
+                                    q[g] = sums[v];
+                                    if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
+                                  }
+                                  use(row, j + u * W, q);
+                                }
+                              };
+      rows.template Multiply<kType>(weights, of_row);
     }
   }
 

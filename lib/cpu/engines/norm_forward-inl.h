@@ -7,6 +7,7 @@
 #define HASTE_LIB_CPU_ENGINES_NORM_FORWARD_INL_H_
 #endif
 
+#include "lib/cpu/engines/cell_vector-inl.h"
 #include "lib/cpu/engines/norm_walk-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -77,10 +78,12 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   void Rows(int64_t step, int64_t k, Range rows) {
     const int64_t t = this->Time(k, step);
     for (int64_t n = rows.begin; n < rows.end; ++n) {
-      if (this->Live(n, t)) {
-        LiveRow(step, t, k, n);
-      } else {
+      if (!this->Live(n, t)) {
         MaskedRow(step, t, k, n);
+      } else if (std::is_same_v<C, float> && this->kernel_ != nullptr) {
+        LiveRow<std::conditional_t<std::is_same_v<C, float>, ApproximateVec, V>>(step, t, k, n);
+      } else {
+        LiveRow<CellVec<T>>(step, t, k, n);
       }
     }
   }
@@ -107,6 +110,8 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   }
   C* Scratch(int64_t k, int64_t n) const { return scratch_ + (k * N + n) * kScratch * Hp; }
 
+  // E: the vector in which the cell is computed.
+  template <class E>
   void LiveRow(int64_t step, int64_t t, int64_t k, int64_t n) {
     C* scratch = Scratch(k, n);
     const int64_t step_row = StepRow(t, k, n), ahead = this->RowAhead(k, n, t);
@@ -123,7 +128,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
         q[g] = MulAdd(moments.Normed(raw[g]), Param(k, Base::kGamma + g, j), offset);
       }
       for (int s = 0; s < kStates; ++s) prev[s] = Load(state_[s] + at);
-      Cell::Forward(act_, x, q, prev, kept, next);
+      ForwardIn<E, Cell>(act_, x, q, prev, kept, next);
       if (args_.keep) Keep(step_row, j, raw, prev, Load(operand_ + at), kept);
       if constexpr (kNormed > 0) {
         for (int i = 0; i < kKept; ++i) Store(kept[i], scratch + i * Hp + j);
@@ -132,10 +137,11 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
         Leave(t, k, n, j, next);
       }
     }
-    if constexpr (kNormed > 0) Output(t, k, n);
+    if constexpr (kNormed > 0) Output<E>(t, k, n);
   }
 
   // Normalises the state, and computes h from it.
+  template <class E>
   void Output(int64_t t, int64_t k, int64_t n) {
     const C* scratch = Scratch(k, n);
     const Moments<C> moments =
@@ -146,7 +152,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
       for (int s = 1; s < kStates; ++s) next[s] = Load(scratch + (kFresh + s - 1) * Hp + j);
       const V normed = MulAdd(moments.Normed(next[kNormed]), Param(k, Base::kStateGamma, j),
                               Param(k, Base::kStateBeta, j));
-      next[0] = Cell::Output(act_, kept, normed);
+      next[0] = OutputIn<E, Cell>(act_, kept, normed);
       Leave(t, k, n, j, next);
     }
   }

@@ -16,9 +16,6 @@
 #include "lib/cells/cells.h"
 #include "lib/cpu/engines/zoneout-inl.h"
 
-// For a lambda: inlines it into the loop that calls it.
-#define HASTE_INLINED HWY_ATTR __attribute__((always_inline))
-
 HASTE_TARGET_BEGIN
 
 // Units [unit, unit + units) of lane k of row n. `unit` is a multiple of a vector's lanes, and so

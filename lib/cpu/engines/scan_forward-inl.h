@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "lib/cpu/engines/cell_vector-inl.h"
 #include "lib/cpu/engines/scan-inl.h"
 #include "lib/cpu/product/projection-inl.h"
 
@@ -163,7 +164,7 @@ class ScanForward : public Scan<Cell, T> {
         for (int g = 0; g < kGates; ++g) q[g] = Load(carried->u[g] + j) * before[0];
       }
       if (Cell::kZoneoutInGate && zoneout) this->Shares(strip, t, j, share);
-      Cell::Forward(act, share, x, q, before, gate, next, &out);
+      PoolingForwardIn<CellVec<T>, Cell>(act, share, x, q, before, gate, next, &out);
       if (!Cell::kZoneoutInGate && zoneout) {
         V prev[kStates];
         for (int s = 0; s < kStates; ++s) prev[s] = Load(carried->state[s] + j);

@@ -210,6 +210,9 @@ inline void PackNarrowTransposed(const uint16_t* from, int64_t rows, int64_t str
   std::fill_n(panel.bias(), columns, 0.0f);
 }
 
+// What the sums of a product are, if that is known where it is compiled.
+enum { kAnySums, kFloatSums, kInt8Sums };
+
 // Rows converted for a kernel, and their products. Its memory is the thread's: one object at a
 // time.
 class NarrowRows {
@@ -256,12 +259,15 @@ class NarrowRows {
     if (used < groups_ * 4) memset(to + used, 0, groups_ * 4 - used);
   }
   // The products of a row with the panel's columns, a vector at a time.
-  class Sums {
+  template <int kType>
+  class SumsOf {
    public:
     HWY_INLINE V operator[](int v) const {
       const hn::ScalableTag<float> d;
       const int64_t at = v * Width<float>();
-      if (scale_ == nullptr) return Load(static_cast<const float*>(sums_) + at);
+      if (kType == kFloatSums || (kType == kAnySums && scale_ == nullptr)) {
+        return Load(static_cast<const float*>(sums_) + at);
+      }
       const hn::RebindToSigned<decltype(d)> di;
       const V sum(hn::ConvertTo(d, hn::LoadU(di, static_cast<const int32_t*>(sums_) + at)));
       return sum * V(hn::Set(d, row_scale_)) * Load(scale_ + at);
@@ -273,6 +279,7 @@ class NarrowRows {
     float row_scale_;
     const float* scale_;  // nullptr: the sums are floats
   };
+  using Sums = SumsOf<kAnySums>;
 
   // Whether a single row can be multiplied with a matrix as it is.
   bool TakesRow() const { return rows_ == 1 && kernel_.multiply_row != nullptr; }
@@ -291,11 +298,11 @@ class NarrowRows {
   }
 
   // Calls use(row, sums) for each row.
-  template <class Use>
+  template <int kType = kAnySums, class Use>
   HWY_INLINE void Multiply(const NarrowPanel& panel, const Use& use) const {
     const bool int8 = kernel_.type == Narrow::kInt8;
     const int64_t of_row = int64_t{panel.vectors} * kernel_.width * 4;
-    Sums sums;
+    SumsOf<kType> sums;
     sums.scale_ = int8 ? panel.scale() : nullptr;
     for (int64_t row = 0; row < rows_; row += kNarrowRows) {
       const int64_t some = std::min(kNarrowRows, rows_ - row);

@@ -13,6 +13,10 @@
 #include "lib/base/math.h"
 #include "lib/base/per_target.h"
 
+// For a lambda: inlines it into the loop that calls it.
+#undef HASTE_INLINED
+#define HASTE_INLINED HWY_ATTR __attribute__((always_inline))
+
 HASTE_TARGET_BEGIN
 
 namespace hn = hwy::HWY_NAMESPACE;

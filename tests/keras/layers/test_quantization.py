@@ -69,7 +69,8 @@ def test_one_step_is_that_of_the_cell(row, options, rng):
     twice_rounded = row.name == "GRU reset before"  # r ∘ h is a result of floats
     for got, want in zip(call(layer, x, states), [output, *new], strict=True):
         got, want = tf.cast(got, "float64").numpy(), tf.cast(want, "float64").numpy()
-        tolerance = (0.05 if twice_rounded else 2e-6) if wide else 0.02
+        # The op's activations are approximate. A wrong integer would be off by some 1e-3.
+        tolerance = (0.05 if twice_rounded else 5e-5) if wide else 0.02
         np.testing.assert_allclose(got, want, atol=tolerance * max(1, np.abs(want).max()))
 
 

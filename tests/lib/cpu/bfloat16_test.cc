@@ -87,12 +87,13 @@ Tensor Drawn(int64_t count, double size, double mean, std::mt19937& random) {
   return Stored(HASTE_BFLOAT16, values).Values();
 }
 
-// y of a layer, which is given x, W and b, in inference.
+// y of a layer, which is given x, W and b, in inference. masked: with a mask that masks nothing.
 Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, const Tensors& in,
-                int32_t dtype, int threads) {
+                int32_t dtype, int threads, bool masked = false) {
   haste::RnnConfig config =
       haste::Config(cell.name, static_cast<HasteDtype>(dtype), HASTE_CPU, s.n, s.t, s.k, s.h);
   if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
+  const std::vector<uint8_t> ones(s.n * s.t, 1);
   const std::vector<uint8_t> reverse = {0, 1};
   config.reverse = reverse.data();
   Results given;
@@ -102,6 +103,7 @@ Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, con
   Stored y(dtype, s.n * s.t * s.k * s.h);
   haste::ForwardArgs args;
   args.set_R(take("R")).set_y(y.data());
+  if (masked) args.set_mask(ones.data());
   for (int e = 0; e < cell.extras; ++e) args.set_extra(e, take(cell.extra_names[e]));
   haste::LayerForwardArgs layer;
   layer.set_features(features).set_x(take("x")).set_W(take("W")).set_b(take("b"));
@@ -149,6 +151,14 @@ void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
       EXPECT_TRUE(RunLayer(cell, s, features, in, HASTE_BFLOAT16, threads) == got,
                   "layer of %s, N=%d T=%d H=%d: %d threads", cell.name, static_cast<int>(s.n),
                   static_cast<int>(s.t), static_cast<int>(s.h), threads);
+    }
+    // Where nothing interrupts the walk, it takes a loop of its own.
+    for (int32_t dtype : {HASTE_BFLOAT16, HASTE_FLOAT16, HASTE_FLOAT32}) {
+      EXPECT_TRUE(RunLayer(cell, s, features, in, dtype, 1, /*masked=*/true) ==
+                      RunLayer(cell, s, features, in, dtype, 1),
+                  "layer of %s, dtype %d, N=%d T=%d H=%d: without a mask", cell.name,
+                  static_cast<int>(dtype), static_cast<int>(s.n), static_cast<int>(s.t),
+                  static_cast<int>(s.h));
     }
   }
 }

@@ -151,7 +151,11 @@ class Recurrence {
       for (float& v : s0_[i]) v = i > 1 ? 1 + std::fabs(v) : v;
     }
     for (int64_t i = 0; i < s.n * s.t; ++i) mask_.push_back(i % s.t == 0 || random() % 4 > 0);
+    ones_.resize(s.n * s.t, 1);
   }
+
+  // Steps that are masked. With some, there is Zoneout too.
+  enum Mask { kSome, kOnes, kNoMask } mask = kSome;
 
   // y and the final states of rows [first, first + rows), of int8 weights or of the floats that
   // they stand for. gives_wx: with memory for all of wx, so that the walk does not form it.
@@ -160,7 +164,7 @@ class Recurrence {
     haste::RnnConfig config =
         haste::Config(cell_.name, HASTE_FLOAT32, HASTE_CPU, rows, s_.t, s_.k, s_.h);
     if (cell_.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
-    config.zoneout[0] = 0.1f;
+    config.zoneout[0] = mask == kSome ? 0.1f : 0.0f;
     const std::vector<uint8_t> reverse = {0, 1, 0};
     config.reverse = reverse.data();
     if (int8) config.weights_dtype = HASTE_INT8;
@@ -170,7 +174,7 @@ class Recurrence {
     haste::ForwardArgs args;
     args.R = int8 ? static_cast<const void*>(R_.data()) : R.data();
     if (int8) args.R_scale = R_scale_.data();
-    args.mask = mask_.data() + first * s_.t;
+    if (mask != kNoMask) args.mask = (mask == kSome ? mask_ : ones_).data() + first * s_.t;
     std::vector<std::vector<float>> out(1 + cell_.states, std::vector<float>(rows * state));
     out[0].resize(rows * s_.t * state);
     args.y = out[0].data();
@@ -214,7 +218,7 @@ class Recurrence {
   const int64_t units_;
   std::vector<float> x_, b_, W_scale_, R_scale_, extra_[HASTE_MAX_EXTRAS], s0_[HASTE_MAX_STATES];
   std::vector<int8_t> W_, R_;
-  std::vector<uint8_t> mask_;
+  std::vector<uint8_t> mask_, ones_;
 };
 
 // Near what the floats that the weights stand for give; the same bits alone and among other rows,
@@ -224,7 +228,7 @@ void Recurrences(const HasteCellInfo& cell, std::mt19937& random) {
                          Sizes{19, 5, 1, 50, 16}, Sizes{40, 1, 2, 80, 16}, Sizes{37, 4, 1, 144, 24},
                          Sizes{2, 3, 1, 300, 24}, Sizes{1, 110, 2, 40, 70}, Sizes{7, 31, 2, 24, 5},
                          Sizes{3, 4, 1, 24, 0}}) {
-    const Recurrence problem(cell, s, random);
+    Recurrence problem(cell, s, random);
     const auto got = problem.Run(true, 1, 0, s.n), near = problem.Run(false, 1, 0, s.n);
     // A long walk adds up what each step rounds.
     for (size_t i = 0; s.t <= 10 && i < got.size(); ++i) {
@@ -252,6 +256,16 @@ void Recurrences(const HasteCellInfo& cell, std::mt19937& random) {
                   "%s, N=%d H=%d: a row alone, output %zu", cell.name, static_cast<int>(s.n),
                   static_cast<int>(s.h), i);
     }
+    // Where nothing interrupts the walk, it takes a loop of its own.
+    problem.mask = Recurrence::kOnes;
+    const auto whole = problem.Run(true, 1, 0, s.n);
+    problem.mask = Recurrence::kNoMask;
+    for (int threads : {1, 2, 3}) {
+      EXPECT_TRUE(problem.Run(true, threads, 0, s.n) == whole, "%s, N=%d H=%d: without a mask",
+                  cell.name, static_cast<int>(s.n), static_cast<int>(s.h));
+    }
+    EXPECT_TRUE(problem.Run(true, 2, 0, s.n, /*gives_wx=*/true) == whole, "%s: without, with wx",
+                cell.name);
   }
 }
 

@@ -1,0 +1,63 @@
+// A step's elements in a walk that nothing interrupts: no mask, Zoneout, dropout or reserve, whole
+// vectors only, one product a step, and the activations that the cell's layer has by default. All
+// that does not depend on the row or the units is found once for a phase. Per-target header.
+#if defined(HASTE_LIB_CPU_ENGINES_PLAIN_STEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_PLAIN_STEP_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_PLAIN_STEP_INL_H_
+#endif
+
+#include "lib/cells/cell.h"
+#include "lib/cpu/simd/simd-inl.h"
+
+HASTE_TARGET_BEGIN
+
+// E: the vector in which the cell is computed. kForms: the input's part was formed in panels of
+// kUnits vectors of units; else it is read from wx.
+template <class Cell, class T, class E, bool kForms, int kUnits>
+struct PlainStep {
+  using C = Compute<T>;
+  static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
+
+  // Of a lane, at row 0 of the batch and unit 0.
+  const C* before;  // h, [N, Hp]
+  C* after;
+  C* state[kStates];  // the others
+  T* y;
+  const T* wx;      // unless kForms
+  const C* formed;  // [panel, …, N, unit vector, gate, W]
+  int64_t H, Hp;
+  int64_t row;    // from one row of the batch to the next, in rows of H elements
+  int64_t ahead;  // to the next step, likewise
+  int64_t formed_panel, formed_step;  // elements from one panel, or step, to the next
+
+  HWY_INLINE void operator()(int64_t n, int64_t j, const Vec<C>* product) const {
+    const int64_t at = n * Hp + j, width = Width<C>();
+    __builtin_prefetch(y + (n * row + ahead) * H + j, 1);
+    E x[kGates], q[kGates], prev[kStates], kept[Cell::kKept], next[kStates];
+    if constexpr (kForms) {
+      const int64_t unit = static_cast<uint64_t>(j) / width;
+      const C* const from =
+          formed + unit / kUnits * formed_panel + (n * kUnits + unit % kUnits) * kGates * width;
+      for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + formed_step + g * width);
+      for (int g = 0; g < kGates; ++g) x[g] = Load(from + g * width);
+    } else {
+      const T* const from = wx + n * row * kGates * H + j;
+      for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + (ahead * kGates + g) * H);
+      for (int g = 0; g < kGates; ++g) x[g] = Storage<T>::Load(from + g * H);
+    }
+    for (int g = 0; g < kGates; ++g) q[g] = product[g];
+    prev[0] = Load(before + at);
+    for (int s = 1; s < kStates; ++s) prev[s] = Load(state[s] + at);
+    Cell::Forward(Activations{Cell::kActivation, Cell::kRecurrentActivation}, x, q, prev, kept,
+                  next);
+    Storage<T>::Store(next[0], y + n * row * H + j);
+    Store(next[0], after + at);
+    for (int s = 1; s < kStates; ++s) Store(next[s], state[s] + at);
+  }
+};
+
+HASTE_TARGET_END
+
+#endif
