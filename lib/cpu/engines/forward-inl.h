@@ -230,6 +230,14 @@ class ForwardWalk : public Walk<Cell, T> {
     }
     // Of 16 bits, only narrow weights are multiplied here with x too.
     if constexpr (!kForms || std::is_same_v<T, C>) {
+      if constexpr (kPhases == 1) {
+        if (plain_) {
+          const auto plain = PlainStepOf<kForms, CellVec<T>>(step, t, k, formed);
+          return FloatPhase<kPhase>(step, a, k, panels, rows,
+                                    [&plain](int64_t n, int64_t j, const V* q)
+                                        HWY_ATTR { plain.Apart(n, j, q); });
+        }
+      }
       FloatPhase<kPhase>(step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
         UnitsOfRow<kPhase, kForms, CellVec<T>>(step, t, k, n, j, q, formed);
       });

@@ -32,6 +32,11 @@ struct PlainStep {
   int64_t ahead;  // to the next step, likewise
   int64_t formed_panel, formed_step;  // elements from one panel, or step, to the next
 
+  // For products of floats, whose tiles have no registers left and call it from many places.
+  HWY_NOINLINE void Apart(int64_t n, int64_t j, const Vec<C>* product) const {
+    (*this)(n, j, product);
+  }
+
   HWY_INLINE void operator()(int64_t n, int64_t j, const Vec<C>* product) const {
     const int64_t at = n * Hp + j, width = Width<C>();
     __builtin_prefetch(y + (n * row + ahead) * H + j, 1);
