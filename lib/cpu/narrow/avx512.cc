@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "lib/cpu/narrow/narrow.h"
 
@@ -94,47 +95,48 @@ HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first) {
   }
 }
 
-// Up to three rows have too few sums for one chain.
-template <class Type, int kRows, int kVectors>
-HWY_INLINE void FewRows(const NarrowTile& tile, int64_t row) {
-  Rows<Type, kRows, kVectors, 2, 2, false>(tile, row, 0);
-}
-// More have enough. Floats are added up in the same order: even groups, odd ones, then both.
-template <class Type, int kRows, int kVectors>
-HWY_INLINE void ManyRows(const NarrowTile& tile, int64_t row) {
-  if constexpr (Type::kExact) {
-    Rows<Type, kRows, kVectors, 1, 1, false>(tile, row, 0);
-  } else {
-    Rows<Type, kRows, kVectors, 1, 2, false>(tile, row, 0);
-    Rows<Type, kRows, kVectors, 1, 2, true>(tile, row, 1);
+// Calls run with `rows`, of 1 to kMost, as a constant.
+template <int kMost, class Run>
+HWY_INLINE void WithRows(int64_t rows, const Run& run) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return WithRows<kMost - 1>(rows, run);
   }
+  run(std::integral_constant<int, kMost>());
 }
 
 // The fewest tiles that hold their sums in registers, of about the same number of rows. More rows
-// read the panel less often: it may be larger than the first-level cache.
-template <class Type, int kVectors>
-void AllRows(const NarrowTile& tile) {
+// read the panel less often: it may be larger than the first-level cache. kPart: the groups, where
+// more than three rows have one chain of sums: all, even ones, or odd ones.
+enum Part { kAll, kEven, kOdd };
+template <class Type, int kVectors, Part kPart>
+HWY_INLINE void Tiles(const NarrowTile& tile) {
   constexpr int kMost = kVectors == 3 ? 8 : 6;
   int64_t tiles = (tile.rows + kMost - 1) / kMost;
   for (int64_t row = 0; tiles > 0; --tiles) {
     const int64_t rows = (tile.rows - row + tiles - 1) / tiles;
-    switch (rows) {
-      case 1: FewRows<Type, 1, kVectors>(tile, row); break;
-      case 2: FewRows<Type, 2, kVectors>(tile, row); break;
-      case 3: FewRows<Type, 3, kVectors>(tile, row); break;
-      case 4: ManyRows<Type, 4, kVectors>(tile, row); break;
-      case 5: ManyRows<Type, 5, kVectors>(tile, row); break;
-      case 6: ManyRows<Type, 6, kVectors>(tile, row); break;
-      default:
-        if constexpr (kMost == 8) {
-          if (rows == 7) {
-            ManyRows<Type, 7, kVectors>(tile, row);
-          } else {
-            ManyRows<Type, 8, kVectors>(tile, row);
-          }
-        }
-    }
+    WithRows<kMost>(rows, [&](auto count) __attribute__((always_inline)) {
+      constexpr int kRows = decltype(count)::value;
+      if constexpr (kRows <= 3) {
+        if constexpr (kPart != kOdd) Rows<Type, kRows, kVectors, 2, 2, false>(tile, row, 0);
+      } else {
+        Rows<Type, kRows, kVectors, 1, kPart == kAll ? 1 : 2, kPart == kOdd>(tile, row,
+                                                                             kPart == kOdd);
+      }
+    });
     row += rows;
+  }
+}
+
+// Up to three rows have too few sums for one chain. Floats are added up in the same order by tiles
+// of any size: even groups, odd ones, then both. All tiles take the even groups first, so that half
+// of the panel stays in the first-level cache for them.
+template <class Type, int kVectors>
+void AllRows(const NarrowTile& tile) {
+  if constexpr (Type::kExact) {
+    Tiles<Type, kVectors, kAll>(tile);
+  } else {
+    Tiles<Type, kVectors, kEven>(tile);
+    Tiles<Type, kVectors, kOdd>(tile);
   }
 }
 
