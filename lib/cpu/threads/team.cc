@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lib/cpu/threads/thread_pool.h"
@@ -122,7 +123,10 @@ struct StepState {
   }
 
   // What the caller does: slice 0, and those whose helpers do not run. It gives a slice to a helper
-  // that shows that it runs, and takes it back if the helper does not begin a step in time.
+  // that shows that it runs, and takes it back if the helper does not begin a step in time. The
+  // first step may last as long as several: it multiplies the input of steps to come. So it is open
+  // to helpers that arrive while the caller is in its own slice, and what is left is taken back
+  // then.
   void Lead(const std::function<void(int64_t, int)>& task) {
     const int slices = static_cast<int>(seats.size());
     std::vector<int64_t> beats(slices, 0);  // as the last step began; kTheirs: the helper's slice
@@ -130,7 +134,7 @@ struct StepState {
       for (int i = 1; i < slices; ++i) {
         if (beats[i] == kTheirs) continue;
         const int64_t now = seats[i].beats.load(std::memory_order_relaxed);
-        const bool runs = step > 0 && now != beats[i];
+        const bool runs = step == 0 || now != beats[i];
         beats[i] = runs ? kTheirs : now;
         if (runs) seats[i].next.store(step, std::memory_order_release);
       }
@@ -141,9 +145,11 @@ struct StepState {
       }
       for (int i = 1; i < slices; ++i) {
         Spinner spinner;
+        bool waits = step > 0;
         while (beats[i] == kTheirs && seats[i].done.load(std::memory_order_acquire) < step) {
           int64_t next = step;
-          if (spinner.Wait() || !seats[i].next.compare_exchange_strong(next, kCallers)) continue;
+          const bool spins = std::exchange(waits, true) && spinner.Wait();
+          if (spins || !seats[i].next.compare_exchange_strong(next, kCallers)) continue;
           beats[i] = seats[i].beats.load(std::memory_order_relaxed);
           task(step, i);
           seats[i].done.store(step, std::memory_order_release);

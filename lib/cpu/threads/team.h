@@ -23,8 +23,9 @@ void ParallelFor(const HasteExecutor& executor, int64_t count,
 // Calls prepare(i) once for every i in [0, preparations). Then it calls task(step, slice) for every
 // slice in [0, slices) of step 0, then of step 1, and so on; a step begins when all slices of the
 // one before are done. A slice stays with one thread as long as that thread runs, so that what it
-// reads each step stays in that core's cache. Helpers are woken once. One is given a slice only
-// after it has shown that it runs, and loses it if it does not begin a step in time.
+// reads each step stays in that core's cache. Helpers are woken once. One may take its slice of the
+// first step until the caller has done its own; later it is given a slice only after it has shown
+// that it runs, and loses it if it does not begin a step in time.
 void Lockstep(const HasteExecutor& executor, int64_t preparations,
               const std::function<void(int64_t)>& prepare, int64_t steps, int slices,
               const std::function<void(int64_t, int)>& task);

@@ -123,6 +123,26 @@ void TestLateHelpers() {
   record.Check("late helpers");
 }
 
+// A helper that arrives while the caller is in its own slice of the first step has a part in that
+// step.
+void TestFirstStep() {
+  constexpr int kMostRests = 200000;
+  Helpers helpers(/*run=*/true);
+  Record record(0, 3, 2);
+  std::atomic<bool> helped{false};
+  const std::thread::id caller = std::this_thread::get_id();
+  const auto task = [&](int64_t step, int slice) {
+    record.Begin(step, slice);
+    if (step == 0 && slice == 1 && std::this_thread::get_id() != caller) helped = true;
+    for (int i = 0; step == 0 && slice == 0 && !helped && i < kMostRests; ++i) Rest();
+    record.End(step);
+  };
+  haste::Lockstep(helpers.Executor(2), 0, [](int64_t) {}, 3, 2, task);
+  helpers.Join();
+  EXPECT_TRUE(helped, "the caller was alone in the first step");
+  record.Check("first step");
+}
+
 // A helper gets a slice, is stopped between two steps, and loses the slice to the caller. When it
 // runs again it gets the slice back.
 void TestTakeBack() {
@@ -217,6 +237,7 @@ int main() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
   haste_test::TestLateHelpers();
+  haste_test::TestFirstStep();
   haste_test::TestTakeBack();
   haste_test::TestStoppedAtRandom();
   return haste_test::Report("lockstep_test");
