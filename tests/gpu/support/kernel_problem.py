@@ -196,9 +196,16 @@ class Call:
             assert (dq[self.masked] == 0).all(), "dq at masked steps"
         split = problem.info.reset_gates or problem.spec.gates
         parts = ((entering[0], dq[..., :split, :]), (entering[-1], dq[..., split:, :]))
-        dkernel = [torch.einsum("ntki,ntkgj->kigj", a.double(), b.double()) for a, b in parts]
+        dkernel = [self._outer(*part) for part in parts]
         ours = (self.y, *self.final, dwx, torch.cat(dkernel, 2), *dextra, *self.ds0)
         return problem.named(*ours)
+
+    @staticmethod
+    def _outer(entering, dq):
+        """Sum of h ⊗ dq in float64, some steps at a time: their copies take most of the memory."""
+        steps = [slice(t, t + 64) for t in range(0, max(dq.shape[1], 1), 64)]
+        parts = ((entering[:, at].double(), dq[:, at].double()) for at in steps)
+        return sum(torch.einsum("ntki,ntkgj->kigj", h, d) for h, d in parts)
 
 
 def assert_near(ours, expected, dtype, name, tolerance=None):
