@@ -57,10 +57,11 @@ HWY_INLINE void Step(const char* a, int64_t a_row, const char* b, int64_t i,
   }
 }
 
-// kRows rows with the groups first, first + kEvery, … kChains: so many groups in a row have sums of
-// their own, which hides the latency of an instruction. kAdds: to what the sums were before.
-template <class Type, int kRows, int kVectors, int kChains, int kEvery, bool kAdds>
-HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first) {
+// kRows rows with the groups [first, end). kChains = 2: those from `end` to the last one too, side
+// by side with sums of their own, which hides the latency of an instruction. kAdds: to what the
+// sums were before.
+template <class Type, int kRows, int kVectors, int kChains, bool kAdds>
+HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first, int64_t end) {
   const char* a = static_cast<const char*>(tile.a) + row * tile.a_row;
   const char* b = static_cast<const char*>(tile.panel);
   char* to = static_cast<char*>(tile.sums) + row * kVectors * 64;
@@ -75,13 +76,13 @@ HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first) {
     }
   }
   int64_t i = first;
-  for (; i + kChains <= tile.groups; i += kEvery) {
-    Step<Type>(a, tile.a_row, b, i, sum[0]);
-    if constexpr (kChains > 1) Step<Type>(a, tile.a_row, b, i + 1, sum[1]);
-  }
   if constexpr (kChains > 1) {
-    if (i < tile.groups) Step<Type>(a, tile.a_row, b, i, sum[0]);
+    for (const int64_t second = end - first; i + second < tile.groups; ++i) {
+      Step<Type>(a, tile.a_row, b, i, sum[0]);
+      Step<Type>(a, tile.a_row, b, i + second, sum[1]);
+    }
   }
+  for (; i < end; ++i) Step<Type>(a, tile.a_row, b, i, sum[0]);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -106,21 +107,23 @@ HWY_INLINE void WithRows(int64_t rows, const Run& run) {
 
 // The fewest tiles that hold their sums in registers, of about the same number of rows. More rows
 // read the panel less often: it may be larger than the first-level cache. kPart: the groups, where
-// more than three rows have one chain of sums: all, even ones, or odd ones.
-enum Part { kAll, kEven, kOdd };
+// more than three rows have one chain of sums.
+enum Part { kAll, kFirstHalf, kSecondHalf };
 template <class Type, int kVectors, Part kPart>
 HWY_INLINE void Tiles(const NarrowTile& tile) {
   constexpr int kMost = kVectors == 3 ? 8 : 6;
+  const int64_t half = (tile.groups + 1) / 2;
   int64_t tiles = (tile.rows + kMost - 1) / kMost;
   for (int64_t row = 0; tiles > 0; --tiles) {
     const int64_t rows = (tile.rows - row + tiles - 1) / tiles;
     WithRows<kMost>(rows, [&](auto count) __attribute__((always_inline)) {
       constexpr int kRows = decltype(count)::value;
       if constexpr (kRows <= 3) {
-        if constexpr (kPart != kOdd) Rows<Type, kRows, kVectors, 2, 2, false>(tile, row, 0);
+        if constexpr (kPart != kSecondHalf)
+          Rows<Type, kRows, kVectors, 2, false>(tile, row, 0, half);
       } else {
-        Rows<Type, kRows, kVectors, 1, kPart == kAll ? 1 : 2, kPart == kOdd>(tile, row,
-                                                                             kPart == kOdd);
+        Rows<Type, kRows, kVectors, 1, kPart == kSecondHalf>(
+            tile, row, kPart == kSecondHalf ? half : 0, kPart == kFirstHalf ? half : tile.groups);
       }
     });
     row += rows;
@@ -128,15 +131,15 @@ HWY_INLINE void Tiles(const NarrowTile& tile) {
 }
 
 // Up to three rows have too few sums for one chain. Floats are added up in the same order by tiles
-// of any size: even groups, odd ones, then both. All tiles take the even groups first, so that half
-// of the panel stays in the first-level cache for them.
+// of any size: the groups of the first half, those of the second, then both. All tiles take the
+// first half before the second, so that it stays in the first-level cache for them.
 template <class Type, int kVectors>
 void AllRows(const NarrowTile& tile) {
   if constexpr (Type::kExact) {
     Tiles<Type, kVectors, kAll>(tile);
   } else {
-    Tiles<Type, kVectors, kEven>(tile);
-    Tiles<Type, kVectors, kOdd>(tile);
+    Tiles<Type, kVectors, kFirstHalf>(tile);
+    Tiles<Type, kVectors, kSecondHalf>(tile);
   }
 }
 
