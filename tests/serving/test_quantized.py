@@ -33,8 +33,10 @@ def case(request):
 
 
 def assert_same(got, want):
-    """Equal but for rounding, which may turn one of the integers of a row."""
-    assert np.mean(np.abs(got - want)) < 1e-5
+    """Equal but for rounding, which may turn one of the integers of a row, and for activations:
+    the op's are approximate, to 2e-5.
+    """
+    assert np.mean(np.abs(got - want)) < 4e-5
     assert np.abs(got - want).max() < 2e-3
 
 
