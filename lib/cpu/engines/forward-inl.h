@@ -44,10 +44,7 @@ class ForwardWalk : public Walk<Cell, T> {
         packs_(packed_before_ && !place.filled),
         first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace, place),
         input_(config, args.wx, layer, kernel_, workspace, place),
-        plain_(kPhases == 1 && args.mask == nullptr && !this->zoneout_ && !this->dropout_ &&
-               !args.keep && H % W == 0 && act_.log_zoneout == 0 &&
-               act_.candidate == Cell::kActivation &&
-               act_.recurrent == Cell::kRecurrentActivation) {
+        plain_(kPhases == 1 && this->IsPlain() && !args.keep) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (kernel_ != nullptr) {
@@ -186,9 +183,7 @@ class ForwardWalk : public Walk<Cell, T> {
   HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                                 const C* formed) {
     const auto plain = PlainStepOf<kForms, ApproximateVec>(step, this->Time(k, step), k, formed);
-    NarrowPhase<0, kNarrow>(a, k, panels, rows,
-                            [plain](int64_t n, int64_t j, const V* q)
-                                HASTE_INLINED { plain(n, j, q); });
+    NarrowPhase<0, kNarrow>(a, k, panels, rows, plain);
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
@@ -339,7 +334,6 @@ class ForwardWalk : public Walk<Cell, T> {
                           const C* formed) {
     constexpr int kFirst = FirstGate(kPhases - 1);
     const int64_t at = Row(k, n) + j;
-    const int64_t count = H - j;
     const int64_t step_row = this->StepRow(t, k, n);
     const int64_t ahead = this->RowAhead(k, n, t);
     const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
@@ -371,7 +365,7 @@ class ForwardWalk : public Walk<Cell, T> {
     }
     const V h_in = this->dropout_ ? Load(operand_[step & 1] + at) : prev[0];
     if (args_.keep) Keep(step_row, ahead, j, prev, h_in, kept);
-    StorePart(y, static_cast<T*>(args_.y) + step_row * H + j, count);
+    StorePart(y, static_cast<T*>(args_.y) + step_row * H + j, H - j);
     const int after = (step + 1) & 1;
     Store(next[0], h_[after] + at);
     if (this->dropout_) Store(this->Scaled(next[0], at), operand_[after] + at);
@@ -380,9 +374,7 @@ class ForwardWalk : public Walk<Cell, T> {
 
   HWY_INLINE void Keep(int64_t step_row, int64_t ahead, int64_t j, const V* prev, V h_in,
                        const V* kept) {
-    if (args_.gates != args_.wx) {
-      Base::Ahead(args_.gates, ahead * kGates * H + j, kGates, H);
-    }
+    if (args_.gates != args_.wx) Base::Ahead(args_.gates, ahead * kGates * H + j, kGates, H);
     for (int i = 0; i < SavedTensors<Cell>(); ++i) Base::Ahead(args_.saved[i], ahead * H + j);
     this->StoreReserve(args_, step_row, j, prev, h_in, kept);
   }

@@ -20,6 +20,8 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
   using typename Base::C;
   using typename Base::V;
+  // Of the cell, with narrow weights, which double does not have.
+  using NarrowVec = std::conditional_t<std::is_same_v<C, float>, ApproximateVec, V>;
   // Rows [Hp] of scratch for each row of the batch: h·R, then the kept tensors. A cell that
   // normalises a state also has its new states there, except h.
   static constexpr int kFresh = kKept;
@@ -81,7 +83,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
       if (!this->Live(n, t)) {
         MaskedRow(step, t, k, n);
       } else if (std::is_same_v<C, float> && this->kernel_ != nullptr) {
-        LiveRow<std::conditional_t<std::is_same_v<C, float>, ApproximateVec, V>>(step, t, k, n);
+        LiveRow<NarrowVec>(step, t, k, n);
       } else {
         LiveRow<CellVec<T>>(step, t, k, n);
       }

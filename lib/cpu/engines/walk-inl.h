@@ -117,6 +117,14 @@ class Walk {
     return StepRow(std::clamp<int64_t>(t + (reverse ? -1 : 1), 0, T_ - 1), k, n);
   }
   bool Live(int64_t n, int64_t t) const { return mask_ == nullptr || mask_[n * T_ + t] != 0; }
+  // Whether PlainStep does what all steps need, if no reserve is kept.
+  bool IsPlain() const {
+    const bool default_activations =
+        act_.candidate == Cell::kActivation && act_.recurrent == Cell::kRecurrentActivation;
+    // Zoneout of states that are tied is an expectation in inference, which zoneout_ leaves out.
+    const bool zoneout = zoneout_ || act_.log_zoneout < 0;
+    return mask_ == nullptr && !zoneout && !dropout_ && H % W == 0 && default_activations;
+  }
   // Whether y repeats the previous output at a masked step (otherwise it is 0).
   bool Repeats(int64_t k, int64_t n, int64_t step) const {
     const bool reverse = config_.reverse != nullptr && config_.reverse[k];

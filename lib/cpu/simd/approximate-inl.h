@@ -25,33 +25,16 @@
 
 HASTE_TARGET_BEGIN
 
-struct ApproximateVec : Vec<float> {
+// What these operations of Vec would return is a Vec, whose activations are the exact ones.
+struct ApproximateVec : Vec<float>, VecOperations<ApproximateVec, float> {
   using Base = Vec<float>;
   using A = ApproximateVec;
+  using Base::D, Base::Raw, Base::Scalar;
 
   HWY_INLINE ApproximateVec() = default;
   HWY_INLINE ApproximateVec(Base exact) : Base(exact) {}  // NOLINT: converts
   explicit HWY_INLINE ApproximateVec(Raw raw) : Base(raw) {}
   explicit HWY_INLINE ApproximateVec(double x) : Base(x) {}
-
-  // Those of Vec would return a Vec, whose activations are the exact ones.
-  friend HWY_INLINE A operator+(A a, A b) { return A(hn::Add(a.v, b.v)); }
-  friend HWY_INLINE A operator-(A a, A b) { return A(hn::Sub(a.v, b.v)); }
-  friend HWY_INLINE A operator*(A a, A b) { return A(hn::Mul(a.v, b.v)); }
-  friend HWY_INLINE A operator/(A a, A b) { return A(hn::Div(a.v, b.v)); }
-  friend HWY_INLINE A operator-(A a) { return A(hn::Neg(a.v)); }
-  friend HWY_INLINE A MulAdd(A a, A b, A c) { return A(hn::MulAdd(a.v, b.v, c.v)); }
-  friend HWY_INLINE A Abs(A a) { return A(hn::Abs(a.v)); }
-  friend HWY_INLINE A IfPositive(A x, A yes, A no) {
-    return IfPositive(static_cast<Base>(x), static_cast<Base>(yes), static_cast<Base>(no));
-  }
-  friend HWY_INLINE A AtLeast(A x, A low) {
-    return AtLeast(static_cast<Base>(x), static_cast<Base>(low));
-  }
-  friend HWY_INLINE A AtMost(A x, A high) {
-    return AtMost(static_cast<Base>(x), static_cast<Base>(high));
-  }
-  friend HWY_INLINE A StopGradient(A x) { return x; }
 
   // Coefficients are minimax in the relative error.
   //
@@ -66,7 +49,7 @@ struct ApproximateVec : Vec<float> {
     t = AtMost(AtLeast(t, A(-126.0)), A(127.0));
     const A shifted = (t - A(0.5)) + A(Precision<float>::kShifter);
     const A f = t - (shifted - A(Precision<float>::kShifter));
-    return PowerOf2(f) * A(Pow2(static_cast<Base>(shifted)));
+    return PowerOf2(f) * Pow2(shifted);
 #endif
   }
   static HWY_INLINE A PowerOf2(A f) {

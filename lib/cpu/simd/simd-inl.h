@@ -21,10 +21,46 @@ HASTE_TARGET_BEGIN
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class C>
-struct Vec {
+// The operations of V, which has a vector of C as `v` and can be made from one.
+template <class V, class C>
+struct VecOperations {
   // Whether hn::Max and hn::Min give their second operand if either is NaN, as those of x86 do.
   static constexpr bool kSecondIfNan = HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128;
+  using D = hn::ScalableTag<C>;
+
+  friend HWY_INLINE V operator+(V a, V b) { return V(hn::Add(a.v, b.v)); }
+  friend HWY_INLINE V operator-(V a, V b) { return V(hn::Sub(a.v, b.v)); }
+  friend HWY_INLINE V operator*(V a, V b) { return V(hn::Mul(a.v, b.v)); }
+  friend HWY_INLINE V operator/(V a, V b) { return V(hn::Div(a.v, b.v)); }
+  friend HWY_INLINE V operator-(V a) { return V(hn::Neg(a.v)); }
+  friend HWY_INLINE V MulAdd(V a, V b, V c) { return V(hn::MulAdd(a.v, b.v, c.v)); }
+  friend HWY_INLINE V Abs(V a) { return V(hn::Abs(a.v)); }
+  friend HWY_INLINE V CopySign(V magnitude, V sign) { return V(hn::CopySign(magnitude.v, sign.v)); }
+  friend HWY_INLINE V IfPositive(V x, V yes, V no) {
+    return V(hn::IfThenElse(hn::Gt(x.v, hn::Zero(D())), yes.v, no.v));
+  }
+  friend HWY_INLINE V AtLeast(V x, V low) {
+    if constexpr (kSecondIfNan) return V(hn::Max(low.v, x.v));
+    return V(hn::IfThenElse(hn::Lt(x.v, low.v), low.v, x.v));
+  }
+  friend HWY_INLINE V AtMost(V x, V high) {
+    if constexpr (kSecondIfNan) return V(hn::Min(high.v, x.v));
+    return V(hn::IfThenElse(hn::Gt(x.v, high.v), high.v, x.v));
+  }
+  friend HWY_INLINE V StopGradient(V x) { return x; }
+  friend HWY_INLINE V Divide(V a, V b) { return a / b; }
+  friend HWY_INLINE V Pow2(V shifted) {
+    using Bits = hwy::MakeUnsigned<C>;
+    const hn::RebindToUnsigned<D> du;
+    constexpr int kMantissa = sizeof(C) == 4 ? 23 : 52;
+    constexpr Bits kOne = static_cast<Bits>(sizeof(C) == 4 ? 127 : 1023) << kMantissa;
+    const auto bits = hn::ShiftLeft<kMantissa>(hn::BitCast(du, shifted.v));
+    return V(hn::BitCast(D(), hn::Add(bits, hn::Set(du, kOne))));
+  }
+};
+
+template <class C>
+struct Vec : VecOperations<Vec<C>, C> {
   using Scalar = C;
   using D = hn::ScalableTag<C>;
   using Raw = hn::Vec<D>;
@@ -33,38 +69,6 @@ struct Vec {
   HWY_INLINE Vec() : v(hn::Zero(D())) {}
   explicit HWY_INLINE Vec(Raw raw) : v(raw) {}
   explicit HWY_INLINE Vec(double x) : v(hn::Set(D(), static_cast<C>(x))) {}
-
-  friend HWY_INLINE Vec operator+(Vec a, Vec b) { return Vec(hn::Add(a.v, b.v)); }
-  friend HWY_INLINE Vec operator-(Vec a, Vec b) { return Vec(hn::Sub(a.v, b.v)); }
-  friend HWY_INLINE Vec operator*(Vec a, Vec b) { return Vec(hn::Mul(a.v, b.v)); }
-  friend HWY_INLINE Vec operator/(Vec a, Vec b) { return Vec(hn::Div(a.v, b.v)); }
-  friend HWY_INLINE Vec operator-(Vec a) { return Vec(hn::Neg(a.v)); }
-  friend HWY_INLINE Vec MulAdd(Vec a, Vec b, Vec c) { return Vec(hn::MulAdd(a.v, b.v, c.v)); }
-  friend HWY_INLINE Vec Abs(Vec a) { return Vec(hn::Abs(a.v)); }
-  friend HWY_INLINE Vec CopySign(Vec magnitude, Vec sign) {
-    return Vec(hn::CopySign(magnitude.v, sign.v));
-  }
-  friend HWY_INLINE Vec IfPositive(Vec x, Vec yes, Vec no) {
-    return Vec(hn::IfThenElse(hn::Gt(x.v, hn::Zero(D())), yes.v, no.v));
-  }
-  friend HWY_INLINE Vec AtLeast(Vec x, Vec low) {
-    if constexpr (kSecondIfNan) return Vec(hn::Max(low.v, x.v));
-    return Vec(hn::IfThenElse(hn::Lt(x.v, low.v), low.v, x.v));
-  }
-  friend HWY_INLINE Vec AtMost(Vec x, Vec high) {
-    if constexpr (kSecondIfNan) return Vec(hn::Min(high.v, x.v));
-    return Vec(hn::IfThenElse(hn::Gt(x.v, high.v), high.v, x.v));
-  }
-  friend HWY_INLINE Vec StopGradient(Vec x) { return x; }
-  friend HWY_INLINE Vec Divide(Vec a, Vec b) { return a / b; }
-  friend HWY_INLINE Vec Pow2(Vec shifted) {
-    using Bits = hwy::MakeUnsigned<C>;
-    const hn::RebindToUnsigned<D> du;
-    constexpr int kMantissa = sizeof(C) == 4 ? 23 : 52;
-    constexpr Bits kOne = static_cast<Bits>(sizeof(C) == 4 ? 127 : 1023) << kMantissa;
-    const auto bits = hn::ShiftLeft<kMantissa>(hn::BitCast(du, shifted.v));
-    return Vec(hn::BitCast(D(), hn::Add(bits, hn::Set(du, kOne))));
-  }
 };
 
 // Lanes of a vector of C.

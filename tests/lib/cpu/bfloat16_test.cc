@@ -88,11 +88,13 @@ Tensor Drawn(int64_t count, double size, double mean, std::mt19937& random) {
 }
 
 // y of a layer, which is given x, W and b, in inference. masked: with a mask that masks nothing.
+// zoneout: the rate of the last state that may have one of its own.
 Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, const Tensors& in,
-                int32_t dtype, int threads, bool masked = false) {
+                int32_t dtype, int threads, bool masked = false, float zoneout = 0) {
   haste::RnnConfig config =
       haste::Config(cell.name, static_cast<HasteDtype>(dtype), HASTE_CPU, s.n, s.t, s.k, s.h);
   if (cell.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
+  config.zoneout[cell.states > 1 ? 1 : 0] = zoneout;
   const std::vector<uint8_t> ones(s.n * s.t, 1);
   const std::vector<uint8_t> reverse = {0, 1};
   config.reverse = reverse.data();
@@ -154,11 +156,13 @@ void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
     }
     // Where nothing interrupts the walk, it takes a loop of its own.
     for (int32_t dtype : {HASTE_BFLOAT16, HASTE_FLOAT16, HASTE_FLOAT32}) {
-      EXPECT_TRUE(RunLayer(cell, s, features, in, dtype, 1, /*masked=*/true) ==
-                      RunLayer(cell, s, features, in, dtype, 1),
-                  "layer of %s, dtype %d, N=%d T=%d H=%d: without a mask", cell.name,
-                  static_cast<int>(dtype), static_cast<int>(s.n), static_cast<int>(s.t),
-                  static_cast<int>(s.h));
+      for (float zoneout : {0.0f, 0.1f}) {
+        EXPECT_TRUE(RunLayer(cell, s, features, in, dtype, 1, /*masked=*/true, zoneout) ==
+                        RunLayer(cell, s, features, in, dtype, 1, /*masked=*/false, zoneout),
+                    "layer of %s, dtype %d, N=%d T=%d H=%d, Zoneout %g: without a mask", cell.name,
+                    static_cast<int>(dtype), static_cast<int>(s.n), static_cast<int>(s.t),
+                    static_cast<int>(s.h), zoneout);
+      }
     }
   }
 }

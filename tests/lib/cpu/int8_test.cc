@@ -154,8 +154,10 @@ class Recurrence {
     ones_.resize(s.n * s.t, 1);
   }
 
-  // Steps that are masked. With some, there is Zoneout too.
+  // Steps that are masked.
   enum Mask { kSome, kOnes, kNoMask } mask = kSome;
+  // Of the last state that may have a rate of its own.
+  float zoneout = 0.1f;
 
   // y and the final states of rows [first, first + rows), of int8 weights or of the floats that
   // they stand for. gives_wx: with memory for all of wx, so that the walk does not form it.
@@ -164,7 +166,7 @@ class Recurrence {
     haste::RnnConfig config =
         haste::Config(cell_.name, HASTE_FLOAT32, HASTE_CPU, rows, s_.t, s_.k, s_.h);
     if (cell_.exponential) config.recurrent_activation = HASTE_EXPONENTIAL;
-    config.zoneout[0] = mask == kSome ? 0.1f : 0.0f;
+    config.zoneout[cell_.states > 1 ? 1 : 0] = zoneout;
     const std::vector<uint8_t> reverse = {0, 1, 0};
     config.reverse = reverse.data();
     if (int8) config.weights_dtype = HASTE_INT8;
@@ -257,15 +259,19 @@ void Recurrences(const HasteCellInfo& cell, std::mt19937& random) {
                   static_cast<int>(s.h), i);
     }
     // Where nothing interrupts the walk, it takes a loop of its own.
-    problem.mask = Recurrence::kOnes;
-    const auto whole = problem.Run(true, 1, 0, s.n);
-    problem.mask = Recurrence::kNoMask;
-    for (int threads : {1, 2, 3}) {
-      EXPECT_TRUE(problem.Run(true, threads, 0, s.n) == whole, "%s, N=%d H=%d: without a mask",
-                  cell.name, static_cast<int>(s.n), static_cast<int>(s.h));
+    for (float zoneout : {0.1f, 0.0f}) {
+      problem.zoneout = zoneout;
+      problem.mask = Recurrence::kOnes;
+      const auto whole = problem.Run(true, 1, 0, s.n);
+      problem.mask = Recurrence::kNoMask;
+      for (int threads : {1, 2, 3}) {
+        EXPECT_TRUE(problem.Run(true, threads, 0, s.n) == whole,
+                    "%s, N=%d H=%d, Zoneout %g: without a mask", cell.name, static_cast<int>(s.n),
+                    static_cast<int>(s.h), zoneout);
+      }
+      EXPECT_TRUE(problem.Run(true, 2, 0, s.n, /*gives_wx=*/true) == whole,
+                  "%s, Zoneout %g: without a mask, with wx", cell.name, zoneout);
     }
-    EXPECT_TRUE(problem.Run(true, 2, 0, s.n, /*gives_wx=*/true) == whole, "%s: without, with wx",
-                cell.name);
   }
 }
 
