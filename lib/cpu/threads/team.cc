@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/cpu/threads/pause.h"
 #include "lib/cpu/threads/thread_pool.h"
 
 namespace haste {
@@ -19,11 +20,7 @@ class Spinner {
   bool Wait() {
     const bool spins = ++spins_ < kSpins;
     if (spins) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#elif defined(__aarch64__)
-      __asm__ volatile("yield");
-#endif
+      Pause();
     } else {
       std::this_thread::yield();
     }

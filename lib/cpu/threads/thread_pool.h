@@ -1,7 +1,8 @@
-// Threads for programs that give none: started at first use, kept until the process ends. A forked
-// child inherits no threads and starts its own.
+// Threads for programs that give none: started at first use, kept until the process ends. They look
+// for work for a while before they sleep. A forked child inherits no threads and starts its own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -21,6 +22,8 @@ class ThreadPool {
  private:
   explicit ThreadPool(int threads);
   void Run();
+  // Returns when there is work, or after some time without.
+  void Spin() const;
 
   struct Work {
     void (*fn)(void*);
@@ -29,6 +32,8 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Work> queue_;
+  int spinning_ = 0;            // threads in Spin, guarded by mutex_
+  std::atomic<int> queued_{0};  // the queue's size for these; may be off for a moment
   std::vector<std::thread> threads_;
 };
 
