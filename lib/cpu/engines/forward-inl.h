@@ -152,13 +152,27 @@ class ForwardWalk : public Walk<Cell, T> {
             Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr};
   }
 
-  // Phase's product, of narrow weights: of kNarrow, if that is known.
-  template <int kPhase, int kNarrow, class Use>
-  HWY_INLINE void NarrowPhase(const C* a, int64_t k, Range panels, Range rows, const Use& cell) {
-    const NarrowRows operand = narrow_[kPhase].Rows(rows.end - rows.begin, a, Hp);
-    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow>(
-        NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
-        [&](int64_t row, int64_t j, const V* q) HASTE_INLINED { cell(rows.begin + row, j, q); });
+  // Phase's product, of narrow weights: of kNarrow, if that is known. A few rows wait for weights
+  // from the second-level cache. So every other step goes backwards: it begins with what the step
+  // before has left in the first-level cache, and a Zen 5 reads the rest faster too.
+  template <int kPhase, int kNarrow, bool kOneRow = false, class Use>
+  HWY_INLINE void NarrowPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                              const Use& use) {
+    constexpr int kPanelGates = GatesOf(kPhase), kUnits = UnitsOf(kPhase);
+    constexpr int64_t kFewRows = 4;
+    const int64_t count = rows.end - rows.begin, at = k * panels_[kPhase];
+    const bool backwards = step % 2 != 0 && count <= kFewRows;
+    const NarrowWeights& weights = narrow_[kPhase];
+    const NarrowRows operand = weights.Rows(count, a, Hp);
+    const auto cell = [&](int64_t row, int64_t j, const V* q)
+                          HASTE_INLINED { use(rows.begin + row, j, q); };
+    if constexpr (kOneRow) {
+      weights.template MultiplyRow<kPanelGates, kUnits, kNarrow>(
+          NarrowR(kPhase, k), at, panels.begin, panels.end, operand, cell, backwards);
+    } else {
+      weights.template Multiply<kPanelGates, kUnits, kNarrow>(NarrowR(kPhase, k), at, panels.begin,
+                                                              panels.end, operand, cell, backwards);
+    }
   }
 
   template <bool kForms, class E>
@@ -179,11 +193,20 @@ class ForwardWalk : public Walk<Cell, T> {
     plain.formed_step = N * input_.Columns();
     return plain;
   }
-  template <bool kForms, int kNarrow>
+  template <bool kForms, int kNarrow, bool kOneRow>
   HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                                 const C* formed) {
     const auto plain = PlainStepOf<kForms, ApproximateVec>(step, this->Time(k, step), k, formed);
-    NarrowPhase<0, kNarrow>(a, k, panels, rows, plain);
+    NarrowPhase<0, kNarrow, kOneRow>(step, a, k, panels, rows, plain);
+  }
+
+  template <bool kForms, int kNarrow>
+  HWY_INLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                              const C* formed) {
+    if (rows.end - rows.begin == 1 && packed_before_) {
+      return PlainNarrow<kForms, kNarrow, true>(step, a, k, panels, rows, formed);
+    }
+    PlainNarrow<kForms, kNarrow, false>(step, a, k, panels, rows, formed);
   }
 
   // kForms: x·W + b is computed here. A template argument, because a branch in Element costs up to
@@ -218,7 +241,7 @@ class ForwardWalk : public Walk<Cell, T> {
           }
         }
         return NarrowPhase<kPhase, kAnySums>(
-            a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+            step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
               UnitsOfRow<kPhase, kForms, ApproximateVec>(step, t, k, n, j, q, formed);
             });
       }

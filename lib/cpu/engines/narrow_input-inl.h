@@ -68,6 +68,14 @@ class NarrowInput {
         operand.Convert(row, [&](int64_t j) HWY_ATTR { return LoadPart(x + j, C - j); });
       }
     }
+    // The kernel stores sums in place, if it can. Its stores are to the second-level cache, and go
+    // on while it multiplies. Rows of all steps lie together if they are the whole batch.
+    const int64_t run = of_step == config_.batch ? of_step * steps : of_step;
+    if (run >= kRun) {
+      panels.begin = weights_.template MultiplyTo<kCount, kUnits>(
+          Gates(k), k * panels_, panels.begin, panels.end, operand, run,
+          [&](int64_t panel, int64_t i) { return to(panel, i, rows.begin); });
+    }
     // A panel's rows come in their order, so that each is found from the one before.
     const int64_t of_row = kCount * kUnits * W;
     float *step = nullptr, *at = nullptr;
@@ -94,6 +102,9 @@ class NarrowInput {
   }
 
  private:
+  // Rows from which on a call of the kernel of their own pays off.
+  static constexpr int64_t kRun = 4;
+
   NarrowGates<T> Gates(int64_t k) const {
     const int64_t H = config_.hidden, at = (k * kGates + kFirst) * H;
     const int64_t bytes = kernel_->type == Narrow::kInt8 ? 1 : sizeof(T);

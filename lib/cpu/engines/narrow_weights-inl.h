@@ -90,19 +90,21 @@ class NarrowWeights {
 
   // Calls use(row, j, sums) for each row of `rows` and each vector of units from j on, of the
   // panels [begin, end) of a lane: the products with all its gates, and their biases. at: as in
-  // Pack. kGates, kUnits: those of `of`. kType: what the sums are.
+  // Pack. kGates, kUnits: those of `of`. kType: what the sums are. backwards: from the last panel
+  // on, if all were packed before.
   template <int kGates, int kUnits, int kType = kAnySums, class T, class Use>
   HWY_INLINE void Multiply(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
-                           const NarrowRows& rows, const Use& use) const {
+                           const NarrowRows& rows, const Use& use, bool backwards = false) const {
     const int64_t W = Width<float>();
-    int64_t panel = begin;
+    int64_t first = begin;
     if (!before_ && rows.TakesRow()) {
       constexpr int64_t kPanels = kMaxVectors / kUnits;
-      for (; panel + kPanels <= end && (panel + kPanels) * kUnits * W <= of.H; panel += kPanels) {
-        MultiplyInPlace<kGates>(of, panel * kUnits * W, rows, use);
+      for (; first + kPanels <= end && (first + kPanels) * kUnits * W <= of.H; first += kPanels) {
+        MultiplyInPlace<kGates>(of, first * kUnits * W, rows, use);
       }
     }
-    for (const int64_t first = panel; panel < end; ++panel) {
+    for (int64_t i = first; i < end; ++i) {
+      const int64_t panel = backwards && before_ ? first + end - 1 - i : i;
       const int64_t j = panel * kUnits * W, spared = (panel - first) % kTogether;
       const int units = static_cast<int>(std::min<int64_t>(kUnits, (of.H - j + W - 1) / W));
       if (!before_ && spared == 0) {
@@ -111,26 +113,78 @@ class NarrowWeights {
       const NarrowPanel weights = Panel(at + panel, units * kGates, rows.spare() + spared * bytes_);
       // What a row's stores may change, as the compiler has to assume, is found before them.
       const float* const bias = of.biases == nullptr ? nullptr : weights.bias();
-      const auto of_row = [&, units, bias](int64_t row, const NarrowRows::SumsOf<kType>& sums)
-                              HASTE_INLINED {
-                                for (int u = 0; u < (kUnits == 1 ? 1 : units); ++u) {
-                                  Vec<float> q[kGates];
-                                  for (int g = 0; g < kGates; ++g) {
-                                    const int v = u * kGates + g;
-                                    q[g] = sums[v];
-                                    if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
-                                  }
-                                  use(row, j + u * W, q);
-                                }
-                              };
-      rows.template Multiply<kType>(weights, of_row);
+      rows.template Multiply<kType>(
+          weights, [&, units, bias](int64_t row, const NarrowRows::SumsOf<kType>& sums)
+                       HASTE_INLINED { UseUnits<kGates, kUnits>(units, bias, sums, row, j, use); });
+    }
+  }
+
+  // The sums and biases of panels [begin, end) of a lane, of each `run` of rows one after the
+  // other, go to to(panel, run): [row, unit vector, gate, W]. Returns the first panel that is still
+  // to be multiplied otherwise.
+  template <int kGates, int kUnits, class T, class To>
+  int64_t MultiplyTo(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
+                     const NarrowRows& rows, int64_t run, const To& to) const {
+    const int64_t units = kUnits * Width<float>();
+    int64_t panel = begin;
+    if (!before_ || !kernel_->adds_bias) return panel;
+    for (; panel < end; ++panel) {
+      if (kUnits > 1 && (panel + 1) * units > of.H) break;  // it may have fewer vectors
+      const NarrowPanel weights = Panel(at + panel, kUnits * kGates);
+      for (int64_t row = 0; row < rows.count(); row += run) {
+        rows.MultiplyTo(weights, row, run, of.biases != nullptr, to(panel, row / run));
+      }
+    }
+    return panel;
+  }
+
+  // Multiply of a single row, if all panels were packed before: several panels, then what is done
+  // with their sums, so that the chains of operations of these overlap.
+  template <int kGates, int kUnits, int kType, class T, class Use>
+  HWY_INLINE void MultiplyRow(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
+                              const NarrowRows& row, const Use& use, bool backwards) const {
+    constexpr int64_t kPanels = NarrowRows::kPanels;
+    const int64_t W = Width<float>();
+    for (int64_t i = begin; i < end; i += kPanels) {
+      const int64_t some = std::min(kPanels, end - i);
+      const auto panel_of = [&](int64_t p) { return backwards ? begin + end - 1 - i - p : i + p; };
+      const auto units_of = [&](int64_t p) {
+        const int64_t left = of.H - panel_of(p) * kUnits * W;
+        return static_cast<int>(std::min<int64_t>(kUnits, (left + W - 1) / W));
+      };
+      NarrowPanel weights[kPanels];
+      for (int64_t p = 0; p < some; ++p) {
+        weights[p] = Panel(at + panel_of(p), units_of(p) * kGates);
+        row.MultiplyRow(weights[p], p);
+      }
+      for (int64_t p = 0; p < some; ++p) {
+        const float* const bias = of.biases == nullptr ? nullptr : weights[p].bias();
+        UseUnits<kGates, kUnits>(units_of(p), bias, row.template SumsOfRow<kType>(weights[p], p), 0,
+                                 panel_of(p) * kUnits * W, use);
+      }
     }
   }
 
  private:
   int64_t Spare() const { return before_ ? 0 : kTogether * bytes_; }
 
-  // The same of a single row, for kRowColumns units from `first` on, with the matrix as it lies.
+  // Calls use(row, j, sums with bias) for the vectors of units of a panel, of which j is the first.
+  template <int kGates, int kUnits, class Sums, class Use>
+  static HWY_INLINE void UseUnits(int units, const float* bias, const Sums& sums, int64_t row,
+                                  int64_t j, const Use& use) {
+    const int64_t W = Width<float>();
+    for (int u = 0; u < (kUnits == 1 ? 1 : units); ++u) {
+      Vec<float> q[kGates];
+      for (int g = 0; g < kGates; ++g) {
+        const int v = u * kGates + g;
+        q[g] = sums[v];
+        if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
+      }
+      use(row, j + u * W, q);
+    }
+  }
+
+  // Multiply of a single row, for kRowColumns units from `first` on, with the matrix as it lies.
   template <int kGates, class T, class Use>
   HWY_INLINE void MultiplyInPlace(const NarrowGates<T>& of, int64_t first, const NarrowRows& row,
                                   const Use& use) const {

@@ -91,9 +91,17 @@ HWY_INLINE void Rows(const NarrowTile& tile, int64_t row, int64_t first, int64_t
       typename Type::V all = sum[0][r][v];
       if constexpr (kChains > 1) all = Type::Add(all, sum[1][r][v]);
       if constexpr (kAdds) all = Type::Add(Type::Load(at), all);
+      if constexpr (!Type::kExact && (kAdds || kChains > 1)) {  // all groups are there
+        if (tile.bias != nullptr) all = Type::Add(all, Type::Load(tile.bias + v * 16));
+      }
       Type::Store(all, at);
     }
   }
+}
+
+template <class Type, int kRows, int kVectors>
+HWY_NOINLINE void OneChain(const NarrowTile& tile) {
+  Rows<Type, kRows, kVectors, 1, false>(tile, 0, 0, tile.groups);
 }
 
 // Calls run with `rows`, of 1 to kMost, as a constant.
@@ -136,6 +144,10 @@ HWY_INLINE void Tiles(const NarrowTile& tile) {
 template <class Type, int kVectors>
 void AllRows(const NarrowTile& tile) {
   if constexpr (Type::kExact) {
+    // One chain is enough for two rows of integers. As part of Tiles, it made 8 and more rows
+    // slower.
+    if (tile.rows == 2) return OneChain<Type, 2, kVectors>(tile);
+    if (tile.rows == 3) return OneChain<Type, 3, kVectors>(tile);
     Tiles<Type, kVectors, kAll>(tile);
   } else {
     Tiles<Type, kVectors, kFirstHalf>(tile);
@@ -343,8 +355,8 @@ const NarrowKernel kAvx512Int8 = {
     "AVX-512 VNNI", Narrow::kInt8,        16, 1, nullptr, nullptr, Multiply<Int8>,
     Avx512Int8Pack, Avx512Int8MultiplyRow};
 const NarrowKernel kAvx512Bfloat16 = {
-    "AVX-512 BF16",     Narrow::kBfloat16,  16,     1, nullptr, nullptr,
-    Multiply<Bfloat16>, Avx512Bfloat16Pack, nullptr};
+    "AVX-512 BF16",     Narrow::kBfloat16,  16,      1,   nullptr, nullptr,
+    Multiply<Bfloat16>, Avx512Bfloat16Pack, nullptr, true};
 
 }  // namespace haste
 HWY_POP_ATTRIBUTES

@@ -37,6 +37,7 @@ struct NarrowTile {
   int vectors;
   const int32_t* start;  // [vectors, width], or nullptr: 0. int8 only
   void* sums;            // [rows, vectors, width] float32 or int32; kNarrowRows rows may be written
+  const float* bias = nullptr;  // [vectors, width], added to the sums if the kernel adds_bias
 };
 
 // Columns of a matrix that become panels: of each of `depth` rows, which are `row` bytes apart,
@@ -76,6 +77,8 @@ struct NarrowKernel {
   void (*pack)(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
   // The sums of a row, as `multiply` gives them after packing. nullptr: not possible.
   void (*multiply_row)(const NarrowRow&);
+  // Whether multiply adds a bias, and writes no rows but those of the tile.
+  bool adds_bias = false;
 
   int group() const { return type == Narrow::kInt8 ? 4 : 2; }
   int64_t Groups(int64_t depth) const {

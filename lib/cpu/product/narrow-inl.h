@@ -220,6 +220,9 @@ class NarrowRows {
   static constexpr int64_t kTile = 16;  // AMX reads whole tiles of rows
 
  public:
+  // Panels that a single row can be multiplied with before their sums are used.
+  static constexpr int64_t kPanels = 4;
+
   // spare: bytes for a panel that is packed just before it is multiplied. Convert each row, and
   // then multiply.
   NarrowRows(const NarrowKernel& kernel, int64_t rows, int64_t depth, int64_t spare = 0)
@@ -228,7 +231,7 @@ class NarrowRows {
     row_bytes_ = ((groups_ * 4 + 63) / 64 | 1) * 64;
     const int64_t operand = (rows + kTile - 1) / kTile * kTile * row_bytes_;
     const int64_t scales = (rows * 4 + 63) / 64 * 64;
-    const int64_t sums = kNarrowRows * kMaxVectors * kernel.width * 4;
+    const int64_t sums = (kNarrowRows + kPanels - 1) * kMaxVectors * kernel.width * 4;
     operand_ = static_cast<char*>(NarrowScratch(operand + scales + sums + spare));
     scales_ = reinterpret_cast<float*>(operand_ + operand);
     sums_ = operand_ + operand + scales;
@@ -249,6 +252,7 @@ class NarrowRows {
   NarrowRows(const NarrowRows&) = delete;
   NarrowRows& operator=(const NarrowRows&) = delete;
 
+  int64_t count() const { return rows_; }
   char* spare() const { return spare_; }
 
   // at(j): elements j, j + 1, … of the row, and 0 from the depth on.
@@ -306,8 +310,7 @@ class NarrowRows {
     sums.scale_ = int8 ? panel.scale() : nullptr;
     for (int64_t row = 0; row < rows_; row += kNarrowRows) {
       const int64_t some = std::min(kNarrowRows, rows_ - row);
-      kernel_.multiply({operand_ + row * row_bytes_, row_bytes_, some, groups_, panel.memory,
-                        panel.vectors, int8 ? panel.start() : nullptr, sums_});
+      Product(panel, row, some, sums_);
       for (int64_t r = 0; r < some; ++r) {
         sums.sums_ = sums_ + r * of_row;
         sums.row_scale_ = int8 ? scales_[row + r] : 0;
@@ -316,7 +319,42 @@ class NarrowRows {
     }
   }
 
+  // The products of `count` rows from `row` on with the panel, and its bias if `biased`, go to
+  // `to`: [count, vectors, W]. Only if the kernel adds_bias.
+  void MultiplyTo(const NarrowPanel& panel, int64_t row, int64_t count, bool biased,
+                  float* to) const {
+    const float* const bias = biased ? panel.bias() : nullptr;
+    for (const int64_t end = row + count; row < end; row += kNarrowRows) {
+      const int64_t some = std::min(kNarrowRows, end - row);
+      kernel_.multiply({operand_ + row * row_bytes_, row_bytes_, some, groups_, panel.memory,
+                        panel.vectors, nullptr, to, bias});
+      to += some * panel.vectors * kernel_.width;
+    }
+  }
+
+  // The products of a single row, in two parts. The sums of panel i of kPanels are there until
+  // those of one up to i are made anew.
+  HWY_INLINE void MultiplyRow(const NarrowPanel& panel, int64_t i) const {
+    Product(panel, 0, 1, SumsOfPanel(i));
+  }
+  template <int kType>
+  HWY_INLINE SumsOf<kType> SumsOfRow(const NarrowPanel& panel, int64_t i) const {
+    const bool int8 = kernel_.type == Narrow::kInt8;
+    SumsOf<kType> sums;
+    sums.sums_ = SumsOfPanel(i);
+    sums.row_scale_ = int8 ? scales_[0] : 0;
+    sums.scale_ = int8 ? panel.scale() : nullptr;
+    return sums;
+  }
+
  private:
+  char* SumsOfPanel(int64_t i) const { return sums_ + i * kMaxVectors * kernel_.width * 4; }
+  HWY_INLINE void Product(const NarrowPanel& panel, int64_t row, int64_t rows, char* to) const {
+    const bool int8 = kernel_.type == Narrow::kInt8;
+    kernel_.multiply({operand_ + row * row_bytes_, row_bytes_, rows, groups_, panel.memory,
+                      panel.vectors, int8 ? panel.start() : nullptr, to});
+  }
+
   // These return how many bytes of the row they have written.
   template <class At>
   HWY_INLINE int64_t Round(const At& at, char* to) const {
@@ -364,7 +402,7 @@ class NarrowRows {
   int64_t row_bytes_;
   char* operand_;  // [rows, row_bytes]
   float* scales_;  // [rows] m / 127
-  char* sums_;     // [kNarrowRows, vectors, W]
+  char* sums_;     // [kNarrowRows, vectors, W], from each of kPanels on
   char* spare_;
 };
 

@@ -1,6 +1,7 @@
 // bfloat16 forward and backward, on each kind of instruction that this machine has, against
 // float64: and the same bits for any number of threads and of rows.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -116,7 +117,8 @@ Stored RunLayer(const HasteCellInfo& cell, const Sizes& s, int64_t features, con
   return y;
 }
 
-// Longer walks than are formed at once; one step, which is not formed; no features.
+// Longer walks than are formed at once; few rows in all; one step, which is not formed; no
+// features.
 void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
   struct LayerSizes {
     Sizes s;
@@ -124,7 +126,7 @@ void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
   };
   for (const auto& [s, features] : {LayerSizes{{1, 110, 2, 40}, 70}, LayerSizes{{5, 33, 2, 33}, 9},
                                     LayerSizes{{50, 5, 1, 80}, 64}, LayerSizes{{3, 1, 1, 24}, 20},
-                                    LayerSizes{{2, 3, 1, 24}, 0}}) {
+                                    LayerSizes{{7, 2, 2, 48}, 37}, LayerSizes{{2, 3, 1, 24}, 0}}) {
     Tensors in;
     const auto draw = [&](const std::string& name, int64_t count, double size, double mean = 0) {
       in[name] = Drawn(count, size, mean, random);
@@ -154,6 +156,10 @@ void TestLayer(const HasteCellInfo& cell, std::mt19937& random) {
                   "layer of %s, N=%d T=%d H=%d: %d threads", cell.name, static_cast<int>(s.n),
                   static_cast<int>(s.t), static_cast<int>(s.h), threads);
     }
+    const Tensor one = RunLayer(cell, {1, s.t, s.k, s.h}, features, in, HASTE_BFLOAT16, 2).Values();
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), ours.begin()),
+                "layer of %s, N=%d T=%d H=%d: a row alone", cell.name, static_cast<int>(s.n),
+                static_cast<int>(s.t), static_cast<int>(s.h));
     // Where nothing interrupts the walk, it takes a loop of its own.
     for (int32_t dtype : {HASTE_BFLOAT16, HASTE_FLOAT16, HASTE_FLOAT32}) {
       for (float zoneout : {0.0f, 0.1f}) {
