@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <system_error>
 
 #include "lib/cpu/threads/pause.h"
@@ -58,42 +57,46 @@ void ThreadPool::Schedule(void (*fn)(void*), void* arg) {
     wakes = static_cast<int>(queue_.size()) > spinning_;
   }
   // After the mutex is free, so that a thread that spins does not sleep for it.
-  queued_.fetch_add(1, std::memory_order_relaxed);
+  unclaimed_.fetch_add(1, std::memory_order_relaxed);
   if (wakes) wake_.notify_one();
 }
 
-// To wake a thread takes 10 to 20 µs on a virtual machine, longer than some layers. A program calls
-// one layer after the other, or one step after the other, so the next call is likely near.
-void ThreadPool::Spin() const {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kTime(200);
+bool ThreadPool::Claim(Clock::time_point end) {
   constexpr int kLooksPerClock = 64;
-  const Clock::time_point end = Clock::now() + kTime;
   do {
     for (int i = 0; i < kLooksPerClock; ++i) {
-      if (queued_.load(std::memory_order_relaxed) > 0) return;
+      int some = unclaimed_.load(std::memory_order_relaxed);
+      if (some > 0 && unclaimed_.compare_exchange_strong(some, some - 1)) return true;
       Pause();
     }
   } while (Clock::now() < end);
+  return false;
 }
 
 void ThreadPool::Run() {
+  // To wake a thread takes 10 to 20 µs on a virtual machine, longer than some layers. A program
+  // calls one layer after the other, or one step after the other, so the next call is likely near.
+  constexpr std::chrono::microseconds kSpins(200);
   while (true) {
     Work work;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      if (queue_.empty()) {
-        ++spinning_;
+      bool claimed = false;
+      ++spinning_;
+      for (const auto end = Clock::now() + kSpins; queue_.empty() && Clock::now() < end;) {
         lock.unlock();
-        Spin();
+        claimed = Claim(end);
         lock.lock();
-        --spinning_;
+        if (!claimed || !queue_.empty()) continue;
+        unclaimed_.fetch_add(1, std::memory_order_relaxed);  // a thread that slept was faster
+        claimed = false;
       }
+      --spinning_;
       wake_.wait(lock, [this] { return !queue_.empty(); });
       work = queue_.front();
       queue_.pop_front();
+      if (!claimed) unclaimed_.fetch_sub(1, std::memory_order_relaxed);
     }
-    queued_.fetch_sub(1, std::memory_order_relaxed);
     work.fn(work.arg);
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -22,8 +23,9 @@ class ThreadPool {
  private:
   explicit ThreadPool(int threads);
   void Run();
-  // Returns when there is work, or after some time without.
-  void Spin() const;
+  using Clock = std::chrono::steady_clock;
+  // Waits for work until `end`. Whether there is some, which is then this thread's to take.
+  bool Claim(Clock::time_point end);
 
   struct Work {
     void (*fn)(void*);
@@ -32,8 +34,9 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Work> queue_;
-  int spinning_ = 0;            // threads in Spin, guarded by mutex_
-  std::atomic<int> queued_{0};  // the queue's size for these; may be off for a moment
+  int spinning_ = 0;  // threads that look for work, guarded by mutex_
+  // Work in the queue that none of these has claimed. It may be off for a moment.
+  std::atomic<int> unclaimed_{0};
   std::vector<std::thread> threads_;
 };
 
