@@ -48,8 +48,8 @@ typedef enum {
 typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
 // Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of `threads`, the
-// caller's included, and returns; NULL: haste's own `threads` (0: one a core), which look for more
-// work for 200 µs before they sleep. CUDA: `stream` is a cudaStream_t; calls are ordered on it.
+// caller's included, and returns; NULL: haste's own `threads` (0: one a core). CUDA: `stream` is a
+// cudaStream_t; calls are ordered on it.
 typedef struct {
   size_t struct_size;
   void* stream;
