@@ -33,12 +33,17 @@ def case(request):
     return model, x, tf.function(model)(x).numpy(), floats
 
 
-def assert_same(got, want):
-    """Equal but for activations, which in the op are approximate to 2e-5, and for what they round
-    to another integer: one such integer changes a row by up to 5e-4, and in the mean by 3e-5.
+def assert_same(model, got, want):
+    """Equal but for rounding, of a layer that quantises its state but for activations too: in the
+    op these are approximate to 2e-5, and now and then round to another integer, which changes a row
+    by up to 5e-4, and in the mean by 3e-5.
     """
-    assert np.mean(np.abs(got - want)) < 2e-4
-    assert np.abs(got - want).max() < 2e-3
+    error = np.abs(got - want)
+    if "QRNN" in type(model.layers[0]).__name__:
+        assert error.max() < 1e-6
+    else:
+        assert error.mean() < 2e-4
+        assert error.max() < 2e-3
 
 
 def test_saved_model(case, tmp_path):
@@ -65,7 +70,7 @@ def test_litert(case, tmp_path):
     runner = tf.lite.Interpreter(path).get_signature_runner()
     (name,) = runner.get_input_details()
     (got,) = runner(**{name: x}).values()
-    assert_same(got, expected)
+    assert_same(model, got, expected)
     assert os.path.getsize(path) < 0.6 * floats
 
 
@@ -77,4 +82,4 @@ def test_onnx(case, tmp_path):
     haste_keras.to_onnx(model, path)
     session = onnxruntime.InferenceSession(path)
     (got,) = session.run(None, {session.get_inputs()[0].name: x})
-    assert_same(got, expected)
+    assert_same(model, got, expected)
