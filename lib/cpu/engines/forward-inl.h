@@ -157,22 +157,14 @@ class ForwardWalk : public Walk<Cell, T> {
   // before has left in the first-level cache, and a Zen 5 reads the rest faster too.
   template <int kPhase, int kNarrow, bool kOneRow = false, class Use>
   HWY_INLINE void NarrowPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
-                              const Use& use) {
-    constexpr int kPanelGates = GatesOf(kPhase), kUnits = UnitsOf(kPhase);
+                              const Use& cell) {
     constexpr int64_t kFewRows = 4;
-    const int64_t count = rows.end - rows.begin, at = k * panels_[kPhase];
-    const bool backwards = step % 2 != 0 && count <= kFewRows;
-    const NarrowWeights& weights = narrow_[kPhase];
-    const NarrowRows operand = weights.Rows(count, a, Hp);
-    const auto cell = [&](int64_t row, int64_t j, const V* q)
-                          HASTE_INLINED { use(rows.begin + row, j, q); };
-    if constexpr (kOneRow) {
-      weights.template MultiplyRow<kPanelGates, kUnits, kNarrow>(
-          NarrowR(kPhase, k), at, panels.begin, panels.end, operand, cell, backwards);
-    } else {
-      weights.template Multiply<kPanelGates, kUnits, kNarrow>(NarrowR(kPhase, k), at, panels.begin,
-                                                              panels.end, operand, cell, backwards);
-    }
+    const int64_t count = rows.end - rows.begin;
+    const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
+    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
+        NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
+        [&](int64_t row, int64_t j, const V* q) HASTE_INLINED { cell(rows.begin + row, j, q); },
+        /*backwards=*/step % 2 != 0 && count <= kFewRows);
   }
 
   template <bool kForms, class E>

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "haste/c_api.h"
+#include "lib/base/workspace.h"
 #include "lib/cpu/product/narrow-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -91,10 +92,13 @@ class NarrowWeights {
   // Calls use(row, j, sums) for each row of `rows` and each vector of units from j on, of the
   // panels [begin, end) of a lane: the products with all its gates, and their biases. at: as in
   // Pack. kGates, kUnits: those of `of`. kType: what the sums are. backwards: from the last panel
-  // on, if all were packed before.
-  template <int kGates, int kUnits, int kType = kAnySums, class T, class Use>
+  // on, if all were packed before. kOneRow: then there is a single row.
+  template <int kGates, int kUnits, int kType = kAnySums, bool kOneRow = false, class T, class Use>
   HWY_INLINE void Multiply(const NarrowGates<T>& of, int64_t at, int64_t begin, int64_t end,
                            const NarrowRows& rows, const Use& use, bool backwards = false) const {
+    if constexpr (kOneRow) {
+      return MultiplyRow<kGates, kUnits, kType>(of, at, begin, end, rows, use, backwards);
+    }
     const int64_t W = Width<float>();
     int64_t first = begin;
     if (!before_ && rows.TakesRow()) {
@@ -138,6 +142,25 @@ class NarrowWeights {
     return panel;
   }
 
+ private:
+  int64_t Spare() const { return before_ ? 0 : kTogether * bytes_; }
+
+  // Calls use(row, j, sums with bias) for the vectors of units of a panel, of which j is the first.
+  template <int kGates, int kUnits, class Sums, class Use>
+  static HWY_INLINE void UseUnits(int units, const float* bias, const Sums& sums, int64_t row,
+                                  int64_t j, const Use& use) {
+    const int64_t W = Width<float>();
+    for (int u = 0; u < (kUnits == 1 ? 1 : units); ++u) {
+      Vec<float> q[kGates];
+      for (int g = 0; g < kGates; ++g) {
+        const int v = u * kGates + g;
+        q[g] = sums[v];
+        if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
+      }
+      use(row, j + u * W, q);
+    }
+  }
+
   // Multiply of a single row, if all panels were packed before: several panels, then what is done
   // with their sums, so that the chains of operations of these overlap.
   template <int kGates, int kUnits, int kType, class T, class Use>
@@ -162,25 +185,6 @@ class NarrowWeights {
         UseUnits<kGates, kUnits>(units_of(p), bias, row.template SumsOfRow<kType>(weights[p], p), 0,
                                  panel_of(p) * kUnits * W, use);
       }
-    }
-  }
-
- private:
-  int64_t Spare() const { return before_ ? 0 : kTogether * bytes_; }
-
-  // Calls use(row, j, sums with bias) for the vectors of units of a panel, of which j is the first.
-  template <int kGates, int kUnits, class Sums, class Use>
-  static HWY_INLINE void UseUnits(int units, const float* bias, const Sums& sums, int64_t row,
-                                  int64_t j, const Use& use) {
-    const int64_t W = Width<float>();
-    for (int u = 0; u < (kUnits == 1 ? 1 : units); ++u) {
-      Vec<float> q[kGates];
-      for (int g = 0; g < kGates; ++g) {
-        const int v = u * kGates + g;
-        q[g] = sums[v];
-        if (bias != nullptr) q[g] = q[g] + Load(bias + v * W);
-      }
-      use(row, j + u * W, q);
     }
   }
 

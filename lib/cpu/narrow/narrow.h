@@ -73,7 +73,7 @@ struct NarrowKernel {
   void (*leave)();
   void (*multiply)(const NarrowTile&);
   // Packs panels and, of int8, sets their starts, of which `start` is the first. nullptr:
-  // lib/cpu/product/narrow-inl.h packs.
+  // lib/cpu/product/narrow_panel-inl.h packs.
   void (*pack)(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
   // The sums of a row, as `multiply` gives them after packing. nullptr: not possible.
   void (*multiply_row)(const NarrowRow&);

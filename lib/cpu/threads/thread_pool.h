@@ -14,6 +14,8 @@ namespace haste {
 
 class ThreadPool {
  public:
+  // Never to be destroyed: its threads have no end.
+  explicit ThreadPool(int threads);
   // One helper for each core except the caller's. Never destroyed, so the exit order does not
   // matter.
   static ThreadPool& Shared();
@@ -21,7 +23,6 @@ class ThreadPool {
   void Schedule(void (*fn)(void*), void* arg);
 
  private:
-  explicit ThreadPool(int threads);
   void Run();
   using Clock = std::chrono::steady_clock;
   // Waits for work until `end`. Whether there is some, which is then this thread's to take.
