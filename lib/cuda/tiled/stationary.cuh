@@ -34,12 +34,6 @@ struct StationaryRows {
   }
 };
 
-// The flags of a row tile.
-template <class Params>
-HASTE_DEVICE uint32_t* FlagsOf(const Params& p, int64_t lane, int row_tile) {
-  return p.arrived + (lane * p.tiling.row_tiles + row_tile) * p.tiling.flags();
-}
-
 // In shared memory.
 struct StationaryCounters {
   TransactionBarrier full[kMaxStationarySlots], empty[kMaxStationarySlots];
@@ -106,31 +100,64 @@ class StationarySignal {
   uint32_t parity_ = 0;
 };
 
-// Of the chunks that a warp loads in a turn, which have been made.
+// Of the chunks that a warp has still to load in a turn, how many have been made.
 class StationaryReady {
   static constexpr int kRounds = 32 / kStationaryMakers;  // that are looked at together
 
  public:
-  // Waits until the chunk of a round has been made. A lane looks at a block that makes a part of a
-  // round's chunk: made(round, part).
+  // Called for one chunk after the other: waits until it has been made. A lane looks at a block
+  // that makes a part of this one, or of one of the next: made(round, part), with rounds counted
+  // from here.
   template <class Made>
-  HASTE_DEVICE void Await(int round, const Made& made) {
-    if (round < ready_) return;
+  HASTE_DEVICE void Await(const Made& made) {
+    if (ready_ > 0) {
+      --ready_;
+      return;
+    }
     constexpr uint32_t kAll = (1u << kStationaryMakers) - 1;
-    const int lane = threadIdx.x % 32, before = round / kRounds * kRounds;
-    const int of_round = round % kRounds * kStationaryMakers;
+    const int lane = threadIdx.x % 32;
+    bool is_made = false;  // a lane that has seen it does not look again
     uint32_t missing;
     do {
-      missing = ~__ballot_sync(0xFFFFFFFFu,
-                               made(before + lane / kStationaryMakers, lane % kStationaryMakers));
-    } while ((missing >> of_round & kAll) != 0);
+      if (!is_made) is_made = made(lane / kStationaryMakers, lane % kStationaryMakers);
+      missing = ~__ballot_sync(0xFFFFFFFFu, is_made);
+    } while ((missing & kAll) != 0);
     __syncwarp();
     if (lane == 0) FenceGlobalBulkCopies();  // other blocks have written the operand
-    ready_ = before + (missing == 0 ? kRounds : (__ffs(missing) - 1) / kStationaryMakers);
+    ready_ = (missing == 0 ? kRounds : (__ffs(missing) - 1) / kStationaryMakers) - 1;
   }
 
  private:
-  int ready_ = 0;  // rounds
+  int ready_ = 0;  // after this one
+};
+
+// Where chunks of the operand are, and flags. Places have 32 bits: warps that load have few
+// registers. own_flag: of the block, among those of a row tile.
+template <class Params>
+class StationaryChunks {
+ public:
+  // A place of a turn of a step: that of its first chunk, among all of the operand's.
+  HASTE_DEVICE int First(int turn, int step) const {
+    const int parity = (step & 1) * static_cast<int>(p_.K) * p_.operand.row_tiles;
+    return (parity + tile_ + turn) * p_.operand.chunks;
+  }
+  HASTE_DEVICE const void* At(int place, int bytes) const {
+    return reinterpret_cast<const unsigned char*>(p_.operand.a) + int64_t{place} * bytes;
+  }
+  HASTE_DEVICE uint32_t* OwnFlag(int turn) const { return Flag(turn, own_flag_); }
+
+ protected:
+  HASTE_DEVICE StationaryChunks(const Params& p, int64_t lane, int row_tile, int own_flag)
+      : p_(p), tile_(static_cast<int>(lane) * p.tiling.row_tiles + row_tile), own_flag_(own_flag) {}
+
+  HASTE_DEVICE uint32_t* Flag(int turn, int flag) const {
+    return p_.arrived + ((tile_ + turn) * p_.tiling.flags() + flag);
+  }
+
+  const Params& p_;
+
+ private:
+  const int tile_, own_flag_;
 };
 
 // One of the warps that load. They take turns, and so do the blocks that share the operand: all
@@ -138,6 +165,10 @@ class StationaryReady {
 // been made (StationaryForwardChunks, StationaryBackwardChunks); kSlotBytes, kTerms: bytes and
 // split terms of one. Each half of the warps multiplies every other chunk of R, by one term after
 // the other.
+//
+// These warps have 24 registers. What would not fit goes to local memory, which is slow here: each
+// look at a flag invalidates the first-level cache. So places have 32 bits (StationaryChunks), and
+// what follows from `warp`, the same in all lanes (UniformOfWarp), is in uniform registers.
 template <class Chunks>
 class StationaryLoader {
  public:
@@ -151,19 +182,22 @@ class StationaryLoader {
         slot_(chunk_) {}
 
   // What a turn of a step multiplies.
-  HASTE_DEVICE void Load(int turn, int64_t step) {
-    const int stride = tiling_.loaders(), first = chunk_;
+  HASTE_DEVICE void Load(int turn, int step) {
+    const int stride = tiling_.loaders();
+    const int operand = chunks_.First(turn, step);
     StationaryReady ready;
-    for (int round = 0; chunk_ < tiling_.loads(); ++round, chunk_ += stride) {
-      ready.Await(round, [&](int other, int part) {
-        const int chunk = first + other * stride;
+    for (; chunk_ < tiling_.loads(); chunk_ += stride) {
+      ready.Await([&](int round, int part) {
+        const int chunk = chunk_ + round * stride;
         return chunk >= tiling_.loads() || chunks_.IsMade(turn, ChunkOf(chunk), part, step);
       });
       pipeline_.AwaitFree(slot_, lap_);
       if (threadIdx.x % 32 == 0) {
         constexpr int kBytes = Chunks::kSlotBytes;
         unsigned char* to = slots_ + slot_ * kBytes;
-        const uint16_t* from = chunks_.At(turn, ChunkOf(chunk_), chunk_ / 2 % Chunks::kTerms, step);
+        const int term = chunk_ / 2 % Chunks::kTerms;
+        const int number = chunks_.Number(ChunkOf(chunk_)) * Chunks::kTerms + term;
+        const void* from = chunks_.At(operand + number, kBytes);
         if (tiling_.sharers == 1) {
           pipeline_.Copy(slot_, to, from, kBytes);
         } else {
@@ -195,22 +229,22 @@ class StationaryLoader {
   uint32_t lap_ = 1;  // parity of the use before, of which the first has none
 };
 
-// What the other warps do: load, and set flags. flag: the block's, of its first row tile. steps: of
-// which the first `alone` multiply nothing. stored: how many store an operand.
+// What the other warps do: load, and set flags. steps: of which the first `alone` multiply nothing.
+// stored: how many store an operand.
 template <int kTurns, class Chunks>
 HASTE_DEVICE void ServeStationary(const TiledTiling& t, const Chunks& chunks,
                                   const Pipeline& pipeline, unsigned char* slots,
-                                  StationarySignal<kTurns> signal, uint32_t* flag, int turns,
-                                  int64_t alone, int64_t steps, int64_t stored) {
-  const int warp = static_cast<int>(threadIdx.x) / 32 - kStationaryWarps;
+                                  StationarySignal<kTurns> signal, int turns, int alone, int steps,
+                                  int stored) {
+  const int warp = UniformOfWarp(static_cast<int>(threadIdx.x) / 32) - kStationaryWarps;
   const bool loads = warp < t.loading;
   const bool sets_flags = warp == kStationaryServiceWarps - 1;
   if (!loads && !sets_flags) return;
   StationaryLoader<Chunks> loader(t, chunks, pipeline, slots, warp);
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     for (int turn = 0; turn < turns; ++turn) {
       if (loads && step >= alone) loader.Load(turn, step - alone);
-      if (sets_flags && step < stored) signal.SetFlag(flag + turn * t.flags(), step + 1);
+      if (sets_flags && step < stored) signal.SetFlag(chunks.OwnFlag(turn), step + 1);
     }
   }
 }

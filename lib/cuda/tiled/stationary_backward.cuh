@@ -49,7 +49,7 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
                                         : Cell::kExponential ? kExponentialRegisterDepth
                                         : kSharing           ? kSharingBackwardDepth
                                                              : kStationaryRegisterDepth;
-  using Chunks = StationaryBackwardChunks<Cell, Params>;
+  using Chunks = StationaryBackwardChunks<Cell, kRows, Params>;
 
   HASTE_DEVICE StationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                           int64_t first)
@@ -375,7 +375,8 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
     ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
-                    Chunks::FlagOf(p, place), place.turns, 1, count, min(count, first + 1));
+                    place.turns, 1, static_cast<int>(count),
+                    static_cast<int>(min(count, first + 1)));
   } else {
     AllocateRegisters<240>();
     WalkStationaryBackward<Elements, kTurns>(p, place, layout, pipeline, signal, first, count);

@@ -23,9 +23,10 @@ struct StationaryBackwardPlace : StationaryRows {
 };
 
 // The chunks of the gates' gradients, as a loading warp sees them. Flags are [unit tile, split]:
-// how many steps a block has ended.
-template <class Cell, class Params>
-class StationaryBackwardChunks {
+// how many steps a block has ended. kRows: of a row tile.
+template <class Cell, int kRows, class Params>
+class StationaryBackwardChunks : public StationaryChunks<Params> {
+  static constexpr int kSplits = kRows / 16;
   static constexpr int kScaled = kScaledGates<Cell, typename Params::Storage>;
 
  public:
@@ -33,51 +34,36 @@ class StationaryBackwardChunks {
   static constexpr int kSlotBytes = SlotBytesOfGates(kScaled);
 
   HASTE_DEVICE StationaryBackwardChunks(const Params& p, const StationaryBackwardPlace& place)
-      : tiling_(p.tiling),
-        split_(place.split),
-        parity_stride_(p.operand.At(p.K, 0, 0)),
-        operand_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0)),
-        flags_(FlagsOf(p, place.lane, place.row_tile)) {}
+      : StationaryChunks<Params>(p, place.lane, place.row_tile,
+                                 FlagAt(place.unit_tile, place.split)),
+        split_(place.split) {}
 
   // Whether a block has made its part of the operand of a step's product, which follows the step
   // before: no flag counts that at first.
-  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int64_t step) const {
+  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int step) const {
     int tile, split;
     if constexpr (kScaled > 0) {
       const int block = (Number(chunk) * kStationaryMakers + part) / kScaled;
-      tile = block / tiling_.splits;
-      split = block % tiling_.splits;
+      tile = block / kSplits;
+      split = block % kSplits;
     } else {
       // A chunk is of one unit tile, or of two whose clusters have half as many blocks.
-      const int tiles = kStationaryRows / tiling_.rows;
-      tile = (Number(chunk) * tiles + part / tiling_.splits) / Cell::kGates;
-      split = part % tiling_.splits;
+      constexpr int kTiles = kStationaryRows / kRows;
+      tile = (Number(chunk) * kTiles + part / kSplits) / Cell::kGates;
+      split = part % kSplits;
     }
-    return tile >= tiling_.unit_tiles ||
-           HasEnded(flags_ + turn * tiling_.flags() + FlagAt(tiling_, tile, split), step + 1);
-  }
-  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int term, int64_t step) const {
-    const int64_t number = int64_t{turn} * tiling_.total_chunks() + Number(chunk);
-    return operand_ + (step & 1) * parity_stride_ + (number * kTerms + term) * (kSlotBytes / 2);
-  }
-
-  // Of a block, in its first row tile.
-  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryBackwardPlace& place) {
-    return FlagsOf(p, place.lane, place.row_tile) + FlagAt(p.tiling, place.unit_tile, place.split);
-  }
-
- private:
-  static HASTE_DEVICE int FlagAt(const TiledTiling& t, int unit_tile, int split) {
-    return (unit_tile * t.splits + split) * kStationaryFlagStride;
+    return tile >= this->p_.tiling.unit_tiles ||
+           HasEnded(this->Flag(turn, FlagAt(tile, split)), step + 1);
   }
   // Of one of the block's chunks, among all.
-  HASTE_DEVICE int Number(int chunk) const { return chunk * tiling_.splits + split_; }
+  HASTE_DEVICE int Number(int chunk) const { return chunk * kSplits + split_; }
 
-  const TiledTiling& tiling_;
+ private:
+  static HASTE_DEVICE int FlagAt(int unit_tile, int split) {
+    return (unit_tile * kSplits + split) * kStationaryFlagStride;
+  }
+
   const int split_;
-  const int64_t parity_stride_;
-  const uint16_t* const operand_;
-  const uint32_t* const flags_;
 };
 
 }  // namespace haste

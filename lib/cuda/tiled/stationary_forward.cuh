@@ -21,37 +21,22 @@ struct StationaryPlace : StationaryRows {
 
 // The chunks of h, as a loading warp sees them. Flags are [unit tile]: how many steps it has ended.
 template <class Params>
-class StationaryForwardChunks {
+class StationaryForwardChunks : public StationaryChunks<Params> {
  public:
   static constexpr int kSlotBytes = kStationaryChunkBytes, kTerms = Params::kTerms;
 
   HASTE_DEVICE StationaryForwardChunks(const Params& p, const StationaryPlace& place)
-      : tiling_(p.tiling),
-        parity_stride_(p.operand.At(p.K, 0, 0)),
-        operand_(p.operand.a + p.operand.At(place.lane, place.row_tile, 0)),
-        flags_(FlagsOf(p, place.lane, place.row_tile)) {}
+      : StationaryChunks<Params>(p, place.lane, place.row_tile,
+                                 place.unit_tile * kStationaryFlagStride) {}
 
   // Whether a block has made its part of the operand of a step's product.
-  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int64_t step) const {
+  HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int step) const {
     const int tile = chunk * kStationaryMakers + part;
-    return tile >= tiling_.unit_tiles ||
-           HasEnded(flags_ + turn * tiling_.flags() + tile * kStationaryFlagStride, step);
+    return tile >= this->p_.tiling.unit_tiles ||
+           HasEnded(this->Flag(turn, tile * kStationaryFlagStride), step);
   }
-  HASTE_DEVICE const uint16_t* At(int turn, int chunk, int term, int64_t step) const {
-    return operand_ + (step & 1) * parity_stride_ +
-           ((turn * tiling_.chunks + chunk) * kTerms + term) * kStationaryNumbers;
-  }
-
-  // Of a block, in its first row tile.
-  static HASTE_DEVICE uint32_t* FlagOf(const Params& p, const StationaryPlace& place) {
-    return FlagsOf(p, place.lane, place.row_tile) + place.unit_tile * kStationaryFlagStride;
-  }
-
- private:
-  const TiledTiling& tiling_;
-  const int64_t parity_stride_;
-  const uint16_t* const operand_;
-  const uint32_t* const flags_;
+  // Of one of the block's chunks, among all.
+  HASTE_DEVICE int Number(int chunk) const { return chunk; }
 };
 
 // What a thread does with its elements at a step.
@@ -342,7 +327,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
     ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
-                    Chunks::FlagOf(p, place), place.turns, 0, steps, steps);
+                    place.turns, 0, static_cast<int>(steps), static_cast<int>(steps));
   } else {
     AllocateRegisters<240>();
     WalkStationary<Elements, kTurns>(p, place, layout, pipeline, signal, steps);
