@@ -37,6 +37,7 @@ class NormStationaryBackwardElements : public StationaryBackwardElements<Cell, k
   using typename Base::States;
   static constexpr int kRegisterDepth = NormalizingBackwardDepth(sizeof(T) == 4, kRows);
   static constexpr bool kMovesLate = false;
+  static constexpr int kBegun = 0;
 
   HASTE_DEVICE NormStationaryBackwardElements(const Params& p, const StationaryBackwardPlace& place,
                                               int64_t first)

@@ -8,6 +8,7 @@
 #include "lib/cuda/cell/walk_setup.cuh"
 #include "lib/cuda/tiled/pack.cuh"
 #include "lib/cuda/tiled/stationary_backward.cuh"
+#include "lib/cuda/tiled/stationary_backward_walk.cuh"
 #include "lib/cuda/tiled/stationary_forward.cuh"
 
 namespace haste {

@@ -13,7 +13,6 @@
 // the factors that undo its scales at its end (lib/cuda/ptx/fp16_scale.cuh).
 #pragma once
 
-#include "lib/cuda/tiled/stationary.cuh"
 #include "lib/cuda/tiled/stationary_backward_chunks.cuh"
 #include "lib/cuda/tiled/stationary_elements.cuh"
 #include "lib/cuda/tiled/stationary_meeting.cuh"
@@ -44,6 +43,12 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   // In turns: whether inputs are loaded and results stored while partial sums are on their way, so
   // that registers hold less during the product. Measured: faster only where they are too few.
   static constexpr bool kMovesLate = kGates >= 4 && !kScales;
+  // In turns: chunks of R, of each half of the warps, that are multiplied with the next tile's
+  // operand while partial sums are on their way. That operand is still being made, so not more.
+  // Measured: 0 where that is slower.
+  static constexpr int kBegun = kSharing && (kScales || kGates >= 4)                  ? 4
+                                : !kSharing && kGates >= 4 && kRows < kStationaryRows ? 3
+                                                                                      : 0;
   static constexpr int kTileRows = kRows, kScaled = kScaledGates<Cell, T>;
   static constexpr int kRegisterDepth = kScales              ? ScalingBackwardDepth(kRows)
                                         : Cell::kExponential ? kExponentialRegisterDepth
@@ -278,111 +283,5 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   Pair kept_[2][Cell::kKept], prev_[2][kStates], dy_[2];
   Pair dx_[2][kGates], dq_[2][Cell::kSplitsGradient ? kGates : 1];
 };
-
-// What the warps that multiply do. first: the walk's first step.
-template <class Elements, int kTurns, class Params>
-HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwardPlace& place,
-                                         const StationaryLayout& layout, const Pipeline& pipeline,
-                                         StationarySignal<kTurns> signal, int64_t first,
-                                         int64_t count) {
-  using T = typename Params::Storage;
-  constexpr int kRows = Elements::kTileRows;
-  const int half = UniformOfWarp(threadIdx.x / 128);
-  unsigned char* kept = stationary_shared + layout.kept;
-  StationaryProduct<T, kRows, Elements::kRegisterDepth, Elements::kShares, Elements::kScaled,
-                    Params::kTerms>
-      product(p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
-  const int64_t block =
-      (place.lane * p.tiling.unit_tiles + place.unit_tile) * p.tiling.splits + place.split;
-  product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
-               half);
-  const typename Elements::Meeting meeting(p, place, layout);
-  Elements elements(p, place, first);
-  StationaryTurns<kTurns, typename Elements::States> states;
-  HASTE_UNROLL for (int i = 0; i < kTurns; ++i) {
-    if (i < place.turns) elements.LoadStates(i, states.of[i]);
-  }
-  NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // the part of R in shared memory
-  constexpr bool kLate = kTurns > 1 && Elements::kMovesLate;
-  int64_t products = 0;
-  for (int64_t ended = 0; ended < count; ++ended, elements.NextStep()) {
-    const int64_t step = first - ended;
-#pragma unroll 1
-    for (int turn = 0; turn < place.turns; ++turn, states.Next(place.turns)) {
-      // A turn whose warps have stored an operand comes before this one.
-      const bool follows = (ended > 0 || turn > 0) && (step >= 0 || turn == 0);
-      const auto move = [&] {
-        if constexpr (kLate) {
-          if (follows) elements.Write(turn > 0 ? turn - 1 : place.turns - 1);
-          if (step >= 0) elements.Load(turn, step);
-        }
-      };
-      if (step >= 0) {
-        if constexpr (kLate) {
-          elements.Prefetch(turn);
-        } else {
-          elements.Load(turn, step);
-        }
-      }
-      float sums[4] = {};
-      if (ended == 0) {
-        if (follows) signal.AwaitLast();
-        move();
-      } else {
-        float own_sums[kRows / 2];
-        product.Multiply(own_sums);
-        if (follows) signal.AwaitLast();  // all have read what halves exchanged
-        meeting.Push(products, own_sums);
-        move();
-        meeting.Get(products++, sums);
-        elements.Unscale(sums);
-      }
-      if (step < 0) {
-        elements.WriteInitial(turn, sums, states.of[0]);
-        NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // all have read, as above
-        continue;
-      }
-      elements.Step(turn, ended, sums, states.of[0]);
-      signal.Stored();
-      if constexpr (!kLate) elements.Write(turn);
-    }
-  }
-  if (kLate && first - count >= -1) elements.Write(place.turns - 1);
-  for (int turn = 0; turn < place.turns; ++turn) elements.End(turn);
-}
-
-// All steps of the walk. Elements: what a thread does with its elements, StationaryBackwardElements
-// or what has the same functions. kTurns: row tiles of a block, at most.
-template <class Elements, int kTurns, class Params>
-__global__ void __launch_bounds__(kStationaryThreads, 1)
-    StationaryBackwardSteps(const __grid_constant__ Params p, int64_t first, int64_t count) {
-#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  __trap();  // the plan never selects this kernel for other GPUs
-#else
-  using Chunks = typename Elements::Chunks;
-  const StationaryBackwardPlace place(p.tiling);
-  const StationaryLayout layout(p.tiling);
-  auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
-  const Pipeline pipeline(counters->full, counters->empty);
-  StationarySignal<kTurns> signal(counters);
-  if (threadIdx.x == 0) {
-    InitStationary(p.tiling, pipeline);
-    signal.Init();
-    typename Elements::Meeting(p, place, layout).Init();
-  }
-  __syncthreads();
-  ClusterSync();
-  if (threadIdx.x >= kStationaryElementThreads) {
-    DeallocateRegisters<24>();
-    ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
-                    place.turns, 1, static_cast<int>(count),
-                    static_cast<int>(min(count, first + 1)));
-  } else {
-    AllocateRegisters<240>();
-    WalkStationaryBackward<Elements, kTurns>(p, place, layout, pipeline, signal, first, count);
-  }
-  ClusterSync();  // others may still signal this block
-#endif
-}
 
 }  // namespace haste

@@ -4,8 +4,8 @@
 // of 64 rows. Blocks of a cluster share h: each loads some of the chunks into all of them.
 #pragma once
 
-#include "lib/cuda/tiled/stationary.cuh"
 #include "lib/cuda/tiled/stationary_elements.cuh"
+#include "lib/cuda/tiled/stationary_product.cuh"
 
 namespace haste {
 

@@ -34,9 +34,11 @@ EACH_ITS_OWN = [(64, 5, 4, 520), (100, 4, 4, 520)]  # too many blocks for whole 
 ONE_TURN.append(EACH_ITS_OWN[0])
 TWO_TURNS.append(EACH_ITS_OWN[1])
 # Backward: blocks of 32 and of 64 rows, R in registers alone and not, few slots; one and two steps;
-# row tiles in one turn and in two, of which the last block has one.
+# row tiles in one turn and in two, of which the last block has one; in two with fewer chunks than
+# are multiplied early.
 BACKWARD = [(128, 5, 1, 1024), (64, 5, 1, 1536), (70, 1, 2, 511), (33, 2, 1, 1100), (9, 5, 2, 140)]
 BACKWARD_TWO_TURNS = [(200, 4, 1, 1024), (130, 3, 1, 1150), (100, 4, 1, 1536), (190, 3, 1, 777)]
+BACKWARD_TWO_TURNS.append((64, 4, 30, 100))
 # Too many blocks for clusters of four, with three gates or more: clusters share gradients, and sums
 # go through global memory. Unit tiles that are an odd number; one and two steps.
 SHARING = [(60, 5, 1, 1930), (64, 1, 1, 2048), (40, 2, 1, 2048)]
