@@ -31,8 +31,8 @@ BUILT = ROOT / "bazel-bin/benchmarks/cpp/planner"
 CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
 # Costs of `tiled` where R is stationary.
 STATIONARY = ["stationary", "shared_chunk", "alone_chunk", "pair_chunk", "shared_kernel",
-              "few_slots", "all_reduce", "float_gate", "wide_chunk", "narrow_chunk",
-              "scaled_chunk", "scaled_sharing", "backward_turn", "sharing_chunk",
+              "few_slots", "all_reduce", "narrow_reduce", "float_gate", "wide_chunk",
+              "narrow_chunk", "scaled_chunk", "scaled_sharing", "backward_turn", "sharing_chunk",
               "memory_meeting"]  # fmt: skip
 # Engines whose costs are fitted together, and what the table calls these. The first that fits a
 # cost's name has it.

@@ -2,7 +2,7 @@
 // benchmarks/fit_plan.py.
 //
 //   plan_timings path/to/libhaste_cuda.so cuts [SECONDS [ROWS [SKIP]]] >plan_h200.csv
-//   plan_timings path/to/libhaste_cuda.so stationary [SECONDS [ROWS [SKIP]]] >stationary_h100.csv
+//   plan_timings path/to/libhaste_cuda.so stationary [SECONDS [ROWS [SKIP]]] >stationary_h200.csv
 //
 // cuts: of all engines. stationary: those of `tiled` in which R is stationary, and the best cut of
 // each other engine. SKIP: so many of the first cuts are not timed, to go on after one that never

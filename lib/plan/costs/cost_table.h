@@ -109,7 +109,9 @@ struct TiledCosts {
   double shared_chunk_clocks, alone_chunk_clocks, pair_chunk_clocks;
   double shared_kernel_clocks;  // more for 64 of the depth whose R is in shared memory
   double few_slots;  // chunks take so much longer with few slots, and again with one a loading warp
-  double all_reduce_clocks;      // of sums of rows, over the blocks that have units of them
+  // Of sums of rows, over the blocks that have units of them; backward, more with 32 rows in 32
+  // bits, where registers are too few.
+  double all_reduce_clocks, narrow_reduce_clocks;
   double stationary_odd_clocks;  // of a gate, more where rows do not begin at whole sectors
   double float_gate_clocks;      // of a gate, more in 32 bits
   // Of a chunk, more for each scale of a row, and of one that blocks share.

@@ -119,7 +119,9 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
   one.Add(TiledPart::kElements, p.gates * gate);
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
   one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
-  one.Add(TiledPart::kSums, p.all_reduces * costs.all_reduce_clocks);
+  const bool narrow = p.relaxed && t.rows < kStationaryRows;
+  one.Add(TiledPart::kSums,
+          p.all_reduces * (costs.all_reduce_clocks + (narrow ? costs.narrow_reduce_clocks : 0)));
   if (t.meets_in_memory()) {
     one.Add(TiledPart::kSums, t.blocks(p.lanes) * costs.memory_meeting_clocks);
   }
