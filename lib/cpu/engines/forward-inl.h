@@ -1,4 +1,4 @@
-// Forward through time. Per-target header; lib/cpu/engines/walk-inl.h says how R lies.
+// Forward through time: the cells, from what forward_product-inl.h gives. Per-target header.
 #if defined(HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_ENGINES_FORWARD_INL_H_
@@ -7,20 +7,18 @@
 #endif
 
 #include "lib/cpu/engines/cell_vector-inl.h"
+#include "lib/cpu/engines/forward_product-inl.h"
 #include "lib/cpu/engines/input-inl.h"
-#include "lib/cpu/engines/narrow_weights-inl.h"
 #include "lib/cpu/engines/plain_step-inl.h"
-#include "lib/cpu/engines/row_in_place.h"
-#include "lib/cpu/engines/walk-inl.h"
-#include "lib/cpu/product/pack-inl.h"
 
 HASTE_TARGET_BEGIN
 
 template <class Cell, class T>
-class ForwardWalk : public Walk<Cell, T> {
-  using Base = Walk<Cell, T>;
-  using Base::config_, Base::act_, Base::panels_, Base::Row;
-  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+class ForwardWalk : public ForwardProduct<Cell, T> {
+  using Base = ForwardProduct<Cell, T>;
+  using Base::act_, Base::Row, Base::UnitsOf;
+  using Base::args_, Base::kernel_, Base::packed_before_, Base::packs_, Base::kHasNarrow;
+  using Base::N, Base::T_, Base::K, Base::H, Base::Hp;
   using typename Base::C;
   using typename Base::V;
 
@@ -36,25 +34,10 @@ class ForwardWalk : public Walk<Cell, T> {
   // layer: x, W and b in place of args.wx, or nullptr.
   ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
               const HasteLayerForwardArgs* layer, const PackPlace& place)
-      : Base(config, args.mask, args.seed, workspace),
-        args_(args),
-        kernel_(NarrowOf<T>(config)),
-        packed_before_(place.kept || (kernel_ != nullptr ? NarrowWeights::PackBefore(N, T_)
-                                                         : !InPlaceOf().Takes(args.R))),
-        packs_(packed_before_ && !place.filled),
+      : Base(config, args, workspace, place),
         first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace, place),
         input_(config, args.wx, layer, kernel_, workspace, place),
         plain_(kPhases == 1 && this->IsPlain() && !args.keep) {
-    for (int p = 0; p < kPhases; ++p) {
-      panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
-      if (kernel_ != nullptr) {
-        const int vectors = UnitsOf(p) * GatesOf(p);
-        narrow_[p] =
-            NarrowWeights(kernel_, H, K * panels_[p], vectors, packed_before_, place.memory);
-      } else if (place.kept || InPlaceOf().may_pack()) {
-        packed_[p] = place.memory->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
-      }
-    }
     h_[0] = workspace->Take<C>(K * N * Hp);
     h_[1] = workspace->Take<C>(K * N * Hp);
     // Where h enters the product: h itself unless dropout makes a difference.
@@ -74,28 +57,7 @@ class ForwardWalk : public Walk<Cell, T> {
   void Pack(int phase, int64_t k, int64_t panel) {
     if (phase + 1 < kPhases) first_input_.Pack(k, panel);
     if (phase + 1 == kPhases) input_.Pack(k, panel);
-    if (!packs_) return;
-    if constexpr (kHasNarrow) {
-      if (kernel_ != nullptr) {
-        if (panel % NarrowWeights::kTogether != 0) return;
-        const int64_t some = std::min(NarrowWeights::kTogether, panels_[phase] - panel);
-        return narrow_[phase].Pack(NarrowR(phase, k), k * panels_[phase], panel, some);
-      }
-    }
-    const int gates = GatesOf(phase), most = UnitsOf(phase);
-    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
-    C* to = Panel(phase, k, panel);
-    const int64_t first = panel * most * W, end = std::min(Hp, first + most * W);
-    if constexpr (Cell::kRecurrentBias) {
-      const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
-      to = PackGates(bias, H, gates, first, end, to);
-    }
-    for (int64_t i = 0; i < H; ++i, r += kGates * H) {
-      // The rows lie too far apart for the hardware's prefetcher.
-      const T* ahead = r + std::min<int64_t>(16, H - 1 - i) * kGates * H + first;
-      for (int g = 0; g < gates; ++g) __builtin_prefetch(ahead + g * H);
-      to = PackGates(r, H, gates, first, end, to);
-    }
+    if (packs_) this->PackR(phase, k, panel);
   }
 
   void Begin(int64_t k, Range rows) {
@@ -119,54 +81,8 @@ class ForwardWalk : public Walk<Cell, T> {
   }
 
  private:
-  static constexpr bool kHasNarrow = std::is_same_v<C, float>;
-  // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
-  static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
   template <int kPhase>
   using InputOf = Input<Cell, T, FirstGate(kPhase), GatesOf(kPhase), UnitsOf(kPhase)>;
-  // Panels of more than that come from the third-level cache, or from memory, in each step.
-  static constexpr int64_t kSecondLevelBytes = 1 << 20;
-  // Rows of a panel: with a recurrent bias, the sums start from it.
-  static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
-
-  RowInPlace InPlaceOf() const {
-    const int64_t size = sizeof(T);
-    return RowInPlace(N, T_, H % W == 0, H * kGates * H * size, W * size);
-  }
-
-  C* Panel(int phase, int64_t k, int64_t panel) const {
-    return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
-  }
-
-  // R of a phase.
-  NarrowGates<T> NarrowR(int phase, int64_t k) const {
-    const bool int8 = kernel_->type == Narrow::kInt8;
-    const int64_t gate = FirstGate(phase) * H, lane = k * kGates * H;
-    const int64_t bytes = int8 ? 1 : sizeof(T);
-    return {static_cast<const char*>(args_.R) + (lane * H + gate) * bytes,
-            kGates * H,
-            GatesOf(phase),
-            UnitsOf(phase),
-            H,
-            int8 ? args_.R_scale + lane + gate : nullptr,
-            Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr};
-  }
-
-  // Phase's product, of narrow weights: of kNarrow, if that is known. A few rows wait for weights
-  // from the second-level cache. So every other step goes backwards: it begins with what the step
-  // before has left in the first-level cache, and a Zen 5 reads the rest faster too.
-  template <int kPhase, int kNarrow, bool kOneRow = false, class Use>
-  HWY_INLINE void NarrowPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
-                              const Use& cell) {
-    constexpr int64_t kFewRows = 4;
-    const int64_t count = rows.end - rows.begin;
-    const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
-    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
-        NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
-        [&](int64_t row, int64_t j, const V* q) HASTE_INLINED { cell(rows.begin + row, j, q); },
-        /*backwards=*/step % 2 != 0 && count <= kFewRows);
-  }
-
   template <bool kForms, class E>
   HWY_INLINE auto PlainStepOf(int64_t step, int64_t t, int64_t k, const C* formed) const {
     const int64_t row = this->StepRow(t, k, 0), at = Row(k, 0);
@@ -189,7 +105,7 @@ class ForwardWalk : public Walk<Cell, T> {
   HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                                 const C* formed) {
     const auto plain = PlainStepOf<kForms, ApproximateVec>(step, this->Time(k, step), k, formed);
-    NarrowPhase<0, kNarrow, kOneRow>(step, a, k, panels, rows, plain);
+    this->template NarrowPhase<0, kNarrow, kOneRow>(step, a, k, panels, rows, plain);
   }
 
   template <bool kForms, int kNarrow>
@@ -232,7 +148,7 @@ class ForwardWalk : public Walk<Cell, T> {
             if (plain_) return PlainNarrow<kForms, kFloatSums>(step, a, k, panels, rows, formed);
           }
         }
-        return NarrowPhase<kPhase, kAnySums>(
+        return this->template NarrowPhase<kPhase, kAnySums>(
             step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
               UnitsOfRow<kPhase, kForms, ApproximateVec>(step, t, k, n, j, q, formed);
             });
@@ -243,14 +159,15 @@ class ForwardWalk : public Walk<Cell, T> {
       if constexpr (kPhases == 1) {
         if (plain_) {
           const auto plain = PlainStepOf<kForms, CellVec<T>>(step, t, k, formed);
-          return FloatPhase<kPhase>(step, a, k, panels, rows,
-                                    [&plain](int64_t n, int64_t j, const V* q)
-                                        HWY_ATTR { plain.Apart(n, j, q); });
+          return this->template FloatPhase<kPhase>(step, a, k, panels, rows,
+                                                   [&plain](int64_t n, int64_t j, const V* q)
+                                                       HWY_ATTR { plain.Apart(n, j, q); });
         }
       }
-      FloatPhase<kPhase>(step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
-        UnitsOfRow<kPhase, kForms, CellVec<T>>(step, t, k, n, j, q, formed);
-      });
+      this->template FloatPhase<kPhase>(
+          step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+            UnitsOfRow<kPhase, kForms, CellVec<T>>(step, t, k, n, j, q, formed);
+          });
     }
   }
 
@@ -262,64 +179,6 @@ class ForwardWalk : public Walk<Cell, T> {
       Reset<kForms, E>(step, t, k, n, j, q, formed);
     } else {
       Element<kForms, E>(step, t, k, n, j, q, formed);
-    }
-  }
-
-  // Phase's product, of floats.
-  template <int kPhase, class Use>
-  HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
-                             const Use& cell) const {
-    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    if (!packed_before_) {
-      const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
-      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
-    }
-    const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
-    const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
-    const bool exceeds_cache = (panels.end - panels.begin) * bytes > kSecondLevelBytes;
-    const int64_t lines = exceeds_cache ? bytes / 64 / (rows.end - rows.begin) : 0;
-    const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
-      const int64_t first = panel * kUnits * W;
-      const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-      const C* const next = Panel(kPhase, k, panel + (step % 2 == 0 ? 1 : -1));
-      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
-          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
-          [&](int u, int64_t row, const V* q)
-              HWY_ATTR { cell(rows.begin + row, first + u * W, q); },
-          NextPanel{reinterpret_cast<const char*>(next), lines}, apart);
-    };
-    Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
-  }
-
-  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time. Every other
-  // step goes backwards, as EachPanels does.
-  template <int kPhase, int kUnits, class Use>
-  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Use& cell) const {
-    constexpr int kPanelGates = GatesOf(kPhase);
-    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
-    const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
-    const int64_t count = (units.end - units.begin) / (kUnits * W);
-    const Range rest{units.begin + count * kUnits * W, units.end};
-    const bool backwards = step % 2 != 0;
-    if constexpr (kUnits > 1) {
-      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t j = units.begin + (backwards ? count - 1 - i : i) * kUnits * W;
-      V sums[kUnits][kPanelGates];
-      if constexpr (Cell::kRecurrentBias) {
-#pragma GCC unroll 8
-        for (int u = 0; u < kUnits; ++u) {
-          const T* start = bias + j + u * W;
-          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
-        }
-      }
-      RowProduct(a, H, r + j, kGates * H, H, sums);
-#pragma GCC unroll 8
-      for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
-    }
-    if constexpr (kUnits > 1) {
-      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
     }
   }
 
@@ -394,15 +253,9 @@ class ForwardWalk : public Walk<Cell, T> {
     this->StoreReserve(args_, step_row, j, prev, h_in, kept);
   }
 
-  const HasteRnnForwardArgs& args_;
-  const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
-  const bool packed_before_;          // R lies in panels before the walk begins
-  const bool packs_;                  // they are still to be packed
-  InputOf<0> first_input_;            // what x adds to the gates of the first of two phases
+  InputOf<0> first_input_;  // what x adds to the gates of the first of two phases
   InputOf<kPhases - 1> input_;
   const bool plain_;                      // PlainStep does what Element would
-  NarrowWeights narrow_[kPhases];         // in place of packed_
-  C* packed_[kPhases] = {};               // [K, panel, bias and H, unit vector, gate, W]
   C* h_[2];                               // [K, N, Hp] by parity of the step
   C* operand_[2];                         // the same, as it enters the product
   C* state_[kStates] = {};                // [K, N, Hp] the other states

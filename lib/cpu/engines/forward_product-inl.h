@@ -1,0 +1,193 @@
+// What forward multiplies with R: its panels, and the products of a phase. Per-target header;
+// lib/cpu/engines/walk-inl.h says how R lies.
+#if defined(HASTE_LIB_CPU_ENGINES_FORWARD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef HASTE_LIB_CPU_ENGINES_FORWARD_PRODUCT_INL_H_
+#else
+#define HASTE_LIB_CPU_ENGINES_FORWARD_PRODUCT_INL_H_
+#endif
+
+#include "lib/cpu/engines/narrow_weights-inl.h"
+#include "lib/cpu/engines/row_in_place.h"
+#include "lib/cpu/engines/walk-inl.h"
+#include "lib/cpu/product/pack-inl.h"
+
+HASTE_TARGET_BEGIN
+
+template <class Cell, class T>
+class ForwardProduct : public Walk<Cell, T> {
+  using Base = Walk<Cell, T>;
+  using Base::panels_;
+
+ public:
+  using Base::FirstGate, Base::GatesOf;
+  using Base::kGates, Base::kPhases;
+  using typename Base::C;
+  using typename Base::V;
+
+ protected:
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+
+  static constexpr bool kHasNarrow = std::is_same_v<C, float>;
+  // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
+  static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
+
+  ForwardProduct(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
+                 Workspace* workspace, const PackPlace& place)
+      : Base(config, args.mask, args.seed, workspace),
+        args_(args),
+        kernel_(NarrowOf<T>(config)),
+        packed_before_(place.kept || (kernel_ != nullptr ? NarrowWeights::PackBefore(N, T_)
+                                                         : !InPlaceOf().Takes(args.R))),
+        packs_(packed_before_ && !place.filled) {
+    for (int p = 0; p < kPhases; ++p) {
+      panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
+      if (kernel_ != nullptr) {
+        const int vectors = UnitsOf(p) * GatesOf(p);
+        narrow_[p] =
+            NarrowWeights(kernel_, H, K * panels_[p], vectors, packed_before_, place.memory);
+      } else if (place.kept || InPlaceOf().may_pack()) {
+        packed_[p] = place.memory->Take<C>(K * PanelDepth(H) * GatesOf(p) * Hp);
+      }
+    }
+  }
+
+  // Packs a panel of R.
+  void PackR(int phase, int64_t k, int64_t panel) {
+    if constexpr (kHasNarrow) {
+      if (kernel_ != nullptr) {
+        if (panel % NarrowWeights::kTogether != 0) return;
+        const int64_t some = std::min(NarrowWeights::kTogether, panels_[phase] - panel);
+        return narrow_[phase].Pack(NarrowR(phase, k), k * panels_[phase], panel, some);
+      }
+    }
+    const int gates = GatesOf(phase), most = UnitsOf(phase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(phase)) * H;
+    C* to = Panel(phase, k, panel);
+    const int64_t first = panel * most * W, end = std::min(Hp, first + most * W);
+    if constexpr (Cell::kRecurrentBias) {
+      const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
+      to = PackGates(bias, H, gates, first, end, to);
+    }
+    for (int64_t i = 0; i < H; ++i, r += kGates * H) {
+      // The rows lie too far apart for the hardware's prefetcher.
+      const T* ahead = r + std::min<int64_t>(16, H - 1 - i) * kGates * H + first;
+      for (int g = 0; g < gates; ++g) __builtin_prefetch(ahead + g * H);
+      to = PackGates(r, H, gates, first, end, to);
+    }
+  }
+
+  // Phase's product, of narrow weights: of kNarrow, if that is known. A few rows wait for weights
+  // from the second-level cache. So every other step goes backwards: it begins with what the step
+  // before has left in the first-level cache, and a Zen 5 reads the rest faster too.
+  template <int kPhase, int kNarrow, bool kOneRow = false, class Use>
+  HWY_INLINE void NarrowPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                              const Use& cell) {
+    constexpr int64_t kFewRows = 4;
+    const int64_t count = rows.end - rows.begin;
+    const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
+    narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
+        NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
+        [&](int64_t row, int64_t j, const V* q) HASTE_INLINED { cell(rows.begin + row, j, q); },
+        /*backwards=*/step % 2 != 0 && count <= kFewRows);
+  }
+
+  // Phase's product, of floats.
+  template <int kPhase, class Use>
+  HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                             const Use& cell) const {
+    constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
+    if (!packed_before_) {
+      const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
+    }
+    const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
+    const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
+    const bool exceeds_cache = (panels.end - panels.begin) * bytes > kSecondLevelBytes;
+    const int64_t lines = exceeds_cache ? bytes / 64 / (rows.end - rows.begin) : 0;
+    const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
+      const int64_t first = panel * kUnits * W;
+      const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
+      const C* const next = Panel(kPhase, k, panel + (step % 2 == 0 ? 1 : -1));
+      this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
+          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
+          [&](int u, int64_t row, const V* q)
+              HWY_ATTR { cell(rows.begin + row, first + u * W, q); },
+          NextPanel{reinterpret_cast<const char*>(next), lines}, apart);
+    };
+    Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
+  }
+
+  const HasteRnnForwardArgs& args_;
+  const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
+  const bool packed_before_;          // R lies in panels before the walk begins
+  const bool packs_;                  // they are still to be packed
+
+ private:
+  // Panels of more than that come from the third-level cache, or from memory, in each step.
+  static constexpr int64_t kSecondLevelBytes = 1 << 20;
+  // Rows of a panel: with a recurrent bias, the sums start from it.
+  static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
+
+  RowInPlace InPlaceOf() const {
+    const int64_t size = sizeof(T);
+    return RowInPlace(N, T_, H % W == 0, H * kGates * H * size, W * size);
+  }
+
+  C* Panel(int phase, int64_t k, int64_t panel) const {
+    return packed_[phase] + PanelDepth(H) * GatesOf(phase) * (k * Hp + panel * UnitsOf(phase) * W);
+  }
+
+  // R of a phase.
+  NarrowGates<T> NarrowR(int phase, int64_t k) const {
+    const bool int8 = kernel_->type == Narrow::kInt8;
+    const int64_t gate = FirstGate(phase) * H, lane = k * kGates * H;
+    const int64_t bytes = int8 ? 1 : sizeof(T);
+    return {static_cast<const char*>(args_.R) + (lane * H + gate) * bytes,
+            kGates * H,
+            GatesOf(phase),
+            UnitsOf(phase),
+            H,
+            int8 ? args_.R_scale + lane + gate : nullptr,
+            Cell::kRecurrentBias ? static_cast<const T*>(args_.extra[0]) + lane + gate : nullptr};
+  }
+
+  // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time. Every other
+  // step goes backwards, as EachPanels does.
+  template <int kPhase, int kUnits, class Use>
+  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Use& cell) const {
+    constexpr int kPanelGates = GatesOf(kPhase);
+    const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
+    const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
+    const int64_t count = (units.end - units.begin) / (kUnits * W);
+    const Range rest{units.begin + count * kUnits * W, units.end};
+    const bool backwards = step % 2 != 0;
+    if constexpr (kUnits > 1) {
+      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t j = units.begin + (backwards ? count - 1 - i : i) * kUnits * W;
+      V sums[kUnits][kPanelGates];
+      if constexpr (Cell::kRecurrentBias) {
+#pragma GCC unroll 8
+        for (int u = 0; u < kUnits; ++u) {
+          const T* start = bias + j + u * W;
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
+        }
+      }
+      RowProduct(a, H, r + j, kGates * H, H, sums);
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
+    }
+    if constexpr (kUnits > 1) {
+      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+    }
+  }
+
+  NarrowWeights narrow_[kPhases];  // in place of packed_
+  C* packed_[kPhases] = {};        // [K, panel, bias and H, unit vector, gate, W]
+};
+
+HASTE_TARGET_END
+
+#endif
