@@ -100,6 +100,29 @@ class StationarySignal {
   uint32_t parity_ = 0;
 };
 
+// What the kernels of both directions begin with.
+template <int kTurns>
+struct StationaryBlock {
+  StationaryLayout layout;
+  StationaryCounters* counters;
+  Pipeline pipeline;
+  StationarySignal<kTurns> signal;
+
+  HASTE_DEVICE explicit StationaryBlock(const TiledTiling& t)
+      : layout(t),
+        counters(reinterpret_cast<StationaryCounters*>(stationary_shared)),
+        pipeline(counters->full, counters->empty),
+        signal(counters) {}
+
+  HASTE_DEVICE unsigned char* slots() const { return stationary_shared + layout.slots; }
+
+  // Called by one thread, before the other threads of the cluster see the barriers.
+  HASTE_DEVICE void Init(const TiledTiling& t) const {
+    InitStationary(t, pipeline);
+    signal.Init();
+  }
+};
+
 // Of the chunks that a warp has still to load in a turn, how many have been made.
 class StationaryReady {
   static constexpr int kRounds = 32 / kStationaryMakers;  // that are looked at together

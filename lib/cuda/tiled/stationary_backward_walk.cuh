@@ -17,21 +17,21 @@ constexpr int kChunksToBegin = 16;
 // What the warps that multiply do. first: the walk's first step.
 template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwardPlace& place,
-                                         const StationaryLayout& layout, const Pipeline& pipeline,
-                                         StationarySignal<kTurns> signal, int64_t first,
+                                         const StationaryBlock<kTurns>& block, int64_t first,
                                          int64_t count) {
   using T = typename Params::Storage;
   constexpr int kRows = Elements::kTileRows;
   const int half = UniformOfWarp(threadIdx.x / 128);
-  unsigned char* kept = stationary_shared + layout.kept;
+  unsigned char* kept = stationary_shared + block.layout.kept;
+  StationarySignal<kTurns> signal = block.signal;
   using Product = StationaryProduct<T, kRows, Elements::kRegisterDepth, Elements::kShares,
                                     Elements::kScaled, Params::kTerms>;
-  Product product(p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
-  const int64_t block =
+  Product product(p.tiling, block.pipeline, block.slots(), kept, half);
+  const int64_t number =
       (place.lane * p.tiling.unit_tiles + place.unit_tile) * p.tiling.splits + place.split;
-  product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
+  product.Keep(p.kernel + number * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
                half);
-  const typename Elements::Meeting meeting(p, place, layout);
+  const typename Elements::Meeting meeting(p, place, block.layout);
   Elements elements(p, place, first);
   StationaryTurns<kTurns, typename Elements::States> states;
   HASTE_UNROLL for (int i = 0; i < kTurns; ++i) {
@@ -107,25 +107,21 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
 #else
   using Chunks = typename Elements::Chunks;
   const StationaryBackwardPlace place(p.tiling);
-  const StationaryLayout layout(p.tiling);
-  auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
-  const Pipeline pipeline(counters->full, counters->empty);
-  StationarySignal<kTurns> signal(counters);
+  const StationaryBlock<kTurns> block(p.tiling);
   if (threadIdx.x == 0) {
-    InitStationary(p.tiling, pipeline);
-    signal.Init();
-    typename Elements::Meeting(p, place, layout).Init();
+    block.Init(p.tiling);
+    typename Elements::Meeting(p, place, block.layout).Init();
   }
   __syncthreads();
   ClusterSync();
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
-    ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
+    ServeStationary(p.tiling, Chunks(p, place), block.pipeline, block.slots(), block.signal,
                     place.turns, 1, static_cast<int>(count),
                     static_cast<int>(min(count, first + 1)));
   } else {
     AllocateRegisters<240>();
-    WalkStationaryBackward<Elements, kTurns>(p, place, layout, pipeline, signal, first, count);
+    WalkStationaryBackward<Elements>(p, place, block, first, count);
   }
   ClusterSync();  // others may still signal this block
 #endif

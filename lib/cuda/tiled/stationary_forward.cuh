@@ -263,16 +263,16 @@ HASTE_DEVICE void AddUp(const float (&own)[32], float* sums) {
 // What the warps that multiply do.
 template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
-                                 const StationaryLayout& layout, const Pipeline& pipeline,
-                                 StationarySignal<kTurns> signal, int64_t steps) {
+                                 const StationaryBlock<kTurns>& block, int64_t steps) {
   using T = typename Params::Storage;
   const int half = UniformOfWarp(threadIdx.x / 128);
-  unsigned char* kept = stationary_shared + layout.kept;
-  float* sums = reinterpret_cast<float*>(stationary_shared + layout.sums);
+  unsigned char* kept = stationary_shared + block.layout.kept;
+  float* sums = reinterpret_cast<float*>(stationary_shared + block.layout.sums);
+  StationarySignal<kTurns> signal = block.signal;
   StationaryProduct<T, kStationaryRows, Elements::kRegisterDepth, true, 0, Params::kTerms> product(
-      p.tiling, pipeline, stationary_shared + layout.slots, kept, half);
-  const int64_t block = place.lane * p.tiling.unit_tiles + place.unit_tile;
-  product.Keep(p.kernel + block * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
+      p.tiling, block.pipeline, block.slots(), kept, half);
+  const int64_t number = place.lane * p.tiling.unit_tiles + place.unit_tile;
+  product.Keep(p.kernel + number * p.tiling.chunks * (p.tiling.kernel_chunk_bytes() / 16), kept,
                half);
   Elements elements(p, place);
   StationaryTurns<kTurns, typename Elements::States> states;
@@ -314,23 +314,17 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
 #else
   using Chunks = StationaryForwardChunks<Params>;
   const StationaryPlace place(p.tiling);
-  const StationaryLayout layout(p.tiling);
-  auto* counters = reinterpret_cast<StationaryCounters*>(stationary_shared);
-  const Pipeline pipeline(counters->full, counters->empty);
-  StationarySignal<kTurns> signal(counters);
-  if (threadIdx.x == 0) {
-    InitStationary(p.tiling, pipeline);
-    signal.Init();
-  }
+  const StationaryBlock<kTurns> block(p.tiling);
+  if (threadIdx.x == 0) block.Init(p.tiling);
   __syncthreads();
   if (p.tiling.sharers > 1) ClusterSync();
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
-    ServeStationary(p.tiling, Chunks(p, place), pipeline, stationary_shared + layout.slots, signal,
+    ServeStationary(p.tiling, Chunks(p, place), block.pipeline, block.slots(), block.signal,
                     place.turns, 0, static_cast<int>(steps), static_cast<int>(steps));
   } else {
     AllocateRegisters<240>();
-    WalkStationary<Elements, kTurns>(p, place, layout, pipeline, signal, steps);
+    WalkStationary<Elements>(p, place, block, steps);
   }
   if (p.tiling.sharers > 1) ClusterSync();  // others may still signal this block
 #endif

@@ -280,6 +280,21 @@ void TensorFloat() {
   }
 }
 
+// Layer-normalised floats, backward: with 32 rows a block's registers are too few for its sums of
+// rows, so that 64 are faster (by 10 to 30 %, timed), if all blocks fit.
+void RowsOfSums() {
+  const HasteCellInfo norm = CellInfo<LayerNormLstm>();
+  for (int64_t h : {512, 640, 768}) {
+    HasteRnnConfig config = CudaSizes(64, 1, h, HASTE_FLOAT32);
+    config.cell = "layer_norm_lstm";
+    config.allow_tf32 = 1;
+    const Plan plan = PlanOnHopper(config, norm, true);
+    EXPECT_TRUE(plan.engine == EngineKind::kTiled && plan.tiled[0].tiling.rows == 64,
+                "H=%d: %s, %d rows", static_cast<int>(h), EngineName(plan.engine),
+                plan.tiled[0].tiling.rows);
+  }
+}
+
 // Forward multiplies floats as float16 if h has a bound, in less space than as bfloat16.
 void Bounds() {
   const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
@@ -366,6 +381,7 @@ int main() {
   haste::ClusterPeers();
   haste::InBlocks();
   haste::TensorFloat();
+  haste::RowsOfSums();
   haste::Bounds();
   haste::BlocksFit();
   return haste_test::Report("plan_cuda_test");
