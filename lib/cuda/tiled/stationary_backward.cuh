@@ -46,9 +46,9 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   // In turns: chunks of R, of each half of the warps, that are multiplied with the next tile's
   // operand while partial sums are on their way. That operand is still being made, so not more.
   // Measured: 0 where that is slower.
-  static constexpr int kBegun = kSharing && (kScales || kGates >= 4)                  ? 4
-                                : !kSharing && kGates >= 4 && kRows < kStationaryRows ? 3
-                                                                                      : 0;
+  static constexpr int kBegun = kSharing ? (kScales || kGates >= 4 ? 4 : 0)
+                                : !kScales && kGates >= 4 && kRows < kStationaryRows ? 3
+                                                                                     : 0;
   static constexpr int kTileRows = kRows, kScaled = kScaledGates<Cell, T>;
   static constexpr int kRegisterDepth = kScales              ? ScalingBackwardDepth(kRows)
                                         : Cell::kExponential ? kExponentialRegisterDepth

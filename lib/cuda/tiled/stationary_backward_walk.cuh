@@ -40,8 +40,10 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
   NamedBarrierSyncAligned<1, kStationaryElementThreads>();  // the part of R in shared memory
   constexpr bool kLate = kTurns > 1 && Elements::kMovesLate;
   constexpr int kBegun = kTurns > 1 ? std::min(Elements::kBegun, Product::kKept - 1) : 0;
-  // With one tile the next operand would never come.
+  // Steps before which a product begins early: all or none. With one tile the next operand would
+  // never come. (A flag and a comparison with `count` instead makes kernels spill.)
   const bool begins = kBegun > 0 && place.turns > 1 && p.tiling.chunks >= kChunksToBegin;
+  const int64_t begun_until = begins ? count : 0;
   int64_t products = 0;
   float own_sums[kRows / 2];
   for (int64_t ended = 0; ended < count; ++ended, elements.NextStep()) {
@@ -66,7 +68,7 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
       const auto begin_next = [&] {
         if constexpr (kBegun > 0) {
           const int64_t next = ended + (turn + 1 == place.turns);
-          if (begins && next > 0 && next < count) product.template Begin<kBegun>(own_sums);
+          if (next > 0 && next < begun_until) product.template Begin<kBegun>(own_sums);
         }
       };
       float sums[4] = {};
@@ -75,7 +77,7 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
         move();
         begin_next();
       } else {
-        begins ? product.template Finish<kBegun>(own_sums) : product.Multiply(own_sums);
+        begun_until > 0 ? product.template Finish<kBegun>(own_sums) : product.Multiply(own_sums);
         if (follows) signal.AwaitLast();  // all have read what halves exchanged
         meeting.Push(products, own_sums);
         move();
