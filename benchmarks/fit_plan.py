@@ -32,8 +32,8 @@ CUDA_HALF = ROOT / "bazel-bin/lib/cuda/libhaste_cuda.so"
 # Costs of `tiled` where R is stationary.
 STATIONARY = ["stationary", "shared_chunk", "alone_chunk", "pair_chunk", "shared_kernel",
               "few_slots", "all_reduce", "narrow_reduce", "float_gate", "wide_chunk",
-              "narrow_chunk", "scaled_chunk", "scaled_sharing", "backward_turn", "sharing_chunk",
-              "memory_meeting"]  # fmt: skip
+              "narrow_chunk", "scaled_chunk", "scaled_sharing", "backward_turn", "early",
+              "sharing_chunk", "memory_meeting"]  # fmt: skip
 # Engines whose costs are fitted together, and what the table calls these. The first that fits a
 # cost's name has it.
 ENGINES = {

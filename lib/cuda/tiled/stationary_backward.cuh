@@ -16,6 +16,7 @@
 #include "lib/cuda/tiled/stationary_backward_chunks.cuh"
 #include "lib/cuda/tiled/stationary_elements.cuh"
 #include "lib/cuda/tiled/stationary_meeting.cuh"
+#include "lib/plan/engines/tiled_turns.h"
 
 namespace haste {
 
@@ -43,12 +44,7 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   // In turns: whether inputs are loaded and results stored while partial sums are on their way, so
   // that registers hold less during the product. Measured: faster only where they are too few.
   static constexpr bool kMovesLate = kGates >= 4 && !kScales;
-  // In turns: chunks of R, of each half of the warps, that are multiplied with the next tile's
-  // operand while partial sums are on their way. That operand is still being made, so not more.
-  // Measured: 0 where that is slower.
-  static constexpr int kBegun = kSharing ? (kScales || kGates >= 4 ? 4 : 0)
-                                : !kScales && kGates >= 4 && kRows < kStationaryRows ? 3
-                                                                                     : 0;
+  static constexpr int kBegun = EarlyChunks(kGates, kScales, kRows, kSharing);
   static constexpr int kTileRows = kRows, kScaled = kScaledGates<Cell, T>;
   static constexpr int kRegisterDepth = kScales              ? ScalingBackwardDepth(kRows)
                                         : Cell::kExponential ? kExponentialRegisterDepth

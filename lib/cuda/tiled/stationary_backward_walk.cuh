@@ -10,10 +10,6 @@
 
 namespace haste {
 
-// In turns: chunks of a product from which on a part of the next tile's is multiplied early. During
-// a shorter one that tile's operand is not made in time. Measured.
-constexpr int kChunksToBegin = 16;
-
 // What the warps that multiply do. first: the walk's first step.
 template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwardPlace& place,

@@ -122,7 +122,9 @@ struct TiledCosts {
   double stationary_backward_gate_clocks;
   double wide_chunk_clocks, narrow_chunk_clocks, sharing_chunk_clocks;
   double memory_meeting_clocks;
-  double backward_turn_chunks;  // chunks take so much longer in turns
+  // Chunks take so much longer in turns, and where blocks share and the next row tile's product
+  // begins early.
+  double backward_turn_chunks, early_sharing_chunks;
 };
 
 struct BlasCosts {

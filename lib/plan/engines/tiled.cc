@@ -4,6 +4,7 @@
 
 #include "lib/base/int_math.h"
 #include "lib/plan/costs/cost_table.h"
+#include "lib/plan/engines/tiled_turns.h"
 
 namespace haste {
 namespace {
@@ -216,8 +217,12 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                                                     : costs.narrow_chunk_clocks) +
                        t.scaled_makers * (t.meets_in_memory() ? costs.scaled_sharing_clocks
                                                               : costs.scaled_chunk_clocks);
+  const bool early = t.sharers > 1 && t.chunks >= kChunksToBegin &&
+                     EarlyChunks(p.gates, p.relaxed, t.rows, true) > 0;
   // Where rows are summed the timings show no such thing.
-  const double in_turns = t.turns > 1 && p.all_reduces == 0 ? costs.backward_turn_chunks : 1;
+  const double in_turns = t.turns == 1 || p.all_reduces > 0 ? 1
+                          : early                           ? costs.early_sharing_chunks
+                                                            : costs.backward_turn_chunks;
   return InTurns(p, t, costs, in_turns * StationaryProductClocks(t, costs, chunk),
                  costs.stationary_backward_gate_clocks, costs.stationary_backward_clocks,
                  costs.stationary_backward_turn_clocks);
