@@ -112,8 +112,10 @@ struct TiledCosts {
   // Of sums of rows, over the blocks that have units of them; backward, more with 32 rows in 32
   // bits, where registers are too few.
   double all_reduce_clocks, narrow_reduce_clocks;
-  double stationary_odd_clocks;  // of a gate, more where rows do not begin at whole sectors
-  double float_gate_clocks;      // of a gate, more in 32 bits
+  double all_reduced_gate_clocks;  // of a gate's, and of normalising it
+  double stationary_absent;        // of gates' clocks, that rows save which a tile lacks
+  double stationary_odd_clocks;    // of a gate, more where rows do not begin at whole sectors
+  double float_gate_clocks;        // of a gate, more in 32 bits
   // Of a chunk, more for each scale of a row, and of one that blocks share.
   double scaled_chunk_clocks, scaled_sharing_clocks;
   // Backward: of a step; of a row tile of several; of each gate; of a chunk of 64 rows, of 32, or

@@ -117,12 +117,14 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
   const bool odd = p.hidden * (p.relaxed ? 4 : 2) % kSectorBytes != 0;
   TiledStep one = {};
   one.Add(TiledPart::kProducts, product);
-  one.Add(TiledPart::kElements, p.gates * gate);
+  const double absent = std::max(0.0, 1 - static_cast<double>(p.batch) / t.rows);
+  one.Add(TiledPart::kElements, p.gates * gate * (1 - absent * costs.stationary_absent));
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
   one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
   const bool narrow = p.relaxed && t.rows < kStationaryRows;
   one.Add(TiledPart::kSums,
           p.all_reduces * (costs.all_reduce_clocks + (narrow ? costs.narrow_reduce_clocks : 0)));
+  one.Add(TiledPart::kSums, p.all_reduces > 0 ? p.gates * costs.all_reduced_gate_clocks : 0);
   if (t.meets_in_memory()) {
     one.Add(TiledPart::kSums, t.blocks(p.lanes) * costs.memory_meeting_clocks);
   }
