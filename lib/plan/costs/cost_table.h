@@ -112,8 +112,8 @@ struct TiledCosts {
   // Of sums of rows, over the blocks that have units of them; backward, more with 32 rows in 32
   // bits, where registers are too few.
   double all_reduce_clocks, narrow_reduce_clocks;
-  double all_reduced_gate_clocks;  // of a gate's, and of normalising it
-  double stationary_absent;        // of gates' clocks, that rows save which a tile lacks
+  double all_reduced_gate_clocks;  // more for each gate whose rows are summed
+  double stationary_missing_rows;  // share of a gate's clocks that a tile without rows saves
   double stationary_odd_clocks;    // of a gate, more where rows do not begin at whole sectors
   double float_gate_clocks;        // of a gate, more in 32 bits
   // Of a chunk, more for each scale of a row, and of one that blocks share.

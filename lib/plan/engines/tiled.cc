@@ -117,8 +117,9 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
   const bool odd = p.hidden * (p.relaxed ? 4 : 2) % kSectorBytes != 0;
   TiledStep one = {};
   one.Add(TiledPart::kProducts, product);
-  const double absent = std::max(0.0, 1 - static_cast<double>(p.batch) / t.rows);
-  one.Add(TiledPart::kElements, p.gates * gate * (1 - absent * costs.stationary_absent));
+  // A batch may have fewer rows than one tile.
+  const double missing = std::max(0.0, 1 - static_cast<double>(p.batch) / t.rows);
+  one.Add(TiledPart::kElements, p.gates * gate * (1 - missing * costs.stationary_missing_rows));
   one.Add(TiledPart::kElements, odd ? p.gates * costs.stationary_odd_clocks : 0);
   one.Add(TiledPart::kElements, p.relaxed ? p.gates * costs.float_gate_clocks : 0);
   const bool narrow = p.relaxed && t.rows < kStationaryRows;
@@ -219,6 +220,7 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                                                     : costs.narrow_chunk_clocks) +
                        t.scaled_makers * (t.meets_in_memory() ? costs.scaled_sharing_clocks
                                                               : costs.scaled_chunk_clocks);
+  // Of blocks of 32 rows that begin early a fit has no use for a cost.
   const bool early = t.sharers > 1 && t.chunks >= kChunksToBegin &&
                      EarlyChunks(p.gates, p.relaxed, t.rows, true) > 0;
   // Where rows are summed the timings show no such thing.
