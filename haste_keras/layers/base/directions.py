@@ -16,6 +16,12 @@ def clone_initializer(initializer):
     return initializer
 
 
+def of_each(states, count):
+    """The states of a layer of `count` directions, a list for each direction."""
+    size_of_one = len(states) // count
+    return [states[i * size_of_one : (i + 1) * size_of_one] for i in range(count)]
+
+
 def join(weights, axis):
     """[{name: tensor}] of the cells → {name: tensors of all cells, end to end}."""
     if len(weights) == 1:

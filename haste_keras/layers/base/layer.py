@@ -281,7 +281,7 @@ class RecurrentLayer(QuantizableLayer):
     def _split_states(self, initial_state):
         """States that the recurrence takes, and the others; each a list for each direction."""
         count = len(self.cell.spec.states)
-        given = self._by_direction(initial_state)
+        given = directions.of_each(initial_state, len(self.cells))
         return [each[:count] for each in given], [each[count:] for each in given]
 
     def _options(self, training):
@@ -310,20 +310,15 @@ class RecurrentLayer(QuantizableLayer):
             outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
         return outputs
 
-    def _by_direction(self, states):
-        """The states of the layer, a list for each direction."""
-        count = len(self.cell.state_size)
-        return [states[i : i + count] for i in range(0, len(states), count)]
-
     def _inner_loop_of_steps(self, sequences, states, mask, training):
         """What `inner_loop` computes, by the cells and Keras's own loop."""
         last, outputs, flat = [], [], []
-        walks = zip(self.cells, self._by_direction(states), self._reverse, strict=True)
-        for cell, given, backwards in walks:
+        given = directions.of_each(states, len(self.cells))
+        for cell, own, backwards in zip(self.cells, given, self._reverse, strict=True):
             last_output, output, new_states = step_loop.loop_of_steps(
                 cell,
                 sequences,
-                given,
+                own,
                 mask=mask,
                 training=training,
                 go_backwards=backwards,
