@@ -12,8 +12,9 @@ using BlockBackwardParams = BlockParams<T, HasteRnnBackwardArgs>;
 template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, kOdd, true> {
   using Base = BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster, kOdd, true>;
-  using Base::exists_, Base::p_, Base::reverse_, Base::scale_, Base::scales_, Base::state_;
+  using Base::computes_, Base::p_, Base::reverse_, Base::scale_, Base::scales_, Base::state_;
   using Base::kDepths, Base::kElements, Base::kGates, Base::kStates;
+  using typename Base::Stores;
   static constexpr int kSaved = SavedTensors<Cell>();
 
  public:
@@ -53,6 +54,7 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
         kept[e].Load(row, StepPlace(0, 0, 0, 0));
         dy[e] = p_.args.dy == nullptr ? FromCompute<T>(0) : *row.args.y;
       }
+      const Stores stores(*this, done & 1);
       if (done > 0) AddProduct(done - 1);
       float dx[kElements][kGates] = {}, dq[kElements][kGates] = {};
       WalkBackward<Cell, T, kElements>(p_, seen, kept, dy, scale_, state_, dx, dq);
@@ -60,11 +62,11 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         HASTE_UNROLL for (int g = 0; g < kGates; ++g) depths[e][g] = dq[e][g];
       }
-      Base::ScaleRows(done & 1, depths);
-      HASTE_UNROLL for (int e = 0; e < kElements; ++e) Base::Put(done & 1, e, depths[e]);
-      if (wants_initial || done + 1 < steps) Base::Send(done & 1);
+      Base::ScaleRows(stores.use, depths);
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) Base::Put(stores, e, depths[e]);
+      if (wants_initial || done + 1 < steps) Base::Send(stores);
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-        if (!exists_[e]) continue;
+        if (!computes_[e]) continue;
         StoreBackward<Cell>(RowAt(places[e], reading.now, writing.now), StepPlace(0, 0, 0, 0),
                             dx[e], dq[e]);
       }
@@ -75,7 +77,8 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
     if (wants_initial) {
       AddProduct(steps - 1);
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-        if (exists_[e]) StoreStates<T>(p_.args.ds0, Base::ElementOf(e).at, state_[e]);
+        const Element element = Base::ElementOf(e);
+        if (element.exists) StoreStates<T>(p_.args.ds0, element.at, state_[e]);
       }
     }
     Base::EndWalk();
@@ -98,9 +101,9 @@ class BlockBackwardRun : BlockWalk<Cell, BlockBackwardParams<T>, kRows, kCluster
 
     Places() = default;
     HASTE_DEVICE Places(const BlockBackwardRun& run, int e) {
-      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      gates = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
-      saved = Opaque(run.exists_[e] ? run.Reads().At(1, row) + unit : 0);
+      const int row = run.RowOf(e), unit = run.Unit() - run.BlockUnit();
+      gates = Opaque(run.computes_[e] ? run.Reads().At(0, row) + unit : 0);
+      saved = Opaque(run.computes_[e] ? run.Reads().At(1, row) + unit : 0);
       dwx = Opaque(run.Writes().At(0, row) + unit);
     }
   };

@@ -11,9 +11,10 @@ using BlockForwardParams = BlockParams<T, HasteRnnForwardArgs>;
 template <class Cell, class T, int kRows, bool kCluster, bool kOdd>
 class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, kOdd, false> {
   using Base = BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, kOdd, false>;
-  using Base::exists_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::scales_,
+  using Base::computes_, Base::k_, Base::p_, Base::reverse_, Base::scale_, Base::scales_,
       Base::state_;
   using Base::kElements, Base::kGates, Base::kStates, Base::kValues;
+  using typename Base::Stores;
   static constexpr int kSaved = SavedTensors<Cell>();
   static constexpr bool kBounded = kScaledTerms<T> > 0;
 
@@ -35,15 +36,14 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
     Base::LoadTiles();
     Base::LoadStates(p_.args.s0);
     Base::EndClear();
-    HASTE_UNROLL for (int e = 0; e < kElements; ++e) Put(0, e, state_[e][0] * scale_[e]);
-    Base::Send(0);
+    const Stores first(*this, 0);
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) Put(first, e, state_[e][0] * scale_[e]);
+    Base::Send(first);
     Base::EndStep();
     Places places[kElements];
-    int units[kElements];
-    HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-      places[e] = Places(*this, e);
-      units[e] = Base::UnitOf(e);
-    }
+    HASTE_UNROLL for (int e = 0; e < kElements; ++e) places[e] = Places(*this, e);
+    RecurrentBias<Cell, T> bias;
+    bias.Load(p_, k_, Base::Unit(), Base::Unit() < p_.H);
     const int steps = static_cast<int>(p_.T_);
     auto reading = Base::PipelineReader();
     auto writing = Base::PipelineWriter();
@@ -56,27 +56,29 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
           x[e][g] = reading.now[places[e].x + g * Base::units()];
         }
       }
+      const Stores stores(*this, (step + 1) & 1);
       float before[kElements][kStates], kept[kElements][Cell::kKept] = {};
       float next[kElements][kStates], y[kElements];
       float products[kElements][kValues];
       Base::Multiply(step, products);
       WalkForward<Cell, T, kElements>(
-          p_, seen, k_, units, x, scale_, state_,
+          p_, seen, x, scale_, state_,
           [&](float (&q)[kElements][kGates]) {
             HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
               HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-                q[e][g] = kBounded ? products[e][g] * scales_.product : products[e][g];
+                const float product = kBounded ? products[e][g] * scales_.product : products[e][g];
+                q[e][g] = bias.AddedTo(product, g);
               }
             }
           },
           before, kept, next, y);
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-        Put((step + 1) & 1, e, next[e][0] * scale_[e]);
+        Put(stores, e, next[e][0] * scale_[e]);
         HASTE_UNROLL for (int s = 0; s < kStates; ++s) state_[e][s] = next[e][s];
       }
-      if (step + 1 < steps) Base::Send((step + 1) & 1);
+      if (step + 1 < steps) Base::Send(stores);
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-        if (!exists_[e]) continue;
+        if (!computes_[e]) continue;
         StoreForward<Cell>(RowAt(places[e], writing.now), StepPlace(0, 0, 0, 0), y[e], before[e],
                            kept[e]);
       }
@@ -85,14 +87,15 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
       writing.Advance();
     }
     HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-      if (exists_[e]) StoreStates<T>(p_.args.sT, Base::ElementOf(e).at, state_[e]);
+      const Element element = Base::ElementOf(e);
+      if (element.exists) StoreStates<T>(p_.args.sT, element.at, state_[e]);
     }
     Base::EndWalk();
   }
 
  private:
-  HASTE_DEVICE void Put(int use, int e, float h) const {
-    Base::Put(use, e, {kBounded ? h * scales_.state : h});
+  HASTE_DEVICE void Put(const Stores& at, int e, float h) const {
+    Base::Put(at, e, {kBounded ? h * scales_.state : h});
   }
 
   // Where an element is in the rows of a step: its first gate of wx, its first gate, y.
@@ -101,8 +104,8 @@ class BlockForwardRun : BlockWalk<Cell, BlockForwardParams<T>, kRows, kCluster, 
 
     Places() = default;
     HASTE_DEVICE Places(const BlockForwardRun& run, int e) {
-      const int row = run.RowOf(e), unit = run.UnitOf(e) - run.BlockUnit();
-      x = Opaque(run.exists_[e] ? run.Reads().At(0, row) + unit : 0);
+      const int row = run.RowOf(e), unit = run.Unit() - run.BlockUnit();
+      x = Opaque(run.computes_[e] ? run.Reads().At(0, row) + unit : 0);
       gates = Opaque(run.Writes().At(0, row) + unit);
       y = Opaque(run.Writes().At(1, row) + unit);
     }

@@ -73,13 +73,18 @@ class BlockOperand {
         row_scales_(reinterpret_cast<float*>(block_shared + at_.scales)),
         scales_of_use_(kSharing * p.tiling.chunks * kRows) {
     HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-      exists_[e] = Opaque(ElementOf(e).exists);
-      const int depth = UnitOf(e) * kDepths, column = RowOf(e) * (8 / kRows);
+      computes_[e] = Opaque(kElements == 1 ? Unit() < p.H : ElementOf(e).exists);
+      const int depth = Unit() * kDepths, column = RowOf(e) * (8 / kRows);
       puts_[e] = Opaque((depth / kChunkDepth * 32 + column * 4) * 8 + depth % kChunkDepth);
     }
-    const int word = lane_ % kWords, depth = FirstUnit() * kDepths + word % kDepths * 8;
+    const int word = lane_ % SentWords(), depth = FirstUnit() * kDepths + word % kDepths * 8;
     sends_ = Opaque(depth / kChunkDepth * 32 + word / kDepths * (8 / kRows) * 4 +
                     depth % kChunkDepth / 8);
+    if constexpr (kCluster && kBackward) {
+      at_once_ = Opaque(32 / SentWords());
+      first_other_ =
+          Opaque(lane_ / SentWords() < at_once_ ? lane_ / SentWords() : kMaxBlockCluster);
+    }
   }
 
   // --- Elements of this thread
@@ -89,16 +94,11 @@ class BlockOperand {
   HASTE_DEVICE int FirstUnit() const { return BlockUnit() + warp_ * kBlockUnits; }
   // How many units the rows of a step have room for.
   HASTE_DEVICE int units() const { return kCluster ? kClusterUnits : static_cast<int>(p_.H); }
-  HASTE_DEVICE int UnitOf(int e) const {
-    if (kTiles == 1) return FirstUnit() + lane_ / 4;
-    return FirstUnit() + (kRows == 8 ? e : lane_ / 16) * 4 + lane_ / 4 % 4;
-  }
-  HASTE_DEVICE int RowOf(int e) const {
-    if (kRows == 4) return lane_ % 4;
-    return lane_ % 4 * 2 + (kTiles == 2 ? lane_ / 16 : e);
-  }
+  // Of all elements of a thread.
+  HASTE_DEVICE int Unit() const { return FirstUnit() + lane_ / 4; }
+  HASTE_DEVICE int RowOf(int e) const { return lane_ % 4 * kElements + e; }
   HASTE_DEVICE Element ElementOf(int e) const {
-    const int64_t n = first_row_ + RowOf(e), j = UnitOf(e);
+    const int64_t n = first_row_ + RowOf(e), j = Unit();
     return Element(p_, n, k_, j, n < p_.N && j < p_.H);
   }
   // from: [N, K, H] each, or null.
@@ -116,7 +116,7 @@ class BlockOperand {
   HASTE_DEVICE StepFlags ReadStepFlagsOfElement(int e, int step) const {
     if (p_.mask == nullptr && !p_.zoneout) {
       StepFlags seen;
-      seen.live = exists_[e] != 0;
+      seen.live = computes_[e] != 0;
       return seen;
     }
     return ReadStepFlags<Cell>(p_, ElementOf(e), reverse_, step);
@@ -240,9 +240,29 @@ class BlockOperand {
     if constexpr (kCluster) ClusterSync();
   }
 
+  // Where this thread stores and sends the depths of a use. Made before the product that they
+  // depend on, nothing is left to compute between a step's results and their way to the other
+  // blocks.
+  struct Stores {
+    int use;
+    int puts[kElements];
+    int sends, counter;  // kCluster: addresses
+
+    HASTE_DEVICE Stores(const BlockOperand& operand, int use) : use(use) {
+      const int first = use * operand.words_of_use_;
+      HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
+        puts[e] = Opaque(first * 8 + operand.puts_[e]);
+      }
+      if constexpr (kCluster) {
+        sends = Opaque(static_cast<int>(SharedAddress(operand.operand_ + first + operand.sends_)));
+        counter = Opaque(static_cast<int>(SharedAddress(operand.counters_ + use)));
+      }
+    }
+  };
+
   // Stores the depths of element e in the operand.
-  HASTE_DEVICE void Put(int use, int e, const float (&v)[kDepths]) const {
-    uint16_t* to = reinterpret_cast<uint16_t*>(operand_ + use * words_of_use_) + puts_[e];
+  HASTE_DEVICE void Put(const Stores& at, int e, const float (&v)[kDepths]) const {
+    uint16_t* to = reinterpret_cast<uint16_t*>(operand_) + at.puts[e];
     if constexpr (kTerms == 1) {
       using Operand = MmaOperand<T>;
       if constexpr (kDepths == 4) {
@@ -287,25 +307,31 @@ class BlockOperand {
     }
   }
 
+  // Words that a warp sends to another block: backward, where a row takes several, of the rows that
+  // there are.
+  HASTE_DEVICE int SentWords() const {
+    return kBackward ? min(kRows, static_cast<int>(p_.N) - first_row_) * kDepths : kWords;
+  }
   // kCluster: sends what the warp has stored to the other blocks. Two uses are enough: a block
   // sends for a step only after it has received results that depend on its words of two steps
   // before, from every block that reads them.
-  HASTE_DEVICE void Send(int use) const {
+  HASTE_DEVICE void Send(const Stores& at) const {
     if constexpr (kCluster) {
       __syncwarp();
-      const uint4* word = operand_ + use * words_of_use_ + sends_;
-      const uint32_t to = SharedAddress(word), counter = SharedAddress(counters_ + use);
+      const uint32_t to = at.sends, counter = at.counter;
       const int part_words = words_of_use_ / kTerms;
       uint4 part[kTerms];
-      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) part[s] = word[s * part_words];
-      for (int i = lane_ / kWords; i < p_.tiling.blocks - 1; i += 32 / kWords) {
+      HASTE_UNROLL for (int s = 0; s < kTerms; ++s) part[s] = LoadShared(to + s * part_words * 16);
+      const int first = kBackward ? first_other_ : lane_ / kWords;
+      const int at_once = kBackward ? at_once_ : 32 / kWords;
+      for (int i = first; i < p_.tiling.blocks - 1; i += at_once) {
         const int rank = RankOfOther(i);
         HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
           Push(AddressIn(to + s * part_words * 16, rank), part[s], AddressIn(counter, rank));
         }
       }
       if constexpr (kScalesRows) {
-        const uint4* scales = reinterpret_cast<uint4*>(OwnRowScales(use)) + lane_ % kScaleWords;
+        const uint4* scales = reinterpret_cast<uint4*>(OwnRowScales(at.use)) + lane_ % kScaleWords;
         const uint4 v = *scales;
         const uint32_t there = SharedAddress(scales);
         if (const int i = lane_ / kScaleWords; i < p_.tiling.blocks - 1) {
@@ -319,8 +345,8 @@ class BlockOperand {
     if constexpr (kCluster) {
       TransactionBarrier* counter = counters_ + count % 2;
       if (threadIdx.x == 0) {
-        constexpr int kPushed = kWords * kTerms + (kScalesRows ? kScaleWords : 0);
-        counter->ArriveAndExpect((p_.tiling.blocks - 1) * kClusterWarps * kPushed * 16);
+        const int pushed = SentWords() * kTerms + (kScalesRows ? kScaleWords : 0);
+        counter->ArriveAndExpect((p_.tiling.blocks - 1) * kClusterWarps * pushed * 16);
       }
       counter->Wait(count >> 1 & 1);
     }
@@ -334,7 +360,9 @@ class BlockOperand {
   const bool reverse_;
   float state_[kElements][kStates], scale_[kElements];
   ProductScales scales_;  // only for Scaled
-  int exists_[kElements];
+  // Whether this thread computes an element: if it exists and, of a single one, also if only its
+  // unit does. No lane then waits for others at a branch, and nobody copies rows that do not exist.
+  int computes_[kElements];
   const BlockLayout at_;
   const int words_of_use_;
   uint4* const operand_;
@@ -347,8 +375,9 @@ class BlockOperand {
   const int scales_of_use_;
 
  private:
-  int puts_[kElements];  // where an element's depths go, in numbers of 16 bits
-  int sends_;            // the word that this lane sends
+  int puts_[kElements];        // where an element's depths go, in numbers of 16 bits
+  int sends_;                  // the word that this lane sends
+  int first_other_, at_once_;  // backward: to which other block first, and to how many together
 };
 
 }  // namespace haste

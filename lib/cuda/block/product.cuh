@@ -38,6 +38,9 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     const int H = static_cast<int>(p_.H);
     const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
     const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
+    // Of three gates every fourth register of R is 0. If the assembler knew, it would set them anew
+    // for every product.
+    const int gates = OpaqueOfThread(kGates);
     tile->Load(i % 2, [&](int row, int depth) {
       depth += chunk * kChunkDepth;
       int from, gate, to;  // indices of R, [H, G, H]
@@ -47,10 +50,10 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
         to = depth / kDepths;
       } else {
         from = depth;
-        gate = kTiles == 2 ? row / 4 : 0;
-        to = first_unit + (kTiles == 2 ? i / 2 * 4 + row % 4 : row);
+        gate = kTiles == 2 ? i / 2 * 2 + row / 8 : 0;
+        to = first_unit + (kTiles == 2 ? row % 8 : row);
       }
-      const bool there = from < H && gate < kGates && to < H;
+      const bool there = from < H && gate < gates && to < H;
       return make(there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0));
     });
   }
@@ -105,9 +108,11 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
   // count: of the uses before. values: for each element the product of its unit; in forward, of
   // every gate.
   HASTE_DEVICE void Multiply(int count, float (&values)[kElements][kValues]) const {
+    // Known before the operand has arrived.
+    const int use = count % 2, chunks = Opaque(p_.tiling.chunks);
+    const uint32_t from = Opaque(static_cast<int>(
+        SharedAddress(operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_)));
     Base::Receive(count);
-    const int use = count % 2, chunks = p_.tiling.chunks;
-    const uint4* from = operand_ + use * words_of_use_ + warp_ % kSharing * chunks * 32 + lane_;
     // Scales of the first chunk, for the columns that this lane has of a tile.
     const float* scales = row_scales_ + use * scales_of_use_ + warp_ % kSharing * chunks * kRows +
                           lane_ % 4 * (kRows / 4);
@@ -142,10 +147,11 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
   }
 
  private:
-  HASTE_DEVICE void LoadGroup(const uint4* from, int first, ChunkB<T> (&b)[kGroup]) const {
+  HASTE_DEVICE void LoadGroup(uint32_t from, int first, ChunkB<T> (&b)[kGroup]) const {
     HASTE_UNROLL for (int i = 0; i < kGroup; ++i) {
       HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
-        b[i].SetTerm(s, from[words_of_use_ / kTerms * s + (first + i) * 32]);
+        const int word = words_of_use_ / kTerms * s + (first + i) * 32;
+        b[i].SetTerm(s, LoadShared(from + word * static_cast<int>(sizeof(uint4))));
       }
     }
   }
@@ -177,28 +183,17 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     HASTE_UNROLL for (int c = 1; c < kChains; ++c) sum += sums[tile][c].Get(i);
     return sum;
   }
-  // Two tiles: of each tile, a lane has gates p and p + 2 of one unit in two columns, where
-  // p = lane / 16. The lane 16 further has the other gates. The two exchange sums so that each has
-  // all gates: with 8 rows each takes one column of every tile, with 4 rows one tile, of which one
-  // column is empty.
   HASTE_DEVICE void Collect(const Sums& sums, float (&values)[kElements][kValues]) const {
-    const bool high = kTiles == 2 ? lane_ >= 16 : warp_ % 2 != 0;
     if constexpr (kTiles == 2) {
+      // Of each tile a lane has two gates of its elements.
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
-        float mine[2], theirs[2];
-        HASTE_UNROLL for (int i = 0; i < 2; ++i) {
-          const float low_one = Sum(sums, kRows == 8 ? e : 0, 2 * i);
-          const float high_one = Sum(sums, kRows == 8 ? e : 1, kRows == 8 ? 2 * i + 1 : 2 * i);
-          mine[i] = high ? high_one : low_one;
-          theirs[i] = __shfl_xor_sync(0xFFFFFFFFu, high ? low_one : high_one, 16);
-        }
-        HASTE_UNROLL for (int i = 0; i < 2; ++i) {
-          values[e][2 * i] = high ? theirs[i] : mine[i];
-          values[e][2 * i + 1] = high ? mine[i] : theirs[i];
+        HASTE_UNROLL for (int g = 0; g < kValues; ++g) {
+          values[e][g] = Sum(sums, g / 2, g % 2 * 2 + e);
         }
       }
     } else {
       // One tile: each of two warps has a part of every sum, and needs the sums of eight units.
+      const bool high = warp_ % 2 != 0;
       float* shared = sums_ + warp_ * kElements * 32 + lane_;
       HASTE_UNROLL for (int e = 0; e < kElements; ++e) {
         const float low_one = Sum(sums, 0, e), high_one = Sum(sums, 0, 2 + e);

@@ -47,16 +47,40 @@ HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
   }
 }
 
+// The bias of h·R of an element's gates; nothing for cells that have none. A thread keeps it:
+// loaded after the product, it would be waited for at every step.
+template <class Cell, class T>
+class RecurrentBias {
+ public:
+  template <class Params>
+  HASTE_DEVICE void Load(const Params& p, int64_t k, int64_t unit, bool exists) {
+    if constexpr (Cell::kRecurrentBias) {
+      const T* from = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
+                      k * Cell::kGates * p.H + unit;
+      HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
+        of_gate_[g] = exists ? from[g * p.H] : FromCompute<T>(0);
+      }
+    }
+  }
+  // q + bias of a gate.
+  HASTE_DEVICE float AddedTo(float q, [[maybe_unused]] int gate) const {
+    if constexpr (Cell::kRecurrentBias) q += ToCompute(of_gate_[gate]);
+    return q;
+  }
+
+ private:
+  T of_gate_[Cell::kRecurrentBias ? Cell::kGates : 1];
+};
+
 // A forward step of several elements of a thread, side by side. stored: their wx. get(q): returns
-// h·R; one element that is not live does not call it. scale: the factor of h from dropout. The
-// result `before` holds the states as the reserve does. finish: of Elements::Forward. kAddsBias:
-// adds the bias of h·R, which q else has already.
-template <class Cell, class T, int kCount, bool kAddsBias = Cell::kRecurrentBias, class Get,
-          class Params, class Finish = DoNothing, class E = Elements<Cell, T, kCount>>
-HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], int64_t k,
-                              const int (&unit)[kCount], const T (&stored)[kCount][Cell::kGates],
-                              const float (&scale)[kCount], const typename E::States& prev,
-                              const Get& get, typename E::States& before, typename E::Kept& kept,
+// h·R with its bias; one element that is not live does not call it. scale: the factor of h from
+// dropout. The result `before` holds the states as the reserve does. finish: of Elements::Forward.
+template <class Cell, class T, int kCount, class Get, class Finish = DoNothing,
+          class E = Elements<Cell, T, kCount>>
+HASTE_DEVICE void WalkForward(const RecurrenceParams<T>& p, const StepFlags (&seen)[kCount],
+                              const T (&stored)[kCount][Cell::kGates], const float (&scale)[kCount],
+                              const typename E::States& prev, const Get& get,
+                              typename E::States& before, typename E::Kept& kept,
                               typename E::States& next, float (&y)[kCount],
                               const Finish& finish = {}) {
   typename E::Gates x, q;
@@ -74,13 +98,6 @@ HASTE_DEVICE void WalkForward(const Params& p, const StepFlags (&seen)[kCount], 
   get(q);
   HASTE_UNROLL for (int e = 0; e < kCount; ++e) {
     HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) x[e][g] = ToCompute(stored[e][g]);
-    if constexpr (kAddsBias) {
-      const T* bias = static_cast<const T*>(p.args.extra[kRecurrentBiasAt<Cell>]) +
-                      k * Cell::kGates * p.H + unit[e];
-      HASTE_UNROLL for (int g = 0; g < Cell::kGates; ++g) {
-        if (kCount == 1 || seen[e].live) q[e][g] += ToCompute(bias[g * p.H]);
-      }
-    }
     if (p.zoneout) GetShares(p, seen[e], share[e]);
   }
   E::Forward(p, x, q, before, prev, share, kept, next, finish);

@@ -108,6 +108,17 @@ HASTE_DEVICE void StoreFragment(T* to, const T (&values)[kCount]) {
   *reinterpret_cast<Fragment<T, kCount>*>(to) = fragment;
 }
 
+// Loads from shared memory, where it is called: the compiler would move the load to where its
+// result is used, and what comes before would not hide it.
+HASTE_DEVICE uint4 LoadShared(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
 // Stores to shared memory, in PTX: the compiler would store element by element.
 template <int kCount, class T>
 HASTE_DEVICE void StoreShared(T* to, const T (&values)[kCount]) {

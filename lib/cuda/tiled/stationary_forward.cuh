@@ -140,18 +140,16 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
     const int tile_size = p_.tiling.loads() * kStationaryNumbers;
     uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
     T stored[kCount][kGates];
-    int units[kCount];
     made_at_ = this->at_;
     StepFlags seen[kCount];
     float scale[kCount], before[kCount][kStates], kept[kCount][Cell::kKept];
     float next[kCount][kStates], y[kCount];
     this->Unpack(seen_, seen, scale);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      units[i] = this->unit_ + i % 2;
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) stored[i][g] = this->OfPair(x_[i / 2][g], i);
     }
-    WalkForward<Cell, T, kCount, false>(p_, seen, this->lane_, units, stored, scale, states, get,
-                                        before, kept, next, y, finish);
+    WalkForward<Cell, T, kCount>(p_, seen, stored, scale, states, get, before, kept, next, y,
+                                 finish);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       const int i = 2 * r;
       // The second unit may be one after the last: it is 0 as its R, wx and states are.

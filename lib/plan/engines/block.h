@@ -42,7 +42,7 @@ struct BlockCell {
 
   // Gates of a unit side by side: so many rows of a tile, or depths.
   constexpr int slots() const { return gates == 1 ? 1 : 4; }
-  // Tiles of 16 rows that a warp multiplies. Two: the gates of four units each; the whole depth is
+  // Tiles of 16 rows that a warp multiplies. Two: two gates each of eight units; the whole depth is
   // the warp's. One: sixteen units, which two warps share, each with half of the depth.
   constexpr int tiles(bool backward) const { return backward || slots() == 1 ? 1 : 2; }
   constexpr int depth_warps(bool backward) const { return 3 - tiles(backward); }
