@@ -47,8 +47,8 @@ HASTE_DEVICE void GetShares(const RecurrenceParams<T>& p, const StepFlags& seen,
   }
 }
 
-// The bias of h·R of an element's gates; nothing for cells that have none. A thread keeps it:
-// loaded after the product, it would be waited for at every step.
+// The bias of h·R of an element's gates; nothing for cells that have none. Where registers allow, a
+// thread keeps it: loaded after the product, it is waited for at every step.
 template <class Cell, class T>
 class RecurrentBias {
  public:

@@ -230,15 +230,13 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   // What is known of this thread's element before its sums are ready.
   struct Entering {
     float prev[kStates], scale;  // its states; the factor of h from dropout
-    RecurrentBias<Cell, T> bias;
-    const Sums* sums;  // the first part's sums
-    uint32_t* word;    // grid: where its next h goes
+    const Sums* sums;            // the first part's sums
+    uint32_t* word;              // grid: where its next h goes
   };
   HASTE_DEVICE Entering Enter(int step, int pass, int buffer) const {
     Entering in;
     HASTE_UNROLL for (int s = 0; s < kStates; ++s) in.prev[s] = Base::State(pass, s);
     in.scale = Base::Scale(pass);
-    in.bias.Load(p_, k_, unit_, Base::There(pass));
     in.sums = sums_ + Opaque(BufferAt(buffer) + got_);
     if constexpr (!kCluster) in.word = Opaque(Base::WordOf(step + 1, pass));
     return in;
@@ -259,9 +257,11 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
     WalkForward<Cell, T, 1>(
         p_, {seen}, OfOne(x), {in.scale}, OfOne(in.prev),
         [&](float (&q)[1][kGates]) {
+          RecurrentBias<Cell, T> bias;  // no registers are left to keep it
+          bias.Load(p_, k_, unit_, true);
           HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
             const float scaled = kScaledTerms<T> > 0 ? product[g] * scales_.product : product[g];
-            q[0][g] = in.bias.AddedTo(scaled, g);
+            q[0][g] = bias.AddedTo(scaled, g);
           }
         },
         OfOne(before), OfOne(kept), OfOne(next), y);
