@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cuda/block/operand.cuh"
+#include "lib/cuda/block/weights.cuh"
 #include "lib/cuda/cell/state_bound.cuh"
 #include "lib/cuda/ptx/named_barrier.cuh"
 
@@ -32,38 +33,22 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
 
   // --- R
 
-  // chunk: counted over the lane's whole depth. make: maps a weight to the value that is loaded.
-  template <class Make>
-  HASTE_DEVICE void LoadTile(int chunk, int i, TileA<T>* tile, const Make& make) const {
-    const int H = static_cast<int>(p_.H);
-    const T* r = static_cast<const T*>(p_.args.R) + static_cast<int64_t>(k_) * H * kGates * H;
-    const int first_unit = Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits;
-    // Of three gates every fourth register of R is 0. If the assembler knew, it would set them anew
-    // for every product.
-    const int gates = OpaqueOfThread(kGates);
-    tile->Load(i % 2, [&](int row, int depth) {
-      depth += chunk * kChunkDepth;
-      int from, gate, to;  // indices of R, [H, G, H]
-      if constexpr (kBackward) {
-        from = first_unit + row;
-        gate = depth % kDepths;
-        to = depth / kDepths;
-      } else {
-        from = depth;
-        gate = kTiles == 2 ? i / 2 * 2 + row / 8 : 0;
-        to = first_unit + (kTiles == 2 ? row % 8 : row);
-      }
-      const bool there = from < H && gate < gates && to < H;
-      return make(there ? r[(from * kGates + gate) * H + to] : FromCompute<T>(0));
-    });
+  // This warp's weights of a lane, from a chunk of the lane's whole depth on.
+  using Weights = BlockWeights<T, kGates, kTiles, kDepths, kBackward>;
+  HASTE_DEVICE Weights WeightsFrom(int chunk) const {
+    const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
+    return {r, p_.H, Base::BlockUnit() + warp_ / kSharing * kSharing * kBlockUnits, chunk};
   }
   // For Scaled. The scale of R covers all weights that contribute to this warp's sums.
   HASTE_DEVICE void FindScales() {
     if constexpr (kScaledTerms<T> > 0) {
+      const Weights weights = WeightsFrom(0);
       const float weight = LargestOfWarp(LargestWeight<T>([&](const auto& look) {
         TileA<T> unused;
         for (int c = 0; c < kSharing * p_.tiling.chunks; ++c) {
-          HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) LoadTile(c, i, &unused, look);
+          HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) {
+            weights.Load(c, i / 2 * 2, i % 2, &unused, look);
+          }
         }
       }));
       if constexpr (kBackward) {
@@ -75,16 +60,17 @@ class BlockWalk : protected BlockOperand<Cell, Params, kRows, kCluster, kOdd, kB
     }
   }
   HASTE_DEVICE void LoadTiles() {
+    const Weights weights = WeightsFrom(warp_ % kSharing * p_.tiling.chunks);
     const auto load = [&](int chunk, int i, TileA<T>* tile) {
-      LoadTile(warp_ % kSharing * p_.tiling.chunks + chunk, i, tile,
-               [&](T weight) { return scales_.OfWeight(weight); });
+      weights.Load(chunk, i / 2 * 2, i % 2, tile,
+                   [&](T weight) { return scales_.OfWeight(weight); });
     };
     HASTE_UNROLL for (int c = 0; c < kHeld; ++c) {
       if (c >= p_.tiling.chunks) break;
       HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) load(c, i, &held_[c][i]);
     }
     for (int c = kHeld; !kHoldsAll && c < p_.tiling.chunks; ++c) {
-      for (int i = 0; i < 2 * kTiles; ++i) {
+      HASTE_UNROLL for (int i = 0; i < 2 * kTiles; ++i) {
         TileA<T> tile;
         load(c, i, &tile);
         *TileAt(c, i) = tile;

@@ -66,11 +66,12 @@ class PersistentProduct : public StateExchange<Cell, T, kTiles, kWay> {
   HASTE_DEVICE void LoadTile(int chunk, int i, TileA<T>* tile, const Make& make) const {
     const int half = i / kGates, gate = i % kGates;
     const int H = static_cast<int>(p_.H);
-    const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows;
-    const int first_depth = (product_part_ * p_.tiling.chunks + chunk) * kChunkDepth;
+    const int first_unit = rank_ * p_.tiling.units() + product_tile_ * kTileRows + lane_ / 4;
+    const int first_depth =
+        (product_part_ * p_.tiling.chunks + chunk) * kChunkDepth + lane_ % 4 * 8;
     const T* r = static_cast<const T*>(p_.args.R) + k_ * p_.H * kGates * p_.H;
     tile->Load(half, [&](int row, int depth) {
-      const int unit = first_unit + row, from = first_depth + depth;
+      const int unit = first_unit + row * 8, from = first_depth + depth;
       return make(unit < H && from < H ? r[(from * kGates + gate) * H + unit] : FromCompute<T>(0));
     });
   }

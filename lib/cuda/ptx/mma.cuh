@@ -115,15 +115,14 @@ template <class T>
 struct alignas(16) TileA {
   uint32_t part[kMmaTerms<T>][4];
 
-  // element(row, depth) of the chunk's 16 × 32; half: which 16 depths of each lane's.
+  // element(row, depth): of rows lane / 4 (0) and 8 after it (1), and of the lane's eight depths,
+  // which are those from lane % 4 · 8 on. half: which four of them.
   template <class Element>
   HASTE_DEVICE void Load(int half, const Element& element) {
-    const int lane = threadIdx.x % 32;
-    const int row = lane / 4, depth = lane % 4 * 8 + half * 4;
     HASTE_UNROLL for (int i = 0; i < 4; ++i) {
       uint32_t packed[kMmaTerms<T>];
-      const int r = row + i % 2 * 8, d = depth + i / 2 * 2;
-      PackPair<T>(element(r, d), element(r, d + 1), packed);
+      const int depth = half * 4 + i / 2 * 2;
+      PackPair<T>(element(i % 2, depth), element(i % 2, depth + 1), packed);
       HASTE_UNROLL for (int s = 0; s < kMmaTerms<T>; ++s) part[s][i] = packed[s];
     }
   }
