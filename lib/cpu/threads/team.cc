@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/cpu/threads/pause.h"
+#include "lib/cpu/threads/processor.h"
 #include "lib/cpu/threads/thread_pool.h"
 
 namespace haste {
@@ -45,23 +46,65 @@ void Schedule(const HasteExecutor& executor, std::function<void()> work) {
   }
 }
 
+// Keeps helpers off the caller's processor. A virtual machine's scheduler often wakes them there,
+// because to it a processor that sleeps looks taken. They would then run when the caller has used up
+// its time, after milliseconds, and take turns with it for milliseconds more.
+class CallersProcessor {
+ public:
+  explicit CallersProcessor(int64_t helpers) : helpers_(helpers) {}
+
+  // Of the caller.
+  void Update() { processor_.store(CurrentProcessor(), std::memory_order_relaxed); }
+  // The same, once it has something done: lets helpers run that wait for its processor.
+  void MakeWay() const {
+    if (arrived_.load(std::memory_order_relaxed) < helpers_) std::this_thread::yield();
+  }
+  // Of a helper, as it begins.
+  void Arrive() { arrived_.fetch_add(1, std::memory_order_relaxed); }
+  // The same, before work, and where it waits for long.
+  void Leave() const {
+    const int processor = processor_.load(std::memory_order_relaxed);
+    if (processor >= 0 && CurrentProcessor() == processor) LeaveProcessor(processor);
+  }
+
+ private:
+  const int64_t helpers_;
+  std::atomic<int64_t> arrived_{0};
+  std::atomic<int> processor_{CurrentProcessor()};
+};
+
 // Shared with helpers by reference count: one may wake up after the call has returned.
 struct ForState {
-  explicit ForState(int64_t n) : count(n) {}
+  ForState(int64_t n, int64_t helpers) : count(n), callers(helpers) {}
   const int64_t count;
+  CallersProcessor callers;
   std::atomic<int64_t> next{0};
   std::atomic<int64_t> done{0};
 
-  // `task` belongs to the caller and dies once `done` equals `count`: used only after a claim.
-  void Work(const std::function<void(int64_t)>& task) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      task(i);
-      done.fetch_add(1, std::memory_order_release);
+  // What a helper does. `task` belongs to the caller and dies once `done` equals `count`: used only
+  // after a claim.
+  void Help(const std::function<void(int64_t)>& task) {
+    callers.Arrive();
+    if (next.load(std::memory_order_relaxed) < count) callers.Leave();
+    while (WorkOnOne(task)) {
     }
   }
-  void Wait() const {
+  // What the caller does.
+  void Lead(const std::function<void(int64_t)>& task) {
+    if (WorkOnOne(task)) callers.MakeWay();
+    while (WorkOnOne(task)) {
+    }
     Spinner spinner;
     while (done.load(std::memory_order_acquire) < count) spinner.Wait();
+  }
+
+ private:
+  bool WorkOnOne(const std::function<void(int64_t)>& task) {
+    const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+    if (i >= count) return false;
+    task(i);
+    done.fetch_add(1, std::memory_order_release);
+    return true;
   }
 };
 
@@ -84,18 +127,20 @@ struct Seat {
 // Shared with helpers by reference count, as ForState.
 struct StepState {
   StepState(int64_t preparations, int64_t count, int slices)
-      : prepared(preparations), steps(count), seats(slices) {}
+      : prepared(preparations, slices - 1), steps(count), seats(slices) {}
   ForState prepared;
   const int64_t steps;
   std::vector<Seat> seats;
   std::atomic<bool> over{false};
 
-  // Each thread waits for all others itself, so that their last steps reach it in one hop: a thread
+  // Each helper waits for all others itself, so that their last steps reach it in one hop: a thread
   // that collects and announces them would take two.
   void WaitForOthers(int64_t step, int own) {
     for (int i = 0; i < static_cast<int>(seats.size()); ++i) {
       Spinner spinner;
-      while (i != own && seats[i].done.load(std::memory_order_acquire) < step) spinner.Wait();
+      while (i != own && seats[i].done.load(std::memory_order_acquire) < step) {
+        if (!spinner.Wait()) prepared.callers.Leave();
+      }
     }
   }
 
@@ -103,11 +148,12 @@ struct StepState {
   void Help(int slice, const std::function<void(int64_t, int)>& task) {
     Seat& seat = seats[slice];
     Spinner spinner;
+    if (!over.load(std::memory_order_acquire)) prepared.callers.Leave();
     while (!over.load(std::memory_order_acquire)) {
       int64_t step = seat.next.load(std::memory_order_acquire);
       if (step == kCallers) {
         seat.beats.fetch_add(1, std::memory_order_relaxed);
-        spinner.Wait();
+        if (!spinner.Wait()) prepared.callers.Leave();
         continue;
       }
       WaitForOthers(step - 1, slice);
@@ -140,6 +186,7 @@ struct StepState {
         task(step, i);
         seats[i].done.store(step, std::memory_order_release);
       }
+      if (step == 0) prepared.callers.MakeWay();
       for (int i = 1; i < slices; ++i) {
         Spinner spinner;
         bool waits = step > 0;
@@ -147,6 +194,7 @@ struct StepState {
           int64_t next = step;
           const bool spins = std::exchange(waits, true) && spinner.Wait();
           if (spins || !seats[i].next.compare_exchange_strong(next, kCallers)) continue;
+          prepared.callers.Update();
           beats[i] = seats[i].beats.load(std::memory_order_relaxed);
           task(step, i);
           seats[i].done.store(step, std::memory_order_release);
@@ -176,12 +224,11 @@ void ParallelFor(const HasteExecutor& executor, int64_t count,
     for (int64_t i = 0; i < count; ++i) task(i);
     return;
   }
-  auto state = std::make_shared<ForState>(count);
+  auto state = std::make_shared<ForState>(count, helpers);
   for (int64_t h = 0; h < helpers; ++h) {
-    Schedule(executor, [state, &task] { state->Work(task); });
+    Schedule(executor, [state, &task] { state->Help(task); });
   }
-  state->Work(task);
-  state->Wait();
+  state->Lead(task);
 }
 
 void Lockstep(const HasteExecutor& executor, int64_t preparations,
@@ -190,12 +237,11 @@ void Lockstep(const HasteExecutor& executor, int64_t preparations,
   const auto state = std::make_shared<StepState>(preparations, steps, slices);
   for (int slice = 1; slice < slices; ++slice) {
     Schedule(executor, [state, slice, &prepare, &task] {
-      state->prepared.Work(prepare);
+      state->prepared.Help(prepare);
       state->Help(slice, task);
     });
   }
-  state->prepared.Work(prepare);
-  state->prepared.Wait();
+  state->prepared.Lead(prepare);
   state->Lead(task);
 }
 
