@@ -6,8 +6,8 @@ namespace haste {
 // -1 if the system does not tell.
 int CurrentProcessor();
 
-// Moves the calling thread to another of the processors that it may run on. Does nothing if there is
-// no other.
+// Moves the calling thread to another of the processors that it may run on. Does nothing if there
+// is no other.
 void LeaveProcessor(int processor);
 
 }  // namespace haste

@@ -47,8 +47,8 @@ void Schedule(const HasteExecutor& executor, std::function<void()> work) {
 }
 
 // Keeps helpers off the caller's processor. A virtual machine's scheduler often wakes them there,
-// because to it a processor that sleeps looks taken. They would then run when the caller has used up
-// its time, after milliseconds, and take turns with it for milliseconds more.
+// because to it a processor that sleeps looks taken. They would then run when the caller has used
+// up its time, after milliseconds, and take turns with it for milliseconds more.
 class CallersProcessor {
  public:
   explicit CallersProcessor(int64_t helpers) : helpers_(helpers) {}

@@ -23,9 +23,7 @@ cpu_set_t Allowed() {
   return allowed;
 }
 
-void Allow(const cpu_set_t& processors) {
-  sched_setaffinity(0, sizeof processors, &processors);
-}
+void Allow(const cpu_set_t& processors) { sched_setaffinity(0, sizeof processors, &processors); }
 
 cpu_set_t Only(int processor) {
   cpu_set_t one;
@@ -97,7 +95,8 @@ void TestHelperLeavesTheCaller(int callers) {
   std::atomic<int> helped_on{-1};
   std::atomic<bool> helped{false};
   haste::Lockstep(
-      helper.Executor(), 0, [](int64_t) {}, kSteps, 2, [&](int64_t, int) {
+      helper.Executor(), 0, [](int64_t) {}, kSteps, 2,
+      [&](int64_t, int) {
         if (helped) return;
         if (std::this_thread::get_id() != caller) {
           helped_on = haste::CurrentProcessor();
