@@ -2,7 +2,8 @@
 // haste's own.
 //
 // No function depends on a helper. A pool may be busy, even with the caller itself. So the caller
-// does all work that no helper has taken, and a busy pool cannot deadlock.
+// does all work that no helper has taken, and a busy pool cannot deadlock. A helper that begins on
+// the caller's processor moves to another.
 #pragma once
 
 #include <stdint.h>

@@ -9,7 +9,7 @@
 namespace haste {
 
 // kRowGates: gates of a unit that are rows of a tile, 8 rows each; 1: a tile has 16 units of one
-// gate. kDepthGates: depths that a unit takes, each of a gate; 1: forward, where depths are units.
+// gate. kDepthGates: depths that a unit takes, each of a gate; 1: depths are units.
 //
 // So a thread's weights lie at regular steps from a few places in R, and pointers to those are made
 // once. All loads into registers are unrolled: with each address computed for itself they would be
