@@ -104,7 +104,7 @@ void Pinned() {
       {kH100, 16, 1, 128, "block block, block block, block block, block block"},
       {kH100, 32, 1, 256, "grid cluster, block block, block block, block block"},
       {kH100, 16, 1, 512, "grid grid, grid grid, grid block, grid block"},
-      {kH100, 16, 2, 512, "grid grid, grid grid, grid cluster, grid cluster"},
+      {kH100, 16, 2, 512, "grid grid, grid grid, grid block, grid block"},
       {kH100, 16, 1, 768, "grid grid, grid grid, grid grid, grid grid"},
       {kH100, 64, 1, 1024, "grid tiled, grid tiled, grid tiled, grid tiled"},
       {kH100, 128, 1, 2048, "tiled tiled, tiled tiled, tiled tiled, tiled tiled"},

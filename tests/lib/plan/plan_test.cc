@@ -94,7 +94,7 @@ void Engines() {
   config.dtype = HASTE_FLOAT16;
   EXPECT_TRUE(PlanRecurrence(config, CellInfo<GruResetBefore>(), {}, Hopper(), &plan, &status) ==
                       HASTE_OK &&
-                  plan.engine == EngineKind::kStepwise,
+                  plan.engine == EngineKind::kTiled,
               "%s", EngineName(plan.engine));
   CudaProperties turing = Hopper();
   turing.sm_major = 7;
