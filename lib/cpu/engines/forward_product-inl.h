@@ -85,6 +85,7 @@ class ForwardProduct : public Walk<Cell, T> {
                               const Use& cell) {
     constexpr int64_t kFewRows = 4;
     const int64_t count = rows.end - rows.begin;
+    this->FetchShared(kPhase, panels, a, Hp, count, H);
     const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
     narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
         NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
@@ -97,6 +98,7 @@ class ForwardProduct : public Walk<Cell, T> {
   HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                              const Use& cell) const {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
+    this->FetchShared(kPhase, panels, a, Hp, rows.end - rows.begin, H);
     if (!packed_before_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
       return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
