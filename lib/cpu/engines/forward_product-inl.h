@@ -85,7 +85,7 @@ class ForwardProduct : public Walk<Cell, T> {
                               const Use& cell) {
     constexpr int64_t kFewRows = 4;
     const int64_t count = rows.end - rows.begin;
-    this->FetchShared(kPhase, panels, a, Hp, count, H);
+    FetchShared(kPhase, panels, a, count);
     const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
     narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
         NarrowR(kPhase, k), k * panels_[kPhase], panels.begin, panels.end, operand,
@@ -98,7 +98,7 @@ class ForwardProduct : public Walk<Cell, T> {
   HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                              const Use& cell) const {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
-    this->FetchShared(kPhase, panels, a, Hp, rows.end - rows.begin, H);
+    FetchShared(kPhase, panels, a, rows.end - rows.begin);
     if (!packed_before_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
       return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
@@ -126,6 +126,15 @@ class ForwardProduct : public Walk<Cell, T> {
   const bool packs_;                  // they are still to be packed
 
  private:
+  // Where threads share the units of a step, other cores have computed a part of what R multiplies.
+  // A product reads it line by line, and would wait for each. So the first-level cache is asked for
+  // all of it at once, if it has room.
+  HWY_INLINE void FetchShared(int phase, Range panels, const C* a, int64_t rows) const {
+    constexpr int64_t kElements = (16 << 10) / sizeof(C), kLine = 64 / sizeof(C);
+    if (panels.end - panels.begin == panels_[phase] || rows * Hp > kElements) return;
+    for (const C* line = a; line < a + rows * Hp; line += kLine) __builtin_prefetch(line);
+  }
+
   // Panels of more than that come from the third-level cache, or from memory, in each step.
   static constexpr int64_t kSecondLevelBytes = 1 << 20;
   // Rows of a panel: with a recurrent bias, the sums start from it.

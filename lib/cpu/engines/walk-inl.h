@@ -205,18 +205,6 @@ class Walk {
     return {config_, key_, t, n, k * H + j};
   }
 
-  // Where threads share the units of a step, other cores have computed a part of the rows that a
-  // product reads: `depth` elements each, `stride` apart. A row is read line by line, and each line
-  // would be waited for. So the first-level cache is asked for all of them at once, if it has room.
-  HWY_INLINE void FetchShared(int phase, Range panels, const C* a, int64_t stride, int64_t rows,
-                              int64_t depth) const {
-    constexpr int64_t kElements = (16 << 10) / sizeof(C), kLine = 64 / sizeof(C);
-    if (panels.end - panels.begin == panels_[phase] || rows * depth > kElements) return;
-    for (const C* row = a; row < a + rows * stride; row += stride) {
-      for (int64_t i = 0; i < depth; i += kLine) __builtin_prefetch(row + i);
-    }
-  }
-
   // Prefetches what the next step reads and writes at the same place. Rows of one step are too far
   // apart for the hardware's prefetcher.
   static HWY_INLINE void Ahead(const void* tensor, int64_t at, int count = 1, int64_t stride = 0) {
