@@ -19,15 +19,12 @@
 
 // X(struct) for each cell, by the engine that walks it: with one matrix product a step, or two; the
 // same with layer normalisation; element by element.
-#define HASTE_ONE_PRODUCT_CELLS(X) HASTE_STATIONARY_FLOAT_CELLS(X) HASTE_EXPONENTIAL_CELLS(X)
+#define HASTE_ONE_PRODUCT_CELLS(X) X(Lstm) X(Gru) X(Elman) X(LiGru) X(SLstm)
 #define HASTE_TWO_PRODUCT_CELLS(X) X(GruResetBefore)
 #define HASTE_MATRIX_CELLS(X) HASTE_ONE_PRODUCT_CELLS(X) HASTE_TWO_PRODUCT_CELLS(X)
 #define HASTE_NORM_CELLS(X) X(LayerNormLstm) X(LayerNormGru)
 #define HASTE_SCAN_CELLS(X) \
   X(IndRnn) X(QrnnF) X(QrnnFo) X(QrnnIfo) X(ForgetMult) X(MinGru) X(MinLstm)
-// Of those with one product: whether float16 can stand for float32 in it (Scaled).
-#define HASTE_STATIONARY_FLOAT_CELLS(X) X(Lstm) X(Gru) X(Elman) X(LiGru)
-#define HASTE_EXPONENTIAL_CELLS(X) X(SLstm)
 #define HASTE_CELLS(X) HASTE_MATRIX_CELLS(X) HASTE_NORM_CELLS(X) HASTE_SCAN_CELLS(X)
 
 #endif

@@ -101,40 +101,53 @@ int GatesOf(const HasteCellInfo& cell, int phase) {
   return phase == 0 && cell.reset_gates > 0 ? cell.reset_gates : cell.gates - cell.reset_gates;
 }
 
-// Of each product, with each of the others.
+// Of a product of `gates` gates. one_a_step: it is a step's only one.
+TiledProblem TiledProblemOf(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward,
+                            int gates, bool one_a_step) {
+  auto problem = ProblemOf<TiledProblem>(config);
+  problem.shape.sums = backward ? 1 : gates;
+  const bool floats = config.dtype == HASTE_FLOAT32;
+  problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
+  const bool scales = backward ? problem.shape.scales_rows : HasBoundedStates(config, cell);
+  problem.shape.terms = !floats ? 1 : scales ? 2 : 3;
+  problem.exponential = cell.exponential != 0;
+  problem.shape.operand_terms =
+      problem.shape.terms == 1 && problem.exponential ? 2 : problem.shape.terms;
+  problem.gates = gates;
+  problem.depth =
+      problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
+  if (backward) problem.depth *= gates;
+  problem.exact = config.allow_tf32 == 0;
+  problem.one_a_step = one_a_step;
+  problem.backward = backward;
+  problem.all_reduces = cell.normalizes ? NormalizesState(cell) ? 2 : 1 : 0;
+  problem.relaxed =
+      floats && config.allow_tf32 != 0 && (backward || HasBoundedStates(config, cell));
+  return problem;
+}
+
+// R stationary, for all products of a step; else each product with each of the others.
 void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
                   const CudaProperties& cuda, bool backward, const CostTable& costs,
                   const Visit& visit) {
   if (!CanBeTiled(config, cell) || !HasWarpgroups(cuda)) return;
-  const int phases = PhasesOf(cell);
-  std::vector<TiledPlan> cuts[kMaxPhases];
-  for (int i = 0; i < phases; ++i) {
-    const int gates = GatesOf(cell, i);
-    auto problem = ProblemOf<TiledProblem>(config);
-    problem.shape.sums = backward ? 1 : gates;
-    const bool floats = config.dtype == HASTE_FLOAT32;
-    problem.shape.scales_rows = floats && backward && ScalesTiledGradients(cell);
-    const bool scales = backward ? problem.shape.scales_rows : HasBoundedStates(config, cell);
-    problem.shape.terms = !floats ? 1 : scales ? 2 : 3;
-    problem.shape.operand_terms =
-        problem.shape.terms == 1 && cell.exponential ? 2 : problem.shape.terms;
-    problem.gates = gates;
-    problem.depth =
-        problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
-    if (backward) problem.depth *= gates;
-    problem.exact = config.allow_tf32 == 0;
-    problem.one_a_step = phases == 1;
-    problem.backward = backward;
-    problem.all_reduces = cell.normalizes ? NormalizesState(cell) ? 2 : 1 : 0;
-    problem.relaxed = floats && config.allow_tf32 != 0 && !cell.exponential &&
-                      (backward || HasBoundedStates(config, cell));
-    VisitTiled(problem, cuda, costs.tiled, [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
-  }
   Plan plan;
   plan.engine = EngineKind::kTiled;
+  const auto visit_one = [&](const TiledPlan& cut) {
+    plan.tiled[0] = cut;
+    visit(plan, cut.step.clocks);
+  };
+  TiledProblem all = TiledProblemOf(config, cell, backward, cell.gates, true);
+  all.reset_gates = cell.reset_gates;
+  VisitStationary(all, cuda, costs.tiled, visit_one);
+  if (PhasesOf(cell) == 1) return VisitTiled(all, cuda, costs.tiled, visit_one);
+  std::vector<TiledPlan> cuts[kMaxPhases];
+  for (int i = 0; i < kMaxPhases; ++i) {
+    VisitTiled(TiledProblemOf(config, cell, backward, GatesOf(cell, i), false), cuda, costs.tiled,
+               [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
+  }
   for (const TiledPlan& cut : cuts[0]) {
     plan.tiled[0] = cut;
-    if (phases == 1) visit(plan, cut.step.clocks);
     for (const TiledPlan& other : cuts[1]) {
       plan.tiled[1] = other;
       visit(plan, cut.step.clocks + other.step.clocks);

@@ -210,11 +210,11 @@ def test_auditwheel_agrees_with_the_tag(distribution, tmp_path):
 def test_code_for_one_gpu_keeps_its_size(site):
     """A release has six such, and an index takes 100 MB a file.
 
-    9.0 has the most, 37.3 MB: tiles and odd rows are its alone, and so is R on the chip for
-    floats, for layer-normalised cells and for the sLSTM. wheel_limits.py holds the sum.
+    9.0 has the most, 38.3 MB: tiles and odd rows are its alone, and so is R on the chip for
+    floats, layer-normalised cells, the sLSTM and both GRUs. wheel_limits.py holds the sum.
     """
     total = {}
     for image in device_code(site / "haste_keras_cuda/libhaste_cuda.so"):
         total.setdefault(image[:2], 0)
         total[image[:2]] += image.stored
-    assert max(total.values()) < 38e6, total
+    assert max(total.values()) < 39e6, total

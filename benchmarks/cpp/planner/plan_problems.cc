@@ -174,9 +174,9 @@ std::vector<Cut> Problems::CutsOf(const Problem& problem, const haste::CudaPrope
 
 bool StationaryProblems::Next(Problem* problem) {
 #define HASTE_NAME(CELL) haste::CELL::kName,
-  static constexpr const char* kCells[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_NAME)};
+  static constexpr const char* kCells[] = {HASTE_MATRIX_CELLS(HASTE_NAME)};
   static constexpr const char* kNormalizing[] = {HASTE_NORM_CELLS(HASTE_NAME)};
-  static constexpr const char* kAll[] = {HASTE_ONE_PRODUCT_CELLS(HASTE_NAME)
+  static constexpr const char* kAll[] = {HASTE_MATRIX_CELLS(HASTE_NAME)
                                              HASTE_NORM_CELLS(HASTE_NAME)};
 #undef HASTE_NAME
   static constexpr const char* kDtypes[] = {"bf16", "bf16", "bf16", "bf16", "bf16",

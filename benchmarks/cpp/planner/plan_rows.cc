@@ -95,6 +95,7 @@ std::string NameOf(const Plan& plan, const HasteCellInfo& cell) {
     case EngineKind::kTiled:
       for (int i = 0; i < haste::PhasesOf(cell); ++i) {
         const haste::TiledTiling& tile = plan.tiled[i].tiling;
+        if (tile.units == 0) continue;  // of R that is stationary, which has all of a step
         name += Format("%sr%d k%d o%d", i > 0 ? " " : "", tile.rows, tile.splits, tile.persistent);
         if (tile.stationary()) {
           name += Format(" s%d t%d l%d n%d", tile.sharers, tile.turns, tile.loading, tile.slots);

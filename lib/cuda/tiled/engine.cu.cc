@@ -1,6 +1,6 @@
-// The `tiled` engine: products of a step in tiles on tensor cores. One launch walks all steps if a
-// step has one product and its blocks all fit the GPU. Compiled once for each cell and group of
-// dtypes (lib/cuda/cell/engine_table.h).
+// The `tiled` engine: products of a step in tiles on tensor cores. One launch walks all steps if
+// its blocks all fit the GPU, and a step has one product or R stays on the chip. Compiled once for
+// each cell and group of dtypes (lib/cuda/cell/engine_table.h).
 #include <cstdint>
 #include <type_traits>
 

@@ -88,15 +88,17 @@ class StationaryWeights {
     const int unit = row % 8 * 2 + row / 8 % 2;
     const int d = (chunk * tiling_.splits + split_) * tiling_.stationary_depth() + in_chunk;
     if constexpr (Phase::kBackward) {
-      // The depth is [tile of units, gate, unit].
-      constexpr bool kScales = kScalesRows<Phase>;
-      constexpr int kUnits = kScales ? kStationaryScaleUnits : kStationaryBackwardUnits;
-      constexpr int kOfTile = kScales ? ScaledGates(kGates) : kGates;
       const int j = tile_ * kStationaryBackwardUnits + row / 16 * 16 + unit;
-      const int of_gate = d / kUnits, gate = of_gate % kOfTile;
-      const int from = of_gate / kOfTile * kUnits + d % kUnits;
-      if (j >= H_ || from >= H_ || gate >= kGates) return 0;
-      return Bits(r_[(int64_t{j} * kGates + gate) * H_ + from]);
+      if constexpr (Phase::kAfter == 0) {
+        constexpr int kInDepth = kScalesRows<Phase> ? ScaledGates(kGates) : kGates;
+        return OfGates<0, kGates, kInDepth>(j, d);
+      } else {
+        // Those of the gates after the reset gates, then those of the reset gates.
+        constexpr int kReset = Phase::kGates;
+        const int reset = d - tiling_.first_chunks * tiling_.splits * tiling_.stationary_depth();
+        return reset < 0 ? OfGates<kReset, kGates, Phase::kAfter>(j, d)
+                         : OfGates<0, kReset, kReset>(j, reset);
+      }
     } else {
       const int j = tile_ * kStationaryUnits + unit;
       if (row / 16 >= kGates || d >= H_ || j >= H_) return 0;
@@ -105,6 +107,17 @@ class StationaryWeights {
   }
 
  private:
+  // Backward: of a product's depth, [tile of units, gate, unit], which has gates kFrom … kEnd - 1
+  // as kInDepth.
+  template <int kFrom, int kEnd, int kInDepth>
+  HASTE_DEVICE uint32_t OfGates(int j, int d) const {
+    constexpr int kUnits = kScalesRows<Phase> ? kStationaryScaleUnits : kStationaryBackwardUnits;
+    const int of_gate = d / kUnits, gate = kFrom + of_gate % kInDepth;
+    const int from = of_gate / kInDepth * kUnits + d % kUnits;
+    if (j >= H_ || from >= H_ || gate >= kEnd) return 0;
+    return Bits(r_[(int64_t{j} * kGates + gate) * H_ + from]);
+  }
+
   HASTE_DEVICE uint16_t Bits(T weight) const {
     if constexpr (kScaledTerms<T> > 0) {
       return FromCompute<MmaOperand<T>>(weight.value * scale_).bits;

@@ -21,9 +21,12 @@ constexpr int kOperandTerms = sizeof(T) == 4       ? kMmaTerms<T>
 template <class Phase>
 constexpr bool kScalesRows = Phase::kBackward && kScaledTerms<typename Phase::Params::Storage> > 0;
 
-// Gates' gradients that have a scale where R is stationary, with padding; 0 without scales.
+// Gates' gradients that have a scale where R is stationary, with padding; 0 without scales. Of two
+// products of a step, each gate has its own.
 template <class Cell, class T>
-constexpr int kScaledGates = kScaledTerms<T> > 0 ? ScaledGates(Cell::kGates) : 0;
+constexpr int kScaledGates = kScaledTerms<T> == 0    ? 0
+                             : Cell::kResetGates > 0 ? 1
+                                                     : ScaledGates(Cell::kGates);
 constexpr int SlotBytesOfGates(int scaled_gates) {
   return StationarySlotBytes(scaled_gates > 0 ? ScaledMakers(scaled_gates) : 0);
 }

@@ -10,12 +10,13 @@
 #include "lib/cuda/tiled/stationary_backward.cuh"
 #include "lib/cuda/tiled/stationary_backward_walk.cuh"
 #include "lib/cuda/tiled/stationary_forward.cuh"
+#include "lib/cuda/tiled/stationary_reset.cuh"
 
 namespace haste {
 
 // Whether a direction has kernels for R that is stationary (TiledProblem::allows_stationary).
 template <class D>
-constexpr bool kCanBeStationary = D::kPhases == 1 && kMmaTerms<typename D::Params::Storage> == 1;
+constexpr bool kCanBeStationary = kMmaTerms<typename D::Params::Storage> == 1;
 
 // What an EnginePolicy for WalkEngine has of its products. kStationary, kOther: R can be
 // stationary, or not.
@@ -29,6 +30,7 @@ class TiledProducts {
 
   template <class Phase, class Params>
   auto FillPhase(Phase*, int i, Workspace* workspace, Params* p) const {
+    if (IsPartOfFirst(i)) return p->operand;
     const TiledTiling& t = p->tiling = plan_.tiled[i].tiling;
     const TiledProductShape shape = ShapeOf<Phase>();
     const int64_t chunks = t.total_chunks();
@@ -51,6 +53,7 @@ class TiledProducts {
                        HasteStatus* status) const {
     using T = typename Params::Storage;
     const TiledTiling& t = p.tiling;
+    if (t.units == 0) return HASTE_OK;  // FillPhase has left it out
     const T* from = static_cast<const T*>(r);
     if constexpr (kScaledTerms<T> > 0) {
       const int64_t weights = p.K * p.H * Phase::kAllGates * p.H;
@@ -96,6 +99,9 @@ class TiledProducts {
   const CudaProperties& device_;
 
  private:
+  // Whether a phase has no product of its own: where R is stationary the first has all of a step's.
+  bool IsPartOfFirst(int phase) const { return phase > 0 && plan_.tiled[0].tiling.stationary(); }
+
   // The plan and the kernel divide R alike.
   static int32_t CheckKept(const TiledTiling& t, int register_depth, HasteStatus* status) {
     const int kept = std::min(t.chunks, 2 * register_depth / t.stationary_depth());
@@ -163,17 +169,17 @@ class StationaryPolicy : public TiledProducts<Cell, D, true, kOther> {
     if constexpr (D::First::kBackward) {
       if (p.tiling.meets_in_memory()) {
         if constexpr (Params::kTerms == 1) {
-          using Sharing = StationaryBackwardElements<Cell, kStationaryRows, Params, true>;
+          using Sharing = StationaryBackwardOf<Cell, kStationaryRows, Params, true>;
           return this->template LaunchBackward<Sharing, Sharing>(p, first, steps, executor, status);
         } else {
           return SetStatus(status, HASTE_INTERNAL, "tiled: the plan shares gradients of two terms");
         }
       }
-      using Wide = StationaryBackwardElements<Cell, kStationaryRows, Params>;
-      using Narrow = StationaryBackwardElements<Cell, kStationaryRows / 2, Params>;
+      using Wide = StationaryBackwardOf<Cell, kStationaryRows, Params>;
+      using Narrow = StationaryBackwardOf<Cell, kStationaryRows / 2, Params>;
       return this->template LaunchBackward<Wide, Narrow>(p, first, steps, executor, status);
     } else {
-      using Elements = StationaryForwardElements<Cell, Params>;
+      using Elements = StationaryForwardOf<Cell, Params>;
       return this->template LaunchForward<Elements>(p, steps, executor, status);
     }
   }

@@ -186,8 +186,8 @@ class StationaryChunks {
 // One of the warps that load. They take turns, and so do the blocks that share the operand: all
 // uses of a slot belong to one of them. chunks: of a direction, where they are and when they have
 // been made (StationaryForwardChunks, StationaryBackwardChunks); kSlotBytes, kTerms: bytes and
-// split terms of one. Each half of the warps multiplies every other chunk of R, by one term after
-// the other.
+// split terms of one; kDividesR: each of a step's two products has chunks of its own. Each half of
+// the warps multiplies every other chunk of R, by one term after the other.
 //
 // These warps have 24 registers. What would not fit goes to local memory, which is slow here: each
 // look at a flag invalidates the first-level cache. So places have 32 bits (StationaryChunks), and
@@ -204,22 +204,23 @@ class StationaryLoader {
         chunk_(static_cast<int>(blockIdx.x) % t.sharers + t.sharers * warp),
         slot_(chunk_) {}
 
-  // What a turn of a step multiplies.
+  // What a turn of a product multiplies. step: of the walk, or which of its products this is.
   HASTE_DEVICE void Load(int turn, int step) {
     const int stride = tiling_.loaders();
     const int operand = chunks_.First(turn, step);
+    const int first = FirstChunk(step);
     StationaryReady ready;
-    for (; chunk_ < tiling_.loads(); chunk_ += stride) {
+    for (; chunk_ < Loads(step); chunk_ += stride) {
       ready.Await([&](int round, int part) {
         const int chunk = chunk_ + round * stride;
-        return chunk >= tiling_.loads() || chunks_.IsMade(turn, ChunkOf(chunk), part, step);
+        return chunk >= Loads(step) || chunks_.IsMade(turn, first + ChunkOf(chunk), part, step);
       });
       pipeline_.AwaitFree(slot_, lap_);
       if (threadIdx.x % 32 == 0) {
         constexpr int kBytes = Chunks::kSlotBytes;
         unsigned char* to = slots_ + slot_ * kBytes;
         const int term = chunk_ / 2 % Chunks::kTerms;
-        const int number = chunks_.Number(ChunkOf(chunk_)) * Chunks::kTerms + term;
+        const int number = chunks_.Number(first + ChunkOf(chunk_)) * Chunks::kTerms + term;
         const void* from = chunks_.At(operand + number, kBytes);
         if (tiling_.sharers == 1) {
           pipeline_.Copy(slot_, to, from, kBytes);
@@ -235,10 +236,19 @@ class StationaryLoader {
         lap_ ^= 1;
       }
     }
-    chunk_ -= tiling_.loads();
+    chunk_ -= Loads(step);
   }
 
  private:
+  // Of a product: its first chunk of R, and how much it loads.
+  HASTE_DEVICE int FirstChunk(int step) const {
+    return Chunks::kDividesR && step % 2 != 0 ? tiling_.first_chunks : 0;
+  }
+  HASTE_DEVICE int Loads(int step) const {
+    if constexpr (!Chunks::kDividesR) return tiling_.loads();
+    const int of_first = tiling_.first_chunks * Chunks::kTerms;
+    return step % 2 == 0 ? of_first : tiling_.loads() - of_first;
+  }
   // Of R, that is multiplied by what is loaded as number `load`.
   static HASTE_DEVICE int ChunkOf(int load) {
     return Chunks::kTerms == 1 ? load : load / (2 * Chunks::kTerms) * 2 + load % 2;
@@ -252,8 +262,8 @@ class StationaryLoader {
   uint32_t lap_ = 1;  // parity of the use before, of which the first has none
 };
 
-// What the other warps do: load, and set flags. steps: of which the first `alone` multiply nothing.
-// stored: how many store an operand.
+// What the other warps do: load, and set flags. steps: or products, where a step has two. The first
+// `alone` of them multiply nothing. stored: how many store an operand.
 template <int kTurns, class Chunks>
 HASTE_DEVICE void ServeStationary(const TiledTiling& t, const Chunks& chunks,
                                   const Pipeline& pipeline, unsigned char* slots,

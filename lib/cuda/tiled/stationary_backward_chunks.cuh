@@ -31,6 +31,7 @@ class StationaryBackwardChunks : public StationaryChunks<Params> {
 
  public:
   static constexpr int kTerms = Params::kTerms;
+  static constexpr bool kDividesR = Cell::kResetGates > 0;
   static constexpr int kSlotBytes = SlotBytesOfGates(kScaled);
 
   HASTE_DEVICE StationaryBackwardChunks(const Params& p, const StationaryBackwardPlace& place)
@@ -43,13 +44,14 @@ class StationaryBackwardChunks : public StationaryChunks<Params> {
   HASTE_DEVICE bool IsMade(int turn, int chunk, int part, int step) const {
     int tile, split;
     if constexpr (kScaled > 0) {
-      const int block = (Number(chunk) * kStationaryMakers + part) / kScaled;
+      const int block =
+          OfGates<kScaled>(Number(chunk) * kStationaryMakers + part, kSplits * kStationaryMakers);
       tile = block / kSplits;
       split = block % kSplits;
     } else {
       // A chunk is of one unit tile, or of two whose clusters have half as many blocks.
       constexpr int kTiles = kStationaryRows / kRows;
-      tile = (Number(chunk) * kTiles + part / kSplits) / Cell::kGates;
+      tile = OfGates<Cell::kGates>(Number(chunk) * kTiles + part / kSplits, kSplits * kTiles);
       split = part % kSplits;
     }
     return tile >= this->p_.tiling.unit_tiles ||
@@ -59,6 +61,17 @@ class StationaryBackwardChunks : public StationaryChunks<Params> {
   HASTE_DEVICE int Number(int chunk) const { return chunk * kSplits + split_; }
 
  private:
+  // Which block, or unit tile, a piece of the depth is of: each has kGates pieces, or as many as
+  // gates are in the product. of_chunk: pieces of a chunk of each split.
+  template <int kGates>
+  HASTE_DEVICE int OfGates(int piece, int of_chunk) const {
+    if constexpr (!kDividesR) {
+      return piece / kGates;
+    } else {
+      const int second = piece - this->p_.tiling.first_chunks * of_chunk;
+      return second < 0 ? piece / (Cell::kGates - Cell::kResetGates) : second / Cell::kResetGates;
+    }
+  }
   static HASTE_DEVICE int FlagAt(int unit_tile, int split) {
     return (unit_tile * kSplits + split) * kStationaryFlagStride;
   }

@@ -10,7 +10,8 @@
 
 namespace haste {
 
-// What the warps that multiply do. first: the walk's first step.
+// What the warps that multiply do. first: the walk's first step. count: of steps, or of products
+// where a step has two.
 template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwardPlace& place,
                                          const StationaryBlock<kTurns>& block, int64_t first,
@@ -43,7 +44,7 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
   int64_t products = 0;
   float own_sums[kRows / 2];
   for (int64_t ended = 0; ended < count; ++ended, elements.NextStep()) {
-    const int64_t step = first - ended;
+    const int64_t step = first - ended / Elements::kProducts;
 #pragma unroll 1
     for (int turn = 0; turn < place.turns; ++turn, states.Next(place.turns)) {
       // A turn whose warps have stored an operand comes before this one.
@@ -73,7 +74,11 @@ HASTE_DEVICE void WalkStationaryBackward(const Params& p, const StationaryBackwa
         move();
         begin_next();
       } else {
-        begun_until > 0 ? product.template Finish<kBegun>(own_sums) : product.Multiply(own_sums);
+        if constexpr (Elements::kProducts > 1) {
+          product.MultiplyPart(ended % 2 != 0, own_sums);
+        } else {
+          begun_until > 0 ? product.template Finish<kBegun>(own_sums) : product.Multiply(own_sums);
+        }
         if (follows) signal.AwaitLast();  // all have read what halves exchanged
         meeting.Push(products, own_sums);
         move();
@@ -112,14 +117,18 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   }
   __syncthreads();
   ClusterSync();
+  int64_t products = count, stored = min(count, first + 1);
+  if constexpr (Elements::kProducts > 1) {
+    stored *= Elements::kProducts;
+    products = stored + (count > first + 1);  // step -1 has the first alone
+  }
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
     ServeStationary(p.tiling, Chunks(p, place), block.pipeline, block.slots(), block.signal,
-                    place.turns, 1, static_cast<int>(count),
-                    static_cast<int>(min(count, first + 1)));
+                    place.turns, 1, static_cast<int>(products), static_cast<int>(stored));
   } else {
     AllocateRegisters<240>();
-    WalkStationaryBackward<Elements>(p, place, block, first, count);
+    WalkStationaryBackward<Elements>(p, place, block, first, products);
   }
   ClusterSync();  // others may still signal this block
 #endif

@@ -24,6 +24,7 @@ template <class Params>
 class StationaryForwardChunks : public StationaryChunks<Params> {
  public:
   static constexpr int kSlotBytes = kStationaryChunkBytes, kTerms = Params::kTerms;
+  static constexpr bool kDividesR = false;
 
   HASTE_DEVICE StationaryForwardChunks(const Params& p, const StationaryPlace& place)
       : StationaryChunks<Params>(p, place.lane, place.row_tile,
@@ -43,17 +44,17 @@ class StationaryForwardChunks : public StationaryChunks<Params> {
 template <class Cell, class Params>
 class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   using Base = StationaryElements<Cell, Params>;
-  using typename Base::T, typename Base::Pair;
   static constexpr int kRows = kStationaryRows;
   static constexpr int kBiases = Cell::kRecurrentBias ? Cell::kGates : 0;
 
  protected:
   using Base::kCount, Base::kGates, Base::kStates, Base::p_;
-  using typename Base::Shift;
+  using typename Base::T, typename Base::Pair, typename Base::Shift;
   using Products = float[kCount][kGates];
 
  public:
   using typename Base::States;
+  static constexpr int kProducts = 1;  // of a step
   static constexpr int kRegisterDepth =
       Cell::kExponential ? kExponentialRegisterDepth : kStationaryRegisterDepth;
 
@@ -79,7 +80,7 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   HASTE_DEVICE void Load(int turn, int64_t step) {
     const auto by = OfTurn(turn);
     seen_ = this->FlagsAt(by, step);
-    this->paired() ? LoadInputs<true>(by) : LoadInputs<false>(by);
+    LoadGates<0, kGates>(by);
   }
 
   // sums: of both halves of the depth. Stores what the next step multiplies.
@@ -100,8 +101,12 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   }
   // Stores everything else of the last step.
   HASTE_DEVICE void Write(int turn) const {
-    const auto by = OfTurn(turn);
-    this->paired() ? WriteResults<true>(by) : WriteResults<false>(by);
+    WriteEach(turn, [this](int r, const auto& put) {
+      PutOutput(r, put);
+      if (!p_.args.keep) return;
+      PutGates<0, kGates>(r, put);
+      PutSaved(r, put);
+    });
   }
 
   HASTE_DEVICE void NextStep() { this->at_ += this->reverse_ ? -p_.K * p_.H : p_.K * p_.H; }
@@ -136,31 +141,59 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
   template <class Get, class Finish>
   HASTE_DEVICE void StepWith(int turn, int64_t step, States& states, const Get& get,
                              const Finish& finish) {
-    const auto by = OfTurn(turn);
-    const int tile_size = p_.tiling.loads() * kStationaryNumbers;
-    uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
+    float kept[kCount][Cell::kKept];
+    StepFrom(turn, step, states, kept, get, finish);
+  }
+  // kept: of Elements::Forward.
+  template <class Get, class Finish>
+  HASTE_DEVICE void StepFrom(int turn, int64_t step, States& states,
+                             float (&kept)[kCount][Cell::kKept], const Get& get,
+                             const Finish& finish) {
     T stored[kCount][kGates];
-    made_at_ = this->at_;
     StepFlags seen[kCount];
-    float scale[kCount], before[kCount][kStates], kept[kCount][Cell::kKept];
-    float next[kCount][kStates], y[kCount];
+    float scale[kCount], before[kCount][kStates], next[kCount][kStates], y[kCount];
     this->Unpack(seen_, seen, scale);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
       HASTE_UNROLL for (int g = 0; g < kGates; ++g) stored[i][g] = this->OfPair(x_[i / 2][g], i);
     }
     WalkForward<Cell, T, kCount>(p_, seen, stored, scale, states, get, before, kept, next, y,
                                  finish);
+    StoreOperand(turn, step, [&](int i) { return next[i][0] * scale[i]; });
+    Keep(before, kept);
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) y_[r] = StoreTwo<T>(y[2 * r], y[2 * r + 1]);
+    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = next[i][s];
+    }
+  }
+
+  // wx of gates kFrom … kEnd - 1.
+  template <int kFrom, int kEnd>
+  HASTE_DEVICE void LoadGates(Shift by) {
+    this->paired() ? LoadGates<true, kFrom, kEnd>(by) : LoadGates<false, kFrom, kEnd>(by);
+  }
+
+  // Stores what is multiplied after this step, or product. number(i): of element i.
+  template <class Number>
+  HASTE_DEVICE void StoreOperand(int turn, int64_t step, const Number& number) {
+    made_at_ = this->at_;
+    const int tile_size = p_.tiling.loads() * kStationaryNumbers;
+    uint16_t* to = to_ + turn * tile_size + ((step + 1) & 1) * p_.operand.At(p_.K, 0, 0);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       const int i = 2 * r;
       // The second unit may be one after the last: it is 0 as its R, wx and states are.
-      if (this->Exists(by, i)) {
-        float of[2] = {next[i][0] * scale[i], next[i + 1][0] * scale[i + 1]};
-        if constexpr (kScaledTerms<T> > 0) {
-          HASTE_UNROLL for (float& h : of) h *= scales_.state;
-        }
-        this->PutPair(to + 8 * r, of);
+      if (!this->Exists(OfTurn(turn), i)) continue;
+      float of[2] = {number(i), number(i + 1)};
+      if constexpr (kScaledTerms<T> > 0) {
+        HASTE_UNROLL for (float& h : of) h *= scales_.state;
       }
-      y_[r] = StoreTwo<T>(y[i], y[i + 1]);
+      this->PutPair(to + 8 * r, of);
+    }
+  }
+  // For Write.
+  HASTE_DEVICE void Keep(const float (&before)[kCount][kStates],
+                         const float (&kept)[kCount][Cell::kKept]) {
+    HASTE_UNROLL for (int r = 0; r < 2; ++r) {
+      const int i = 2 * r;
       HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) {
         kept_[r][g] = StoreTwo<T>(kept[i][g], kept[i + 1][g]);
       }
@@ -168,48 +201,70 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
         before_[r][s] = StoreTwo<T>(before[i][s], before[i + 1][s]);
       }
     }
-    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = next[i][s];
+  }
+
+  // Calls write(r, put) for each row. put(tensor, both): stores a pair at the step of these
+  // results; put(tensor, both, g): of gate g.
+  template <class Write>
+  HASTE_DEVICE void WriteEach(int turn, const Write& write) const {
+    const auto by = OfTurn(turn);
+    this->paired() ? WriteEach<true>(by, write) : WriteEach<false>(by, write);
+  }
+  template <class Put>
+  HASTE_DEVICE void PutOutput(int r, const Put& put) const {
+    put.One(p_.args.y, y_[r]);
+  }
+  template <int kFrom, int kEnd, class Put>
+  HASTE_DEVICE void PutGates(int r, const Put& put) const {
+    HASTE_UNROLL for (int g = kFrom; g < kEnd; ++g) put.Gate(p_.args.gates, g, kept_[r][g]);
+  }
+  template <class Put>
+  HASTE_DEVICE void PutSaved(int r, const Put& put) const {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
+      if (ReadsState<Cell>(s)) put.One(p_.args.saved[SavedAt<Cell>(s)], before_[r][s]);
+    }
+    HASTE_UNROLL for (int g = kGates; g < Cell::kKept; ++g) {
+      put.One(p_.args.saved[kSavedStates<Cell> + g - kGates], kept_[r][g]);
     }
   }
 
  private:
   static HASTE_DEVICE int Unit() { return threadIdx.x % 32 / 4 * 2; }
 
-  template <bool kPaired>
-  HASTE_DEVICE void LoadInputs(Shift by) {
+  template <bool kPaired, int kFrom, int kEnd>
+  HASTE_DEVICE void LoadGates(Shift by) {
     const int64_t gates = this->GatesAt(by);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
-      HASTE_UNROLL for (int g = 0; g < kGates; ++g) x_[r][g] = 0;
+      HASTE_UNROLL for (int g = kFrom; g < kEnd; ++g) x_[r][g] = 0;
       if (!this->Exists(by, 2 * r)) continue;
       const int64_t at = gates + r * kGates * this->row_stride_;
-      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
+      HASTE_UNROLL for (int g = kFrom; g < kEnd; ++g) {
         x_[r][g] = this->template LoadPair<kPaired>(by, p_.args.wx, at + g * p_.H);
       }
     }
   }
 
+  // Where a row's results are.
   template <bool kPaired>
-  HASTE_DEVICE void WriteResults(Shift by) const {
+  struct RowPut {
+    const StationaryForwardElements& of;
+    Shift by;
+    int64_t one, gates;
+
+    HASTE_DEVICE void One(void* tensor, Pair both) const {
+      of.template StorePair<kPaired>(by, tensor, one, both);
+    }
+    HASTE_DEVICE void Gate(void* tensor, int gate, Pair both) const {
+      of.template StorePair<kPaired>(by, tensor, gates + gate * of.p_.H, both);
+    }
+  };
+  template <bool kPaired, class Write>
+  HASTE_DEVICE void WriteEach(Shift by, const Write& write) const {
     const int64_t one = this->OneAt(by, made_at_), gates = this->GatesAt(by, made_at_);
     HASTE_UNROLL for (int r = 0; r < 2; ++r) {
       if (!this->Exists(by, 2 * r)) continue;
-      const int64_t at = one + r * this->row_stride_;
-      const int64_t of_gates = gates + r * kGates * this->row_stride_;
-      const auto put = [&](void* tensor, int64_t place, Pair both) {
-        this->template StorePair<kPaired>(by, tensor, place, both);
-      };
-      put(p_.args.y, at, y_[r]);
-      if (!p_.args.keep) continue;
-      HASTE_UNROLL for (int g = 0; g < kGates; ++g) {
-        put(p_.args.gates, of_gates + g * p_.H, kept_[r][g]);
-      }
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) {
-        if (ReadsState<Cell>(s)) put(p_.args.saved[SavedAt<Cell>(s)], at, before_[r][s]);
-      }
-      HASTE_UNROLL for (int g = kGates; g < Cell::kKept; ++g) {
-        put(p_.args.saved[kSavedStates<Cell> + g - kGates], at, kept_[r][g]);
-      }
+      const int64_t row = r * this->row_stride_;
+      write(r, RowPut<kPaired>{*this, by, one + row, gates + kGates * row});
     }
   }
 
@@ -219,12 +274,12 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
  protected:
   uint32_t seen_;    // of the step
   int64_t made_at_;  // at_ of the step whose results are these
+  // Of pairs of units, as they are stored: wx, and results.
+  Pair x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
 
  private:
-  // Of pairs of units, as they are stored: wx, and results; of h·R, its bias.
-  Pair bias_[kBiases > 0 ? kBiases : 1];
-  Pair x_[2][kGates], before_[2][kStates], kept_[2][Cell::kKept], y_[2];
-  ProductScales scales_;  // only for Scaled
+  Pair bias_[kBiases > 0 ? kBiases : 1];  // of h·R
+  ProductScales scales_;                  // only for Scaled
 };
 
 // Calls visit(place, number) for pairs of sums of a half of the rows: where they are in `sums`, and
@@ -258,7 +313,7 @@ HASTE_DEVICE void AddUp(const float (&own)[32], float* sums) {
   NamedBarrierSyncAligned<2 + kHalf, kStationaryElementThreads / 2>();
 }
 
-// What the warps that multiply do.
+// What the warps that multiply do. steps: or products, where a step has two.
 template <class Elements, int kTurns, class Params>
 HASTE_DEVICE void WalkStationary(const Params& p, const StationaryPlace& place,
                                  const StationaryBlock<kTurns>& block, int64_t steps) {
@@ -316,13 +371,14 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   if (threadIdx.x == 0) block.Init(p.tiling);
   __syncthreads();
   if (p.tiling.sharers > 1) ClusterSync();
+  const int64_t products = steps * Elements::kProducts;
   if (threadIdx.x >= kStationaryElementThreads) {
     DeallocateRegisters<24>();
     ServeStationary(p.tiling, Chunks(p, place), block.pipeline, block.slots(), block.signal,
-                    place.turns, 0, static_cast<int>(steps), static_cast<int>(steps));
+                    place.turns, 0, static_cast<int>(products), static_cast<int>(products));
   } else {
     AllocateRegisters<240>();
-    WalkStationary<Elements>(p, place, block, steps);
+    WalkStationary<Elements>(p, place, block, products);
   }
   if (p.tiling.sharers > 1) ClusterSync();  // others may still signal this block
 #endif

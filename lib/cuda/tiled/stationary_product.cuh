@@ -29,6 +29,7 @@ class StationaryProduct {
         slots_(SharedAddress(slots)),
         kept_(SharedAddress(kept) + half * (t.chunks - t.kept) / 2 * kKernelBytes),
         chunks_(t.chunks / 2),
+        first_chunks_(t.first_chunks / 2),
         slot_count_(t.slots),
         sharers_(t.sharers),
         slot_(half) {}
@@ -61,15 +62,43 @@ class StationaryProduct {
   // The product in two parts: of the first kBegun chunks of R, then of the others, which are added.
   template <int kBegun>
   HASTE_DEVICE void Begin(Sums& sums) {
-    MultiplySome<0, kBegun>(sums, [](int*) {});
+    MultiplySome<0, kBegun>(All(), sums, [](int*) {});
   }
   template <int kBegun>
   HASTE_DEVICE void Finish(Sums& sums) {
-    MultiplySome<kBegun, kKept>(sums, [&](int* last) {
+    MultiplyRest<kBegun>(All(), sums);
+  }
+  // All of it.
+  HASTE_DEVICE void Multiply(Sums& sums) { Finish<0>(sums); }
+  // Where a step's two products have chunks of their own: the first, or the second.
+  HASTE_DEVICE void MultiplyPart(bool first, Sums& sums) {
+    MultiplyRest<0>(Part{first ? 0 : first_chunks_, first ? first_chunks_ : chunks_}, sums);
+  }
+
+ private:
+  // The chunks of a product: some, or all of R. Of all, more is known when this is compiled.
+  struct Part {
+    static constexpr bool kAll = false;
+    int begin, end;
+  };
+  struct Whole {
+    static constexpr bool kAll = true;
+    static constexpr int begin = 0;
+    int end;
+  };
+  HASTE_DEVICE Whole All() const { return {chunks_}; }
+
+  // of: the product's. Of these, all from kFrom on.
+  template <int kFrom, class Range>
+  HASTE_DEVICE void MultiplyRest(const Range& of, Sums& sums) {
+    MultiplySome<kFrom, kKept>(of, sums, [&](int* last) {
+      const int first = Range::kAll ? kKept : max(kKept, of.begin);
       uint64_t a = Matrices<kStationarySums>(kept_);
-      for (int c = kKept; c < chunks_; ++c, a += kKernelBytes / kUnit) {
+      if constexpr (!Range::kAll) a += (first - kKept) * (kKernelBytes / kUnit);
+      for (int c = first; c < of.end; ++c, a += kKernelBytes / kUnit) {
         HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
-          Chunk(true, true, last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
+          const bool follows = Range::kAll || c + s > of.begin;
+          Chunk(follows, follows, last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
             const uint64_t of_kernel = a + k * (32 * kStationarySums / kUnit);
             WarpgroupMma<MmaOperand<T>, kRows>(to, of_kernel, b, adds);
           });
@@ -77,23 +106,21 @@ class StationaryProduct {
       }
     });
   }
-  // All of it.
-  HASTE_DEVICE void Multiply(Sums& sums) { Finish<0>(sums); }
-
- private:
   // Of R in registers the chunks from kFrom to kTo, then others(&last). last: the slot that the
   // tensor cores may still read.
-  template <int kFrom, int kTo, class Others>
-  HASTE_DEVICE void MultiplySome(Sums& sums, const Others& others) {
+  template <int kFrom, int kTo, class Range, class Others>
+  HASTE_DEVICE void MultiplySome(const Range& of, Sums& sums, const Others& others) {
     static_assert(kFrom < kTo && kTo <= kKept, "a chunk of R in registers is the first");
     int last = 0;
     if constexpr (kScaled > 0 && kFrom == 0) {
       HASTE_UNROLL for (float& sum : sums) sum = 0.0f;
     }
     HASTE_UNROLL for (int c = kFrom; c < kTo; ++c) {
-      if (c < chunks_) {
+      if ((Range::kAll || c >= of.begin) && c < of.end) {
         HASTE_UNROLL for (int s = 0; s < kTerms; ++s) {
-          Chunk(c + s > 0, c + s > kFrom, &last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
+          const bool adds = c + s > of.begin;
+          const bool follows = c + s > (Range::kAll ? kFrom : max(kFrom, of.begin));
+          Chunk(adds, follows, &last, sums, [&](Sums& to, int k, uint64_t b, bool adds) {
             WarpgroupMmaKept<MmaOperand<T>, kRows>(to, a_[c][k], b, adds);
           });
         }
@@ -102,7 +129,7 @@ class StationaryProduct {
     others(&last);
     if constexpr (kScaled == 0) {
       WaitWarpgroupMma<0>();
-      if (kFrom == 0 || chunks_ > kFrom) Free(last);
+      if (kFrom == 0 || of.end > kFrom) Free(last);
     }
   }
 
@@ -182,7 +209,7 @@ class StationaryProduct {
 
   const Pipeline pipeline_;
   const uint32_t slots_, kept_;
-  const int chunks_, slot_count_;
+  const int chunks_, first_chunks_, slot_count_;
   const uint32_t sharers_;
   int slot_;
   uint32_t lap_ = 0;

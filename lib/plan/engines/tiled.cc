@@ -109,9 +109,9 @@ bool Fill(const TiledProblem& p, const CudaProperties& device, const TiledCosts&
 
 bool HasEnoughSlots(const TiledTiling& t) { return t.slots >= std::min(kEnoughSlots, t.loads()); }
 
-// A step in turns. product, gate: clocks of a turn, and of each gate of its elements. alone: wait,
-// with one turn; in_turn: of each of several. Other turns' work hides the wait for other blocks,
-// but not that of an all-reduction.
+// A step in turns. product, gate: clocks of a turn, and of each gate of its elements. alone: wait
+// of a product, with one turn; in_turn: of each of several. Other turns' work hides the wait for
+// other blocks, but not that of an all-reduction.
 TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts& costs,
                   double product, double gate, double alone, double in_turn) {
   const bool odd = p.hidden * (p.relaxed ? 4 : 2) % kSectorBytes != 0;
@@ -127,11 +127,11 @@ TiledStep InTurns(const TiledProblem& p, const TiledTiling& t, const TiledCosts&
           p.all_reduces * (costs.all_reduce_clocks + (narrow ? costs.narrow_reduce_clocks : 0)));
   one.Add(TiledPart::kSums, p.all_reduces > 0 ? p.gates * costs.all_reduced_gate_clocks : 0);
   if (t.meets_in_memory()) {
-    one.Add(TiledPart::kSums, t.blocks(p.lanes) * costs.memory_meeting_clocks);
+    one.Add(TiledPart::kSums, p.products() * t.blocks(p.lanes) * costs.memory_meeting_clocks);
   }
   TiledStep all = one;
-  one.Add(TiledPart::kWaits, alone);
-  all.Add(TiledPart::kWaits, in_turn);
+  one.Add(TiledPart::kWaits, p.products() * alone);
+  all.Add(TiledPart::kWaits, p.products() * in_turn);
   all.Scale(t.turns);
   return all.clocks > one.clocks ? all : one;
 }
@@ -149,7 +149,7 @@ TiledStep StationaryStep(const TiledProblem& p, const TiledTiling& t, const Tile
   const double chunk = t.sharers == 1                   ? costs.alone_chunk_clocks
                        : t.sharers == 2 && t.turns == 1 ? costs.pair_chunk_clocks
                                                         : costs.shared_chunk_clocks;
-  return InTurns(p, t, costs, StationaryProductClocks(t, costs, chunk),
+  return InTurns(p, t, costs, p.products() * StationaryProductClocks(t, costs, chunk),
                  costs.stationary_gate_clocks, costs.stationary_clocks,
                  costs.stationary_turn_clocks);
 }
@@ -178,8 +178,8 @@ bool FillStationary(const TiledProblem& p, const CudaProperties& device, TiledPl
   const int in_registers = p.all_reduces > 0 ? p.backward
                                                    ? NormalizingBackwardDepth(p.relaxed, t.rows)
                                                    : NormalizingForwardDepth(p.relaxed)
-                           : p.scales_gradients() ? ScalingBackwardDepth(t.rows)
-                           : t.terms > 1          ? kExponentialRegisterDepth
+                           : p.scales_gradients() ? ScalingBackwardDepth(p.exponential, t.rows)
+                           : p.exponential        ? kExponentialRegisterDepth
                            : t.meets_in_memory()  ? kSharingBackwardDepth
                                                   : kStationaryRegisterDepth;
   t.kept = std::min(t.chunks, 2 * in_registers / t.stationary_depth());
@@ -221,7 +221,7 @@ TiledStep StationaryBackwardStep(const TiledProblem& p, const TiledTiling& t,
                        t.scaled_makers * (t.meets_in_memory() ? costs.scaled_sharing_clocks
                                                               : costs.scaled_chunk_clocks);
   // Of blocks of 32 rows that begin early a fit has no use for a cost.
-  const bool early = t.sharers > 1 && t.chunks >= kChunksToBegin &&
+  const bool early = t.sharers > 1 && t.chunks >= kChunksToBegin && p.products() == 1 &&
                      EarlyChunks(p.gates, p.relaxed, t.rows, true) > 0;
   // Where rows are summed the timings show no such thing.
   const double in_turns = t.turns == 1 || p.all_reduces > 0 ? 1
@@ -245,14 +245,19 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   t.sharers = static_cast<uint8_t>(sharers);
   t.turns = static_cast<uint8_t>(turns);
   t.unit_tiles = static_cast<int>(PadTo(CeilDiv(p.hidden, t.units), sharers));
-  const int gates = p.scales_gradients() ? ScaledGates(p.gates) : p.gates;
-  t.scaled_makers = static_cast<uint8_t>(p.scales_gradients() ? ScaledMakers(gates) : 0);
-  const int64_t depth = int64_t{t.unit_tiles} * t.units * gates;
-  t.chunks = static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
+  const bool two = p.products() > 1;
+  const int gates = p.scales_gradients() && !two ? ScaledGates(p.gates) : p.gates;
+  t.scaled_makers = static_cast<uint8_t>(p.scales_gradients() ? ScaledMakers(two ? 1 : gates) : 0);
+  const auto chunks_of = [&t](int gates) {
+    const int64_t depth = int64_t{t.unit_tiles} * t.units * gates;
+    return static_cast<int>(2 * CeilDiv(depth, int64_t{2} * t.splits * t.stationary_depth()));
+  };
+  t.first_chunks = two ? chunks_of(gates - p.reset_gates) : 0;
+  t.chunks = t.first_chunks + chunks_of(two ? p.reset_gates : gates);
   // A block pushes its sums after it has loaded its chunks. If one of them is of its own unit tile,
   // and follows the sums before, its cluster has read those: the flags say so. Else, and of scaled
   // gradients, whose chunks come from blocks of one rank, two places take turns.
-  const bool knows = turns == 1 && !p.scales_gradients() &&
+  const bool knows = turns == 1 && !p.scales_gradients() && !two &&
                      CeilDiv(gates * t.units, t.stationary_depth()) >= t.splits;
   t.meetings = t.meets_in_memory() ? 0 : knows ? 1 : 2;
   if (!FillStationary(p, device, plan)) return false;
@@ -260,8 +265,13 @@ bool FillStationaryBackward(const TiledProblem& p, const CudaProperties& device,
   return true;
 }
 
+bool IsTooLarge(const TiledProblem& p) { return p.batch > INT32_MAX / 2 || p.depth > kMaxDepth; }
+
+}  // namespace
+
 void VisitStationary(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
                      const std::function<void(const TiledPlan&)>& visit) {
+  if (IsTooLarge(p) || !p.allows_stationary()) return;
   if (p.backward) {
     for (int rows : {kStationaryRows / 2, kStationaryRows}) {
       for (int turns = 1; turns <= kMaxStationaryTurns; ++turns) {
@@ -282,13 +292,9 @@ void VisitStationary(const TiledProblem& p, const CudaProperties& device, const 
   }
 }
 
-}  // namespace
-
 void VisitTiled(const TiledProblem& p, const CudaProperties& device, const TiledCosts& costs,
                 const std::function<void(const TiledPlan&)>& visit) {
-  if (p.batch > INT32_MAX / 2 || p.depth > kMaxDepth) return;
-  if (p.allows_stationary()) VisitStationary(p, device, costs, visit);
-  if (p.all_reduces > 0) return;
+  if (IsTooLarge(p) || p.all_reduces > 0) return;
   for (int rows = 32; rows <= p.shape.max_rows(); rows *= 2) {
     if (rows > 32 && p.batch <= rows / 2) continue;
     for (int splits = 1; splits <= kMaxTiledSplits; splits *= 2) {

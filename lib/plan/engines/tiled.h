@@ -66,6 +66,10 @@ struct TiledProductShape {
 // whole depth and 64 rows, and a block may take several tiles of rows in turn. Backward they are 64
 // units, of a part of the depth of all gates, and 32 or 64 rows. There a cluster's blocks divide
 // the depth, or they share the operand, as forward.
+//
+// A step of two products (TiledProblem::reset_gates) has the same blocks. Forward both multiply all
+// of R, of which each uses the sums of its gates. Backward the depth begins with the gates of the
+// first product, which are those after the reset gates.
 constexpr int kStationaryRows = 64, kStationarySums = 64;
 constexpr int kStationaryUnits = 16, kStationaryBackwardUnits = kStationarySums;
 constexpr int kStationaryChunkBytes = 64 * 128;                                // of the operand
@@ -84,7 +88,9 @@ constexpr int NormalizingBackwardDepth(bool floats, int rows) {
 // another in the depth, as a power of two of gates. Products of the same scales are summed first,
 // which takes registers, too: more of them for 64 rows.
 constexpr int kStationaryScaleUnits = 16;
-constexpr int ScalingBackwardDepth(int rows) { return rows == kStationaryRows ? 448 : 512; }
+constexpr int ScalingBackwardDepth(bool exponential, int rows) {
+  return (exponential ? 384 : 512) - (rows == kStationaryRows ? 64 : 0);
+}
 constexpr int ScaledGates(int gates) { return gates == 3 ? 4 : gates; }
 constexpr int kStationaryWarps = 8, kStationaryElementThreads = 32 * kStationaryWarps;
 // Blocks that make what is in one chunk: forward those of four unit tiles, backward the cluster of
@@ -113,7 +119,8 @@ constexpr int kStationaryThreads = kStationaryElementThreads + 32 * kStationaryS
 
 struct TiledTiling {
   int rows, units, splits;
-  int chunks;      // of the depth of a block
+  int chunks;        // of the depth of a block
+  int first_chunks;  // of those, that a step's first product multiplies; 0 where each has all
   int kept;        // of those, the last, whose part of R stays; where R is stationary, in registers
   int log_stages;  // chunks that there is room for on their way: a power of two
   int unit_tiles, row_tiles;
@@ -191,8 +198,11 @@ struct TiledProblem {
   // Of cells that normalise h·R, which need R to be stationary, else 0: all-reductions over the
   // blocks of a row tile, a step.
   int all_reduces;
-  bool relaxed;  // floats of the precision of TensorFloat-32, which can be scaled
+  int reset_gates;   // of a cell whose step has two products with R stationary, else 0
+  bool exponential;  // gates
+  bool relaxed;      // floats of the precision of TensorFloat-32, which can be scaled
 
+  constexpr int products() const { return reset_gates > 0 ? 2 : 1; }
   // Whether R can be stationary.
   constexpr bool allows_stationary() const { return one_a_step && (relaxed || shape.terms == 1); }
   constexpr bool scales_gradients() const { return relaxed && backward; }
@@ -233,8 +243,11 @@ struct TiledPlan {
   TiledStep step;
 };
 
-// Calls visit for each cut that fits.
+// Calls visit for each cut of a product that fits, where R is not stationary.
 void VisitTiled(const TiledProblem&, const CudaProperties&, const TiledCosts&,
                 const std::function<void(const TiledPlan&)>& visit);
+// The same of all products of a step, where R is stationary.
+void VisitStationary(const TiledProblem&, const CudaProperties&, const TiledCosts&,
+                     const std::function<void(const TiledPlan&)>& visit);
 
 }  // namespace haste

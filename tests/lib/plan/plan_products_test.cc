@@ -51,7 +51,11 @@ void InTiles() {
       {&elman, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, true, EngineKind::kTiled, 128, 4, true},
       {&slstm, 128, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 1, 2},
-      {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 4, false},
+      {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, false, EngineKind::kTiled, 64, 1, true, 4, 1},
+      {&reset_before, 64, 1, 1024, HASTE_BFLOAT16, true, EngineKind::kTiled, 32, 2, true, 1, 1},
+      {&reset_before, 128, 1, 2048, HASTE_FLOAT16, false, EngineKind::kTiled, 64, 1, true, 2, 2},
+      {&reset_before, 128, 1, 2048, HASTE_FLOAT16, true, EngineKind::kTiled, 64, 4, true, 2, 2},
+      {&reset_before, 256, 1, 2048, HASTE_BFLOAT16, false, EngineKind::kTiled, 128, 2, false},
   };
   for (const auto& c : cases) {
     const HasteRnnConfig config = CudaSizes(c.n, c.k, c.h, c.dtype);
@@ -77,11 +81,10 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
   // If gates have scales, a chunk of the depth belongs to one gate.
   const bool scales = backward && terms > 1 && ScalesTiledGradients(cell);
   const int64_t units = scales ? PadTo(config.hidden, chunk) : config.hidden;
-  for (int i = 0; i < (cell.reset_gates > 0 ? 2 : 1); ++i) {
+  const bool one = cell.reset_gates == 0 || plan.tiled[0].tiling.stationary();
+  for (int i = 0; i < (one ? 1 : 2); ++i) {
     const TiledTiling& t = plan.tiled[i].tiling;
-    const int gates = cell.reset_gates == 0 ? cell.gates
-                      : i == 0              ? cell.reset_gates
-                                            : cell.gates - cell.reset_gates;
+    const int gates = one ? cell.gates : i == 0 ? cell.reset_gates : cell.gates - cell.reset_gates;
     const int64_t depth = units * (backward ? gates : 1);
     EXPECT_TRUE(plan.tiled[i].shared_bytes <= 232448, "%s", text.c_str());
     EXPECT_TRUE(t.padded_rows() >= config.batch, "%s", text.c_str());
@@ -102,8 +105,13 @@ void CheckTiles(HasteRnnConfig config, const HasteCellInfo& cell, bool backward)
 // Every cut in which R stays on the chip can run: what its warps agree on without telling each
 // other.
 void StationaryCutsCanRun() {
-  const HasteCellInfo cells[] = {kLstm, CellInfo<Gru>(), CellInfo<Elman>(),
-                                 CellInfo<LayerNormLstm>(), CellInfo<LayerNormGru>()};
+  const HasteCellInfo cells[] = {kLstm,
+                                 CellInfo<Gru>(),
+                                 CellInfo<Elman>(),
+                                 CellInfo<SLstm>(),
+                                 CellInfo<GruResetBefore>(),
+                                 CellInfo<LayerNormLstm>(),
+                                 CellInfo<LayerNormGru>()};
   int cuts = 0, few = 0, scaled = 0;
   for (const HasteCellInfo& cell : cells) {
     for (int64_t n : {1, 33, 64, 100, 128, 200, 256, 300}) {
@@ -121,20 +129,33 @@ void StationaryCutsCanRun() {
             // A slot is of one loading warp, and of one half of the warps that multiply, which
             // frees it after it has begun with its next.
             EXPECT_TRUE(t.slots % t.loaders() == 0 && t.slots % 2 == 0, "%s", text.c_str());
-            EXPECT_TRUE(t.slots >= std::min(4, t.chunks), "%s", text.c_str());
+            EXPECT_TRUE(t.slots >= std::min(4, t.loads()), "%s", text.c_str());
             EXPECT_TRUE((t.scaled_makers > 0) == (floats && backward), "%s", text.c_str());
             scaled += t.scaled_makers > 0;
-            // A chunk with scales has all gates' gradients of whole groups of 16 units.
-            const int gates = t.scaled_makers > 0 ? ScaledGates(cell.gates) : cell.gates;
-            EXPECT_TRUE(t.scaled_makers == 0 || t.scaled_makers * gates == kStationaryMakers, "%s",
-                        text.c_str());
-            const int64_t depth = backward ? gates * PadTo(h, t.units) : h;
+            // A chunk with scales has all gates' gradients of whole groups of 16 units; of two
+            // products, where gates have scales of their own, those of 16 units of a gate.
+            const bool two = cell.reset_gates > 0;
+            const int gates = t.scaled_makers > 0 && !two ? ScaledGates(cell.gates) : cell.gates;
+            EXPECT_TRUE(
+                t.scaled_makers == 0 || t.scaled_makers * (two ? 1 : gates) == kStationaryMakers,
+                "%s", text.c_str());
+            const int64_t units = backward ? PadTo(h, t.units) : h;
+            const int64_t depth = backward ? gates * units : units;
             EXPECT_TRUE(t.total_chunks() * int64_t{t.stationary_depth()} >= depth, "%s",
                         text.c_str());
+            // Both halves of the warps have as many chunks of each product, which ends with one.
+            const int64_t of_first = int64_t{t.first_chunks} * t.splits * t.stationary_depth();
+            EXPECT_TRUE(t.first_chunks % 2 == 0 && t.chunks % 2 == 0, "%s", text.c_str());
+            EXPECT_TRUE((t.first_chunks > 0) == (two && backward), "%s", text.c_str());
+            EXPECT_TRUE(t.first_chunks == 0 || of_first >= (cell.gates - cell.reset_gates) * units,
+                        "%s", text.c_str());
+            EXPECT_TRUE(t.total_chunks() * int64_t{t.stationary_depth()} - of_first >=
+                            (t.first_chunks > 0 ? cell.reset_gates * units : depth),
+                        "%s", text.c_str());
             // In turns, the warp that sets flags does not load.
             EXPECT_TRUE(t.loading > 0 && t.loading <= kStationaryServiceWarps - (t.turns > 1), "%s",
                         text.c_str());
-            EXPECT_TRUE(t.chunks >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s",
+            EXPECT_TRUE(t.loads() >= t.loaders() && t.unit_tiles % t.sharers == 0, "%s",
                         text.c_str());
             ++cuts;
             few += t.slots < 6;
@@ -149,7 +170,8 @@ void StationaryCutsCanRun() {
 
 // R of floats is stationary where float16 can stand for them.
 void FloatsInTiles() {
-  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>();
+  const HasteCellInfo gru = CellInfo<Gru>(), elman = CellInfo<Elman>(), slstm = CellInfo<SLstm>(),
+                      reset_before = CellInfo<GruResetBefore>();
   const struct {
     const HasteCellInfo* cell;
     HasteActivation activation;
@@ -159,7 +181,8 @@ void FloatsInTiles() {
       {&kLstm, HASTE_TANH, true, true, true, 1},  {&gru, HASTE_TANH, true, true, true, 1},
       {&elman, HASTE_TANH, true, true, true, 4},  {&kLstm, HASTE_RELU, true, false, true, 1},
       {&elman, HASTE_RELU, true, false, true, 4}, {&kLstm, HASTE_TANH, false, false, false},
-      {&slstm, HASTE_TANH, true, false, false},
+      {&slstm, HASTE_TANH, true, true, true, 1},  {&reset_before, HASTE_TANH, true, true, true, 4},
+      {&slstm, HASTE_RELU, true, false, true, 1}, {&reset_before, HASTE_RELU, true, false, true, 4},
   };
   for (const auto& c : cases) {
     for (const bool backward : {false, true}) {
@@ -227,7 +250,8 @@ void PartsAddUp() {
                       [&](const Plan& plan, double clocks) {
                         const std::string text = Describe(plan, config, cell);
                         double sum = 0;
-                        for (int i = 0; i < PhasesOf(cell); ++i) {
+                        const bool one = plan.tiled[0].tiling.stationary();
+                        for (int i = 0; i < (one ? 1 : PhasesOf(cell)); ++i) {
                           check(plan.tiled[i].step, text);
                           sum += plan.tiled[i].step.clocks;
                         }
@@ -261,7 +285,7 @@ void NamesTheLargestPart() {
       {&kLstm, 16, 4096, HASTE_FLOAT32, false, "loads into shared memory take"},
       {&elman, 1000, 100, HASTE_FLOAT32, false, "elements take"},
       {&reset_before, 8, 100, HASTE_FLOAT32, false, "launches of blocks take"},
-      {&reset_before, 64, 1024, HASTE_BFLOAT16, true, "sums of clusters take"},
+      {&reset_before, 64, 1024, HASTE_BFLOAT16, true, "waits for other blocks take"},
   };
   for (const auto& c : cases) {
     HasteRnnConfig config = CudaSizes(c.n, 1, c.h, c.dtype);
@@ -337,7 +361,8 @@ void ByCublas() {
       {&hopper, &gru, 32, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
       {&hopper, &gru, 64, 1, 1536, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
       {&hopper, &gru, 128, 1, 2048, HASTE_BFLOAT16, false, false, EngineKind::kTiled, 0},
-      {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
+      {&hopper, &reset_before, 64, 1, 1024, HASTE_FLOAT16, false, false, EngineKind::kTiled, 0},
+      {&hopper, &reset_before, 256, 1, 2048, HASTE_FLOAT16, false, false, EngineKind::kBlas, 1},
       // Two turns of `tiled` take 21 us a step, and this 15 (timed): four gates whose rows are
       // summed.
       {&hopper, &norm_lstm, 128, 1, 1280, HASTE_BFLOAT16, false, false, EngineKind::kBlas, 1},
