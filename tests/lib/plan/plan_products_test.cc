@@ -40,8 +40,7 @@ void InTiles() {
       {&kLstm, 128, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 64, 1, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, false, EngineKind::kTiled, 32, 2, true},
       {&kLstm, 16, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 4, true},
-      // 32 rows, depth in two, in one launch would take 0.9 of the time.
-      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 64, 16, false},
+      {&kLstm, 128, 1, 2048, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 2, true},
       {&kLstm, 64, 1, 1536, HASTE_FLOAT32, true, EngineKind::kTiled, 64, 8, true},
       {&gru, 32, 1, 1000, HASTE_FLOAT32, true, EngineKind::kTiled, 32, 8, true},
       {&kLstm, 1, 1, 2048, HASTE_FLOAT32, false, EngineKind::kStepwise, 0, 0, false},
@@ -283,7 +282,7 @@ void NamesTheLargestPart() {
       {&norm_lstm, 128, 1024, HASTE_BFLOAT16, true, "sums of rows take"},
       {&kLstm, 128, 2048, HASTE_FLOAT32, false, "products take"},
       {&kLstm, 16, 4096, HASTE_FLOAT32, false, "loads into shared memory take"},
-      {&elman, 1000, 100, HASTE_FLOAT32, false, "elements take"},
+      {&elman, 4000, 100, HASTE_FLOAT32, false, "elements take"},
       {&reset_before, 8, 100, HASTE_FLOAT32, false, "launches of blocks take"},
       {&reset_before, 64, 1024, HASTE_BFLOAT16, true, "waits for other blocks take"},
   };
