@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <vector>
 
 #include "lib/base/dtypes.h"
@@ -101,9 +102,9 @@ int GatesOf(const HasteCellInfo& cell, int phase) {
   return phase == 0 && cell.reset_gates > 0 ? cell.reset_gates : cell.gates - cell.reset_gates;
 }
 
-// Of a product of `gates` gates. one_a_step: it is a step's only one.
+// Of a product of `gates` gates, or of all products of a step, where R is stationary.
 TiledProblem TiledProblemOf(const HasteRnnConfig& config, const HasteCellInfo& cell, bool backward,
-                            int gates, bool one_a_step) {
+                            int gates) {
   auto problem = ProblemOf<TiledProblem>(config);
   problem.shape.sums = backward ? 1 : gates;
   const bool floats = config.dtype == HASTE_FLOAT32;
@@ -118,7 +119,7 @@ TiledProblem TiledProblemOf(const HasteRnnConfig& config, const HasteCellInfo& c
       problem.shape.scales_rows ? PadTo(config.hidden, problem.shape.depth()) : config.hidden;
   if (backward) problem.depth *= gates;
   problem.exact = config.allow_tf32 == 0;
-  problem.one_a_step = one_a_step;
+  problem.one_a_step = gates == cell.gates;
   problem.backward = backward;
   problem.all_reduces = cell.normalizes ? NormalizesState(cell) ? 2 : 1 : 0;
   problem.relaxed =
@@ -137,13 +138,15 @@ void VisitInTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
     plan.tiled[0] = cut;
     visit(plan, cut.step.clocks);
   };
-  TiledProblem all = TiledProblemOf(config, cell, backward, cell.gates, true);
+  TiledProblem all = TiledProblemOf(config, cell, backward, cell.gates);
   all.reset_gates = cell.reset_gates;
-  VisitStationary(all, cuda, costs.tiled, visit_one);
+  // Its kernels count products in 32 bits; backward has one more.
+  const bool counts = config.time < INT32_MAX / PhasesOf(cell);
+  if (counts) VisitStationary(all, cuda, costs.tiled, visit_one);
   if (PhasesOf(cell) == 1) return VisitTiled(all, cuda, costs.tiled, visit_one);
   std::vector<TiledPlan> cuts[kMaxPhases];
   for (int i = 0; i < kMaxPhases; ++i) {
-    VisitTiled(TiledProblemOf(config, cell, backward, GatesOf(cell, i), false), cuda, costs.tiled,
+    VisitTiled(TiledProblemOf(config, cell, backward, GatesOf(cell, i)), cuda, costs.tiled,
                [&](const TiledPlan& cut) { cuts[i].push_back(cut); });
   }
   for (const TiledPlan& cut : cuts[0]) {

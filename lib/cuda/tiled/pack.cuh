@@ -107,8 +107,8 @@ class StationaryWeights {
   }
 
  private:
-  // Backward: of a product's depth, [tile of units, gate, unit], which has gates kFrom … kEnd - 1
-  // as kInDepth.
+  // Backward: of the depth of a product over gates kFrom … kEnd - 1, padded to kInDepth gates:
+  // [tile of units, gate, unit].
   template <int kFrom, int kEnd, int kInDepth>
   HASTE_DEVICE uint32_t OfGates(int j, int d) const {
     constexpr int kUnits = kScalesRows<Phase> ? kStationaryScaleUnits : kStationaryBackwardUnits;

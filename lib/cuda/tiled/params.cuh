@@ -38,9 +38,9 @@ constexpr TiledProductShape ShapeOf() {
 }
 
 // An operand, [2, K, row tile, chunk, split term, rows × depth of a chunk]. The first index is the
-// parity of the step; wgmma_tile.cuh defines the order in a chunk. A block reads its rows of
-// neighbouring chunks in one copy. Padding is 0. If rows have scales, a chunk begins with the
-// factors that undo them, [rows] of float.
+// parity of the step, or where R is stationary of the product; wgmma_tile.cuh defines the order in
+// a chunk. A block reads its rows of neighbouring chunks in one copy. Padding is 0. If rows have
+// scales, a chunk begins with the factors that undo them, [rows] of float.
 struct TiledOperand {
   uint16_t* a;
   int chunks, row_tiles;
@@ -74,10 +74,10 @@ struct TiledParams : WalkParams<T> {
   bool exact;           // for floats: full precision, not that of TensorFloat-32
   const uint4* kernel;  // R, packed (pack.cuh)
   // For cells whose steps have two products (kResetGates): tiling, kernel and operand belong to the
-  // current product.
+  // current product. Where R is stationary they belong to both, and there is no other.
   TiledOperand operand, other;
   // [K, row tiles] how often a block has ended a step, over all steps. Where R is stationary:
-  // [K, row tiles, flags] how many steps a block has ended.
+  // [K, row tiles, flags] how many steps, or products, a block has ended.
   uint32_t* arrived;
   // Only where blocks exchange partial sums in memory (StationaryMemoryMeeting).
   uint4* parts;

@@ -5,13 +5,17 @@
 // units. They may take turns with several tiles of rows. They are a cluster, or clusters are blocks
 // of other units and the same part of the depth, each of which loads some of the chunks into all.
 //
-// The depth is [unit tile, gate, 64 units of it]. Of its chunks, a block has every one whose number
-// is its split, modulo the splits.
+// The depth is [unit tile, gate, 64 units of it]; of two products a step, that of the first's
+// gates, then that of the second's. Of its chunks, a block has every one whose number is its split,
+// modulo the splits.
 //
 // Gradients of floats are scaled float16. 16 units of a row, which a warp computes, have a scale
-// that fits them, and follow one another in the depth: [tile of 16 units, gate, unit]. A chunk has
+// that fits them, and follow one another in the depth: [tile of 16 units, gate, unit]. (Of two
+// products each gate has its own scale: StationaryResetBackwardElements.) A chunk has
 // the factors that undo its scales at its end (lib/cuda/ptx/fp16_scale.cuh).
 #pragma once
+
+#include <algorithm>
 
 #include "lib/cuda/tiled/stationary_backward_chunks.cuh"
 #include "lib/cuda/tiled/stationary_elements.cuh"
@@ -89,8 +93,7 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
     }
   }
 
-  // Stores what the step before multiplies: parity
-  // is of the steps that have ended.
+  // Stores what the next product multiplies. ended: how many steps, or products.
   HASTE_DEVICE void Step(int turn, int64_t ended, const float (&product)[kCount], States& states) {
     Gates dx, dq;
     Differentiate(product, states, dx, dq);
@@ -208,7 +211,7 @@ class StationaryBackwardElements : protected StationaryElements<Cell, Params> {
   }
 
   // Loads what a step reads of the reserve's gates and other tensors kFrom … kEnd - 1 (Cell::Kept),
-  // of the states that entered it, and of dy if it reads any of the last gates.
+  // of the states that entered it, and of dy unless it stops before the last gate.
   template <int kFrom, int kEnd>
   HASTE_DEVICE void LoadInputs(Shift by) {
     this->paired() ? LoadInputs<true, kFrom, kEnd>(by) : LoadInputs<false, kFrom, kEnd>(by);

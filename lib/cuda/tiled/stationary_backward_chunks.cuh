@@ -23,7 +23,7 @@ struct StationaryBackwardPlace : StationaryRows {
 };
 
 // The chunks of the gates' gradients, as a loading warp sees them. Flags are [unit tile, split]:
-// how many steps a block has ended. kRows: of a row tile.
+// how many steps, or products, a block has ended. kRows: of a row tile.
 template <class Cell, int kRows, class Params>
 class StationaryBackwardChunks : public StationaryChunks<Params> {
   static constexpr int kSplits = kRows / 16;

@@ -19,7 +19,8 @@ struct StationaryPlace : StationaryRows {
         unit_tile(static_cast<int>(blockIdx.x) % t.unit_tiles) {}
 };
 
-// The chunks of h, as a loading warp sees them. Flags are [unit tile]: how many steps it has ended.
+// The chunks of h, as a loading warp sees them. Flags are [unit tile]: how many steps, or
+// products, it has ended.
 template <class Params>
 class StationaryForwardChunks : public StationaryChunks<Params> {
  public:
@@ -203,8 +204,8 @@ class StationaryForwardElements : protected StationaryElements<Cell, Params> {
     }
   }
 
-  // Calls write(r, put) for each row. put(tensor, both): stores a pair at the step of these
-  // results; put(tensor, both, g): of gate g.
+  // Calls write(r, put) for each row. put.One(tensor, both) stores a pair at the step of these
+  // results, put.Gate(tensor, g, both) that of a gate.
   template <class Write>
   HASTE_DEVICE void WriteEach(int turn, const Write& write) const {
     const auto by = OfTurn(turn);

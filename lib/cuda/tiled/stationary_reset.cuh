@@ -4,7 +4,7 @@
 // parity is that of the product, and blocks set their flags after each. Forward the first product
 // is that of the reset gates, from which their operand for the other gates follows; the second ends
 // the step. Backward the step begins with what comes back from the reset gates of the next, and
-// its second product completes its reset gates.
+// its second product completes its reset gates. (So half of the operand's memory is not used.)
 //
 // What a thread knows of a step between its products is with its states.
 #pragma once
@@ -15,6 +15,20 @@
 #include "lib/cuda/tiled/stationary_forward.cuh"
 
 namespace haste {
+
+// Of what a thread has with its states, the states alone, and back.
+template <int kCount, int kAll, int kStates>
+HASTE_DEVICE void GetStates(const float (&all)[kCount][kAll], float (&states)[kCount][kStates]) {
+  HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = all[i][s];
+  }
+}
+template <int kCount, int kAll, int kStates>
+HASTE_DEVICE void PutStates(const float (&states)[kCount][kStates], float (&all)[kCount][kAll]) {
+  HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
+    HASTE_UNROLL for (int s = 0; s < kStates; ++s) all[i][s] = states[i][s];
+  }
+}
 
 template <class Cell, class Params>
 class StationaryResetForwardElements : public StationaryForwardElements<Cell, Params> {
@@ -33,8 +47,8 @@ class StationaryResetForwardElements : public StationaryForwardElements<Cell, Pa
   HASTE_DEVICE void LoadStates(int turn, States& states) const {
     typename Base::States carried;
     Base::LoadStates(turn, carried);
+    PutStates(carried, states);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = carried[i][s];
       HASTE_UNROLL for (int g = 0; g <= kReset; ++g) states[i][kStates + g] = 0.0f;
     }
   }
@@ -58,9 +72,7 @@ class StationaryResetForwardElements : public StationaryForwardElements<Cell, Pa
   HASTE_DEVICE void WriteStates(int turn, int64_t product, const States& states) const {
     if (IsFirst(product)) return;
     typename Base::States carried;
-    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) carried[i][s] = states[i][s];
-    }
+    GetStates(states, carried);
     Base::WriteStates(turn, product / kProducts, carried);
   }
 
@@ -120,8 +132,8 @@ class StationaryResetForwardElements : public StationaryForwardElements<Cell, Pa
   HASTE_DEVICE void End(int turn, int64_t product, const Products& q, States& states) {
     float kept[kCount][Cell::kKept];
     typename Base::States carried;
+    GetStates(states, carried);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) carried[i][s] = states[i][s];
       HASTE_UNROLL for (int g = 0; g < Cell::kKept; ++g) kept[i][g] = 0.0f;
       HASTE_UNROLL for (int g = 0; g < kReset; ++g) kept[i][g] = states[i][kStates + g];
       kept[i][Cell::kOperand] = states[i][kStates + kReset];
@@ -134,9 +146,7 @@ class StationaryResetForwardElements : public StationaryForwardElements<Cell, Pa
           }
         },
         DoNothing());
-    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = carried[i][s];
-    }
+    PutStates(carried, states);
   }
 
   bool ends_ = false;        // the product that NextStep follows is a step's second
@@ -152,6 +162,8 @@ class StationaryResetBackwardElements
   using Base::kCount, Base::kGates, Base::kStates, Base::p_;
   static constexpr int kReset = Cell::kResetGates, kOthers = kGates - kReset;
   static_assert(!Cell::kSplitsGradient, "the reset gates' dq would be lost");
+  static_assert(ScaledGates(kReset) == kReset && ScaledGates(kOthers) == kOthers,
+                "those of 16 units are in one chunk");
 
  public:
   static constexpr int kProducts = 2, kBegun = 0;
@@ -173,8 +185,8 @@ class StationaryResetBackwardElements
   HASTE_DEVICE void LoadStates(int turn, States& states) const {
     typename Base::States carried;
     Base::LoadStates(turn, carried);
+    PutStates(carried, states);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = carried[i][s];
       HASTE_UNROLL for (int g = 0; g < kReset; ++g) states[i][kStates + g] = 0.0f;
     }
   }
@@ -213,9 +225,7 @@ class StationaryResetBackwardElements
   HASTE_DEVICE void WriteInitial(int turn, const float (&product)[kCount],
                                  const States& states) const {
     typename Base::States carried;
-    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) carried[i][s] = states[i][s];
-    }
+    GetStates(states, carried);
     Base::WriteInitial(turn, product, carried);
   }
 
@@ -229,12 +239,10 @@ class StationaryResetBackwardElements
   HASTE_DEVICE void Begin(const float (&product)[kCount], States& states, Gates& dx) const {
     Gates dq = {};
     typename Base::States ds;
-    HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) ds[i][s] = states[i][s];
-    }
+    GetStates(states, ds);
     this->Differentiate(product, ds, dx, dq);
+    PutStates(ds, states);
     HASTE_UNROLL for (int i = 0; i < kCount; ++i) {
-      HASTE_UNROLL for (int s = 0; s < kStates; ++s) states[i][s] = ds[i][s];
       HASTE_UNROLL for (int g = 0; g < kReset; ++g) states[i][kStates + g] = dx[i][g];
     }
   }

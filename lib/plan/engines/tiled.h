@@ -85,7 +85,8 @@ constexpr int NormalizingBackwardDepth(bool floats, int rows) {
   return floats && rows == kStationaryRows ? 320 : 384;
 }
 // Backward of floats: the gates' gradients of 16 units of a row have a scale, and follow one
-// another in the depth, as a power of two of gates. Products of the same scales are summed first,
+// another in the depth, as a power of two of gates. (Of two products a step, each gate has a scale
+// of its own.) Products of the same scales are summed first,
 // which takes registers, too: more of them for 64 rows.
 constexpr int kStationaryScaleUnits = 16;
 constexpr int ScalingBackwardDepth(bool exponential, int rows) {
@@ -120,9 +121,9 @@ constexpr int kStationaryThreads = kStationaryElementThreads + 32 * kStationaryS
 struct TiledTiling {
   int rows, units, splits;
   int chunks;        // of the depth of a block
-  int first_chunks;  // of those, that a step's first product multiplies; 0 where each has all
-  int kept;        // of those, the last, whose part of R stays; where R is stationary, in registers
-  int log_stages;  // chunks that there is room for on their way: a power of two
+  int first_chunks;  // of the first of two products that divide them, else 0
+  int kept;          // the last chunks, whose part of R stays; R stationary: those in registers
+  int log_stages;    // chunks that there is room for on their way: a power of two
   int unit_tiles, row_tiles;
   // One launch walks all steps, its blocks waiting for each other; else a launch is a step.
   bool persistent;
@@ -138,7 +139,8 @@ struct TiledTiling {
   constexpr int stationary_depth() const { return kStationaryChunkBytes / 2 / rows; }
   constexpr int kernel_chunk_bytes() const { return kStationarySums * 2 * stationary_depth(); }
   constexpr int slot_bytes() const { return StationarySlotBytes(scaled_makers); }
-  // Chunks of the operand that a step multiplies: each chunk of R by all of its terms.
+  // Chunks of the operand that a step multiplies, or forward each of its products: each chunk of R
+  // by all of its terms.
   constexpr int loads() const { return chunks * terms; }
   // Loading warps of a cluster, which take turns in the chunks.
   constexpr int loaders() const { return sharers * loading; }
@@ -193,7 +195,7 @@ struct TiledProblem {
   int64_t batch, lanes, hidden, depth;
   int gates;        // of the product
   bool exact;       // for floats: full precision, not that of TensorFloat-32
-  bool one_a_step;  // no other product comes between two steps
+  bool one_a_step;  // a step has no other product: one launch can walk all steps
   bool backward;
   // Of cells that normalise h·R, which need R to be stationary, else 0: all-reductions over the
   // blocks of a row tile, a step.
@@ -204,7 +206,7 @@ struct TiledProblem {
 
   constexpr int products() const { return reset_gates > 0 ? 2 : 1; }
   // Whether R can be stationary.
-  constexpr bool allows_stationary() const { return one_a_step && (relaxed || shape.terms == 1); }
+  constexpr bool allows_stationary() const { return relaxed || shape.terms == 1; }
   constexpr bool scales_gradients() const { return relaxed && backward; }
   // Whether clusters can share gradients.
   constexpr bool allows_sharing_gradients() const {

@@ -111,7 +111,7 @@ void StationaryCutsCanRun() {
                                  CellInfo<GruResetBefore>(),
                                  CellInfo<LayerNormLstm>(),
                                  CellInfo<LayerNormGru>()};
-  int cuts = 0, few = 0, scaled = 0;
+  int cuts = 0, few = 0, scaled = 0, divided = 0, exponential = 0;
   for (const HasteCellInfo& cell : cells) {
     for (int64_t n : {1, 33, 64, 100, 128, 200, 256, 300}) {
       for (int64_t h = 16; h < 4000; h += h / 16) {
@@ -131,6 +131,8 @@ void StationaryCutsCanRun() {
             EXPECT_TRUE(t.slots >= std::min(4, t.loads()), "%s", text.c_str());
             EXPECT_TRUE((t.scaled_makers > 0) == (floats && backward), "%s", text.c_str());
             scaled += t.scaled_makers > 0;
+            divided += t.first_chunks > 0;
+            exponential += cell.exponential && floats;
             // A chunk with scales has all gates' gradients of whole groups of 16 units; of two
             // products, where gates have scales of their own, those of 16 units of a gate.
             const bool two = cell.reset_gates > 0;
@@ -142,7 +144,7 @@ void StationaryCutsCanRun() {
             const int64_t depth = backward ? gates * units : units;
             EXPECT_TRUE(t.total_chunks() * int64_t{t.stationary_depth()} >= depth, "%s",
                         text.c_str());
-            // Both halves of the warps have as many chunks of each product, which ends with one.
+            // Both halves of the warps have equally many chunks of each product.
             const int64_t of_first = int64_t{t.first_chunks} * t.splits * t.stationary_depth();
             EXPECT_TRUE(t.first_chunks % 2 == 0 && t.chunks % 2 == 0, "%s", text.c_str());
             EXPECT_TRUE((t.first_chunks > 0) == (two && backward), "%s", text.c_str());
@@ -165,6 +167,8 @@ void StationaryCutsCanRun() {
   }
   EXPECT_TRUE(cuts > 1000 && few > 10 && scaled > 300, "%d cuts, %d with few slots, %d with scales",
               cuts, few, scaled);
+  EXPECT_TRUE(divided > 300 && exponential > 300, "%d of two products, %d of an sLSTM's floats",
+              divided, exponential);
 }
 
 // R of floats is stationary where float16 can stand for them.
