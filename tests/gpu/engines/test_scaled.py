@@ -7,7 +7,7 @@ from needs import need_module
 
 torch = need_module("torch")
 
-from engine_problem import CELLS, ENGINES, each_cell, fitted, make  # noqa: E402
+from engine_problem import CELLS, ENGINES, OF_ANY_SIZE, fitted, make  # noqa: E402
 from kernel_problem import LIB, Call, Problem, assert_near  # noqa: E402
 
 # Of h and x, of R; steps.
@@ -20,7 +20,18 @@ CASES = {
 }
 SIZE = (9, 3, 2, 72)
 
-each_engine = pytest.mark.parametrize("engine", [e for e in ENGINES if e not in ("blas", "cpu")])
+SCALING = [e for e in ENGINES if e not in ("blas", "cpu")]
+each_engine = pytest.mark.parametrize("engine", SCALING)
+# Two products a step, of two operands: with other scales.
+TWO_PRODUCTS = [(e, "gru_reset_before") for e in SCALING if e in OF_ANY_SIZE]
+
+
+def pairs(*cells):
+    """Of engines and cells."""
+    return [*((engine, cell) for engine in SCALING for cell in cells), *TWO_PRODUCTS]
+
+
+each_engine_and_cell = pytest.mark.parametrize(("engine", "cell"), pairs(*CELLS))
 each_precision = pytest.mark.parametrize("precision", ["float32", "tf32"])
 
 
@@ -31,6 +42,10 @@ def forward(problem):
     return dict(zip(["y", *names], [call.y, *call.final], strict=True))
 
 
+def keeps_previous_output(cell):
+    return b"h_prev" in [*LIB.cell(cell).saved_names]
+
+
 def check_forward(problem):
     ours, expected = forward(problem), problem.reference()
     for name, tensor in ours.items():
@@ -39,8 +54,7 @@ def check_forward(problem):
 
 @pytest.mark.parametrize("case", CASES)
 @each_precision
-@each_cell
-@each_engine
+@each_engine_and_cell
 def test_sizes_of_numbers(engine, cell, precision, case):
     states, weights, steps = CASES[case]
     problem = make(cell, engine, precision, (*SIZE[:1], steps, *SIZE[2:]), reverse=[0, 1])
@@ -61,8 +75,7 @@ def test_a_mean_of_what_the_slstm_had_before(engine, precision):
 
 
 @each_precision
-@each_cell
-@each_engine
+@each_engine_and_cell
 def test_what_is_not_finite_stays_in_its_row(engine, cell, precision):
     problem = make(cell, engine, precision, SIZE)
     problem.s0[0] *= 10
@@ -76,8 +89,7 @@ def test_what_is_not_finite_stays_in_its_row(engine, cell, precision):
 
 
 @each_precision
-@each_cell
-@each_engine
+@each_engine_and_cell
 def test_dropout_that_leaves_little(engine, cell, precision):
     """Dropout makes the remaining elements of h ten times as large."""
     options = {"recurrent_dropout": 0.9, "training": 1}
@@ -86,8 +98,7 @@ def test_dropout_that_leaves_little(engine, cell, precision):
 
 @pytest.mark.parametrize("activations", [("relu", "sigmoid"), ("tanh", "relu"), ("linear", "tanh")])
 @each_precision
-@pytest.mark.parametrize("cell", ["lstm", "gru", "elman"])
-@each_engine
+@pytest.mark.parametrize(("engine", "cell"), pairs("lstm", "gru", "elman"))
 def test_activations_without_a_bound(engine, cell, precision, activations):
     size = fitted(engine, cell, "float32", SIZE)
     candidate, recurrent = activations
@@ -100,11 +111,11 @@ def test_activations_without_a_bound(engine, cell, precision, activations):
 
 
 @each_precision
-@each_engine
-def test_gates_that_are_no_shares_make_the_h_of_a_gru_grow(engine, precision):
+@pytest.mark.parametrize(("engine", "cell"), pairs("gru"))
+def test_gates_that_are_no_shares_make_the_h_of_a_gru_grow(engine, cell, precision):
     """With z = -1 it is 2 g - h."""
     options = {"activation": "tanh", "recurrent_activation": "tanh"}
-    problem = make("gru", engine, precision, (9, 10, 1, 72), **options)
+    problem = make(cell, engine, precision, (9, 10, 1, 72), **options)
     problem.wx[:, :, :, 0] = -5
     problem.wx[:, ::2, :, 2], problem.wx[:, 1::2, :, 2] = 5, -5
     problem.s0[0] *= 0
@@ -114,8 +125,7 @@ def test_gates_that_are_no_shares_make_the_h_of_a_gru_grow(engine, precision):
 
 
 @each_precision
-@pytest.mark.parametrize("cell", [c for c in CELLS if b"h_prev" in [*LIB.cell(c).saved_names]])
-@each_engine
+@pytest.mark.parametrize(("engine", "cell"), pairs(*filter(keeps_previous_output, CELLS)))
 def test_dropout_does_not_make_the_h_that_a_gate_keeps_grow(engine, cell, precision):
     """It is on h·R alone."""
     options = {"recurrent_dropout": 0.9, "training": 1, "activation": "tanh"}
@@ -140,7 +150,7 @@ BACKWARD_SIZES = [(5, 3, 2, 64), (9, 3, 1, 128), (300, 3, 1, 72), (9, 4, 1, 300)
 
 def each_backward_case(test):
     by_size = pytest.mark.parametrize("size", BACKWARD_SIZES, ids=str)
-    return by_size(each_precision(each_cell(each_engine(test))))
+    return by_size(each_precision(each_engine_and_cell(test)))
 
 
 def check_rows_of_dwx(problem, rows):

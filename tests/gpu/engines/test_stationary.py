@@ -17,6 +17,8 @@ from kernel_problem import (  # noqa: E402
     LIB,
     assert_near,
     assert_same_bits,
+    check_absent_tensors_are_zeros,
+    check_nan_stays_in_its_row,
     make_mask,
     there,
     unset,
@@ -217,6 +219,29 @@ def test_activations(cell, activation):
     problem = make_stationary(cell, "float16", ONE_TURN[2], activation=activation)
     y, expected = problem.run()["y"], problem.reference()["y"]
     assert_near(y, expected, problem.dtype, "y", problem.tolerance)
+
+
+@each_cell
+def test_floats_without_a_bound(cell):
+    """R stays on the chip backward alone, where each row and step has its own scale."""
+    problem = make(cell, "tiled", "tf32", (9, 3, 2, 72), activation="relu")
+    forward, backward = problem.plan().split("; backward: ")
+    assert "row tiles in" not in forward
+    assert "row tiles in" in backward
+    problem.check()
+
+
+@each_width
+@each_cell
+def test_nan_stays_in_its_row(cell, precision):
+    check_nan_stays_in_its_row(make_stationary(cell, precision, (9, 5, 2, 140)))
+
+
+@each_width
+@each_cell
+def test_absent_tensors_are_zeros(cell, precision):
+    size = (9, 5, 2, 140)
+    check_absent_tensors_are_zeros(make_stationary(cell, precision, size, initial=False))
 
 
 @each_width

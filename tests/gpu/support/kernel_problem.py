@@ -230,6 +230,36 @@ def check_nan_stays_in_its_row(problem):
     assert torch.equal(spoiled["y"][2, :3], clean["y"][2, :3])
 
 
+def check_absent_tensors_are_zeros(problem):
+    """No initial states, no reserve, no final states; backward from dy alone, from ds alone.
+
+    problem: without initial states.
+    """
+    reference = problem.reference()
+
+    def check(ours, name):
+        assert_near(ours, reference[name], problem.dtype, name, problem.tolerance)
+
+    wx, kernel, *extra = there([problem.wx, problem.kernel, *problem.extra])
+    config, y = problem.config(), unset(problem.dy)
+    scratch = LIB.workspace(config, backward=False)
+    LIB.forward(config, wx, kernel, extra=extra, y=y, workspace=scratch)
+    check(y, "y")
+
+    gates, saved = problem.reserve()
+    kept = {"gates": gates, "saved": saved, "extra": extra}
+    LIB.forward(config, wx, kernel, y=y, workspace=scratch, **kept)
+    parts = []
+    for given in ({"dy": problem.dy.to(ON)}, {"dsT": there(problem.ds)}):
+        gradients = problem.gradients()
+        scratch = LIB.workspace(config, backward=True)
+        LIB.backward(config, kernel, workspace=scratch, **gradients, **kept, **given)
+        parts.append(gradients)
+    check(parts[0]["dwx"] + parts[1]["dwx"], "dwx")
+    for i, name in enumerate(problem.parameters):
+        check(parts[0]["dextra"][i] + parts[1]["dextra"][i], f"d{name}")
+
+
 def check_halves(cell, wx, kernel, extra, **options):
     """The second half of the steps, from where the first ended, gives the bits of the whole."""
     n, t, k, _, h = wx.shape
