@@ -1,8 +1,11 @@
 """Small batches in inference, as a server or a stream sees them: `benchmarks.cpu --small`.
 
-A call of a few microseconds is mostly what calls it. So two more times are in the table: `call`, a
-tf.function that returns its input, which is the least that a layer in a tf.function can take; and
-`engine`, our library through its C API, with no TensorFlow, as PyTorch and ONNX Runtime run here.
+A call of a few microseconds is mostly what calls it. So three more times are in the table:
+
+- `call`, a tf.function that returns its input: the least that a layer in a tf.function can take
+- `engine`, our library through its C API, with no TensorFlow, as PyTorch and ONNX Runtime run here
+- `both`, the engine and then `call`, which displace each other's data from the caches: what a layer
+  with this engine could take in a tf.function
 """
 
 import functools
@@ -12,7 +15,10 @@ import tensorflow as tf
 from benchmarks import cases, measure
 from benchmarks.cpu import engine, peers
 
-HEADER = "layer        N    T    C    H |  ours µs    call  engine   torch     ort | ours  engine"
+HEADER = (
+    "layer        N    T    C    H |  ours µs    call    both  engine   torch     ort |"
+    " ours  engine | ours/both"
+)
 
 
 def run_row(name, shape, seconds):
@@ -26,7 +32,9 @@ def run_row(name, shape, seconds):
     direct = engine.Engine(name, weights, array)
     cases.check(ours, keras_layer, f"{name} {shape}: ours and Keras's")
     cases.check(direct, keras_layer, f"{name} {shape}: the engine's and Keras's")
-    functions = {"ours": ours, "call": tf.function(lambda: x), "engine": direct}
+    call = tf.function(lambda: x)
+    both = functools.partial(_one_after_the_other, direct, call)
+    functions = {"ours": ours, "call": call, "both": both, "engine": direct}
     for who, make in peers.installed().items():
         peer = make(name, weights, array, target.numpy())
         check = functools.partial(peers.in_keras_layout, peer.infer, peer.infer_to_keras)
@@ -41,12 +49,18 @@ def run_row(name, shape, seconds):
         f"{name:10}"
         + "".join(f"{size:5}" for size in shape)
         + " | "
-        + "".join(f"{1e6 * times.get(who, float('nan')):8.0f}" for who in ("ours", "call"))
+        + "".join(f"{1e6 * times.get(who, float('nan')):8.0f}" for who in ("ours", "call", "both"))
         + "".join(f"{1e6 * times.get(w, float('nan')):8.1f}" for w in ("engine", "torch", "ort"))
-        + f" |{best / times['ours']:5.2f}{best / times['engine']:8.2f}",
+        + f" |{best / times['ours']:5.2f}{best / times['engine']:8.2f}"
+        + f" |{times['ours'] / times['both']:10.2f}",
         flush=True,
     )
     return times
+
+
+def _one_after_the_other(first, second):
+    first()
+    second()
 
 
 def run(names, small_shapes, seconds):
