@@ -153,7 +153,7 @@ int main() {
   if (best != SimdTarget::kBaseline) {
     CheckTarget("avx2", HWY_CHOOSE_AVX2(RunFloat), HWY_CHOOSE_AVX2(RunDouble), seed);
   }
-  if (best == SimdTarget::kAvx3) {
+  if (best >= SimdTarget::kAvx3) {
     CheckTarget("avx512", HWY_CHOOSE_AVX3(RunFloat), HWY_CHOOSE_AVX3(RunDouble), seed);
   }
 #endif

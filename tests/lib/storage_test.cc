@@ -140,7 +140,7 @@ int main() {
   if (best != SimdTarget::kBaseline) {
     HASTE_CHECK_TARGET("avx2", HWY_CHOOSE_AVX2);
   }
-  if (best == SimdTarget::kAvx3) {
+  if (best >= SimdTarget::kAvx3) {
     HASTE_CHECK_TARGET("avx512", HWY_CHOOSE_AVX3);
   }
 #endif
