@@ -68,7 +68,7 @@ def run(names, small_shapes, seconds):
 
     Returns a row for each, {column: value}.
     """
-    print("small batches, inference; medians, µs; the last columns: the better peer's time over it")
+    print("small batches, inference; medians, µs; ours, engine: the better peer's time over it")
     print(HEADER)
     rows = []
     for name in names:

@@ -22,12 +22,12 @@ SIZE = (9, 3, 2, 72)
 
 SCALING = [e for e in ENGINES if e not in ("blas", "cpu")]
 each_engine = pytest.mark.parametrize("engine", SCALING)
-# Two products a step, of two operands: with other scales.
+# Each of its two products has an operand of its own, with its own scale.
 TWO_PRODUCTS = [(e, "gru_reset_before") for e in SCALING if e in OF_ANY_SIZE]
 
 
 def pairs(*cells):
-    """Of engines and cells."""
+    """Of each engine and these cells, and of those that run it the GRU with its reset before."""
     return [*((engine, cell) for engine in SCALING for cell in cells), *TWO_PRODUCTS]
 
 

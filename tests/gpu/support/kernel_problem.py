@@ -248,7 +248,9 @@ def check_absent_tensors_are_zeros(problem):
 
     gates, saved = problem.reserve()
     kept = {"gates": gates, "saved": saved, "extra": extra}
+    y = unset(problem.dy)
     LIB.forward(config, wx, kernel, y=y, workspace=scratch, **kept)
+    check(y, "y")
     parts = []
     for given in ({"dy": problem.dy.to(ON)}, {"dsT": there(problem.ds)}):
         gradients = problem.gradients()
