@@ -176,6 +176,7 @@ HWY_INLINE __m256i Load32(const char* at) {
 // vector, in which they then change places. With a mask of all lanes where GCC 12 would warn that
 // lanes are not initialised.
 struct PackInt8 {
+  static constexpr int kBlock = 1;  // NarrowKernel::block
   static constexpr int kRows = 4;
   static constexpr int kBytes = 16;  // of a row
   static HWY_INLINE __m512i Group(const char* from, int64_t row) {
@@ -191,6 +192,7 @@ struct PackInt8 {
 };
 
 struct PackBfloat16 {
+  static constexpr int kBlock = 1;
   static constexpr int kRows = 2;
   static constexpr int kBytes = 32;
   static HWY_INLINE __m512i Group(const char* from, int64_t row) {
@@ -204,11 +206,15 @@ struct PackBfloat16 {
   }
 };
 
+struct PackBfloat16Tiles : PackBfloat16 {
+  static constexpr int kBlock = 16;
+};
+
 // Groups [first, end) of a panel. Adds up in `start` what an operand that stands for 0 gives.
 template <class Type, int kVectors>
 HWY_INLINE void PackGroups(const NarrowSource& source, int64_t panel, int64_t first, int64_t end,
                            char* to, int32_t* start) {
-  constexpr int kRows = Type::kRows, kBytes = Type::kBytes;
+  constexpr int kRows = Type::kRows, kBytes = Type::kBytes, kBlock = Type::kBlock;
   constexpr bool kInt8 = kRows == 4;
   const __m512i zero_point = _mm512_set1_epi8(static_cast<char>(128));
   const char* from[kVectors];
@@ -218,26 +224,28 @@ HWY_INLINE void PackGroups(const NarrowSource& source, int64_t panel, int64_t fi
     from[v] = static_cast<const char*>(source.from) + source.at[v] + panel * source.next;
     sum[v] = kInt8 ? _mm512_loadu_si512(start + v * 16) : _mm512_setzero_si512();
   }
-  to += first * kVectors * 64;
+  const auto at = [&](int64_t i, int v) {
+    return to + ((i / kBlock * kVectors + v) * kBlock + i % kBlock) * 64;
+  };
   const int64_t row = source.row, whole = std::min(end, source.depth / kRows);
   for (int64_t i = first; i < whole; ++i) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v, to += 64) {
+    for (int v = 0; v < kVectors; ++v) {
       const __m512i group = Type::Group(from[v] + i * kRows * row, row);
-      _mm512_storeu_si512(to, group);
+      _mm512_storeu_si512(at(i, v), group);
       if constexpr (kInt8) sum[v] = _mm512_dpbusd_epi32(sum[v], zero_point, group);
     }
   }
   for (int64_t i = std::max(first, whole); i < end; ++i) {  // zeros for rows that are missing
     const int64_t left = std::clamp<int64_t>(source.depth - i * kRows, 0, kRows);
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v, to += 64) {
+    for (int v = 0; v < kVectors; ++v) {
       char rows[kRows * kBytes] = {};
       for (int64_t r = 0; r < left; ++r) {
         __builtin_memcpy(rows + r * kBytes, from[v] + (i * kRows + r) * row, kBytes);
       }
       const __m512i group = Type::Group(rows, kBytes);
-      _mm512_storeu_si512(to, group);
+      _mm512_storeu_si512(at(i, v), group);
       if constexpr (kInt8) sum[v] = _mm512_dpbusd_epi32(sum[v], zero_point, group);
     }
   }
@@ -347,8 +355,9 @@ void Avx512Int8Multiply(const NarrowTile& tile) { Multiply<Int8>(tile); }
 void Avx512Int8Pack(const NarrowSource& source, int64_t groups, void* panel, int32_t* start) {
   Pack<PackInt8>(source, groups, panel, start);
 }
-void Avx512Bfloat16Pack(const NarrowSource& source, int64_t groups, void* panel, int32_t* start) {
-  Pack<PackBfloat16>(source, groups, panel, start);
+void Avx512Bfloat16PackTiles(const NarrowSource& source, int64_t groups, void* panel,
+                             int32_t* start) {
+  Pack<PackBfloat16Tiles>(source, groups, panel, start);
 }
 
 const NarrowKernel kAvx512Int8 = {
@@ -356,7 +365,7 @@ const NarrowKernel kAvx512Int8 = {
     Avx512Int8Pack, Avx512Int8MultiplyRow};
 const NarrowKernel kAvx512Bfloat16 = {
     "AVX-512 BF16",     Narrow::kBfloat16,  16,      1,   nullptr, nullptr,
-    Multiply<Bfloat16>, Avx512Bfloat16Pack, nullptr, true};
+    Multiply<Bfloat16>, Pack<PackBfloat16>, nullptr, true};
 
 }  // namespace haste
 HWY_POP_ATTRIBUTES

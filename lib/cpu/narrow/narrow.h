@@ -4,8 +4,10 @@
 //
 // A kernel multiplies rows of an operand with a panel of weights. A panel has 1 to kMaxVectors
 // vectors of `width` columns. Its depth is cut into groups of 4 bytes: 2 bfloat16 or 4 int8. A
-// group of a column lies together, the columns of a vector side by side, then the next vector, then
-// the next group: [group][vector][column][element of the group].
+// group of a column lies together, the columns of a vector side by side, then the vector's next
+// group up to the end of a block, then the next vector, then the next block:
+// [block][vector][group of the block][column][element of the group]. A block is one group, or a
+// tile of AMX.
 //
 // int8: an operand is a byte that stands for its value - 128. The sums start from a row of the
 // panel, by which the 128 drops out (NarrowStart).
@@ -79,6 +81,7 @@ struct NarrowKernel {
   void (*multiply_row)(const NarrowRow&);
   // Whether multiply adds a bias, and writes no rows but those of the tile.
   bool adds_bias = false;
+  int block = 1;  // groups; divides group_multiple
 
   int group() const { return type == Narrow::kInt8 ? 4 : 2; }
   int64_t Groups(int64_t depth) const {
@@ -87,6 +90,10 @@ struct NarrowKernel {
   }
   int64_t PanelBytes(int64_t depth, int64_t vectors) const {
     return Groups(depth) * vectors * width * 4;
+  }
+  // Where a vector of a group is in a panel of `vectors`, in bytes.
+  int64_t At(int64_t group, int64_t vector, int64_t vectors) const {
+    return ((group / block * vectors + vector) * block + group % block) * width * 4;
   }
 };
 

@@ -83,9 +83,10 @@ void PackNarrow(const NarrowKernel& kernel, const E* from, int64_t row, int64_t 
                 const NarrowColumns& columns, void* panel) {
   constexpr int kGroup = 4 / sizeof(E);
   const int64_t width = Width<float>(), groups = kernel.Groups(depth);
-  E* to = static_cast<E*>(panel);
+  const int64_t next = kernel.At(0, 1, columns.vectors) / sizeof(E);
   for (int64_t i = 0; i < groups * kGroup; i += kGroup) {
-    for (int v = 0; v < columns.vectors; ++v, to += kGroup * width) {
+    E* to = static_cast<E*>(panel) + kernel.At(i / kGroup, 0, columns.vectors) / sizeof(E);
+    for (int v = 0; v < columns.vectors; ++v, to += next) {
       const int64_t at = columns.vector[v].at;
       const int64_t count = std::clamp<int64_t>(columns.vector[v].count, 0, width);
       const E* rows[kGroup];
@@ -181,22 +182,37 @@ struct NarrowPanel {
 // `stride` elements apart, as columns. Two elements of a row are one of a group.
 inline void PackNarrowTransposed(const uint16_t* from, int64_t rows, int64_t stride, int64_t first,
                                  int64_t depth, const NarrowPanel& panel) {
-  const int64_t columns = int64_t{panel.vectors} * Width<float>();
-  const int64_t pairs = depth / 2, groups = panel.kernel->Groups(depth);
-  float* to = reinterpret_cast<float*>(panel.memory);
+  const NarrowKernel& kernel = *panel.kernel;
+  const int64_t width = Width<float>(), columns = panel.vectors * width;
+  const int64_t pairs = depth / 2, groups = kernel.Groups(depth);
+  const auto at = [&](int64_t group, int64_t v) {
+    return reinterpret_cast<float*>(panel.memory + kernel.At(group, v, panel.vectors));
+  };
   int64_t done = 0;
   if (stride % 2 == 0 && reinterpret_cast<uintptr_t>(from) % sizeof(float) == 0) {
-    PackTransposed(reinterpret_cast<const float*>(from), rows, stride / 2, first, pairs, columns,
-                   to);
+    const float* const of_pairs = reinterpret_cast<const float*>(from);
+    // Columns and groups that lie as in a matrix.
+    const int64_t across = kernel.block == 1 ? columns : width;
+    const int64_t down = kernel.block == 1 ? pairs : kernel.block;
+    for (; done < pairs; done += down) {
+      for (int64_t u = 0; u < columns; u += across) {
+        PackTransposed(of_pairs + done, rows, stride / 2, first + u, std::min(down, pairs - done),
+                       across, at(done, u / width));
+      }
+    }
     done = pairs;
   }
   for (int64_t i = done; i < groups; ++i) {
-    for (int64_t u = 0; u < columns; ++u) {
-      uint16_t pair[2] = {};
-      for (int64_t e = 0; e < 2 && first + u < rows && 2 * i + e < depth; ++e) {
-        pair[e] = from[(first + u) * stride + 2 * i + e];
+    int64_t row = first;
+    for (int v = 0; v < panel.vectors; ++v) {
+      float* const to = at(i, v);
+      for (int64_t u = 0; u < width; ++u, ++row) {
+        uint16_t pair[2] = {};
+        for (int64_t e = 0; e < 2 && row < rows && 2 * i + e < depth; ++e) {
+          pair[e] = from[row * stride + 2 * i + e];
+        }
+        memcpy(to + u, pair, sizeof pair);
       }
-      memcpy(to + i * columns + u, pair, sizeof pair);
     }
   }
   std::fill_n(panel.bias(), columns, 0.0f);
