@@ -15,7 +15,6 @@ namespace {
 constexpr int64_t kTile = 16;    // rows, columns, and groups of the depth
 constexpr int64_t kLine = 64;    // bytes of a row of a tile
 constexpr int64_t kFewRows = 2;  // up to this many, int8 leaves the tiles alone
-constexpr int64_t kFirstLevelBytes = 48 << 10;
 
 // Tiles 0 to 3 hold sums, 4 and 5 rows of the operand, 6 and 7 weights.
 struct TileShapes {
@@ -55,8 +54,9 @@ void EnterInt8(int64_t rows) {
 void Leave() { _tile_release(); }
 
 // How a tile of weights lies (NarrowKernel::block): bytes from one of its groups to the next, and
-// from one vector's tile to the next. Tiles of bfloat16 are 16 cache lines that follow one another.
-// (int8 shares its panels with VNNI.)
+// from one vector's tile to the next. Tiles of bfloat16 are cache lines that follow one another,
+// which the processor fetches faster. (int8 shares its panels with VNNI.)
+static_assert(kTile == kAmxBlock, "a block is a tile");
 template <bool kInt8, int kVectors>
 struct Weights {
   static constexpr int64_t kRow = kInt8 ? kVectors * kLine : kLine;
@@ -106,9 +106,8 @@ HWY_INLINE void OneTileOfRows(const NarrowTile& tile) {
 }
 
 // 17 to 32 rows, the vectors from kFirst on: two, or the last one. Each tile of weights is used
-// twice. kAhead: meanwhile the next come from the second-level cache. With fewer rows, or a panel
-// that stays in the first-level cache, asking for them takes longer than it saves.
-template <bool kInt8, int kVectors, int kFirst, bool kAhead>
+// twice.
+template <bool kInt8, int kVectors, int kFirst>
 HWY_INLINE void TwoTilesOfRows(const NarrowTile& tile) {
   constexpr bool kTwo = kFirst + 1 < kVectors;
   constexpr int64_t kRow = kVectors * kLine;
@@ -130,11 +129,6 @@ HWY_INLINE void TwoTilesOfRows(const NarrowTile& tile) {
     _tile_zero(3);
   }
   for (int64_t i = 0; i < tile.groups; i += kTile, a += kLine, b += kTile * kRow) {
-    if constexpr (kAhead) {
-      for (int64_t at = 0; at < (kTwo ? 2 : 1) * B::kNext; at += kLine) {
-        _mm_prefetch(b + kTile * kRow + at, _MM_HINT_T0);
-      }
-    }
     _tile_loadd(4, a, tile.a_row);
     _tile_loadd(6, b, B::kRow);
     HASTE_DOT(0, 4, 6);
@@ -153,18 +147,14 @@ HWY_INLINE void TwoTilesOfRows(const NarrowTile& tile) {
     _tile_stored(2, sums + kLine, kRow);
     _tile_stored(3, sums + kTile * kRow + kLine, kRow);
   }
-  if constexpr (kFirst + 2 < kVectors) TwoTilesOfRows<kInt8, kVectors, kFirst + 2, kAhead>(tile);
+  if constexpr (kFirst + 2 < kVectors) TwoTilesOfRows<kInt8, kVectors, kFirst + 2>(tile);
 }
 #undef HASTE_DOT
 
 template <bool kInt8, int kVectors>
 HWY_INLINE void Rows(const NarrowTile& tile) {
-  if (tile.rows <= kTile) return OneTileOfRows<kInt8, kVectors>(tile);
-  if constexpr (!kInt8) {
-    const bool ahead = tile.groups * kVectors * kLine > kFirstLevelBytes;
-    if (ahead) return TwoTilesOfRows<kInt8, kVectors, 0, true>(tile);
-  }
-  TwoTilesOfRows<kInt8, kVectors, 0, false>(tile);
+  if (tile.rows > kTile) return TwoTilesOfRows<kInt8, kVectors, 0>(tile);
+  OneTileOfRows<kInt8, kVectors>(tile);
 }
 
 template <bool kInt8>
@@ -194,8 +184,8 @@ const NarrowKernel kAmxInt8 = {"AMX",        Narrow::kInt8,  16,
                                16,           EnterInt8,      Leave,
                                MultiplyInt8, Avx512Int8Pack, Avx512Int8MultiplyRow};
 const NarrowKernel kAmxBfloat16 = {
-    "AMX",           Narrow::kBfloat16,       16,      16,    Enter, Leave,
-    Multiply<false>, Avx512Bfloat16PackTiles, nullptr, false, kTile};
+    "AMX",           Narrow::kBfloat16,       16,      16,    Enter,    Leave,
+    Multiply<false>, Avx512Bfloat16PackTiles, nullptr, false, kAmxBlock};
 
 }  // namespace haste
 #endif

@@ -207,7 +207,7 @@ struct PackBfloat16 {
 };
 
 struct PackBfloat16Tiles : PackBfloat16 {
-  static constexpr int kBlock = 16;
+  static constexpr int kBlock = kAmxBlock;
 };
 
 // Groups [first, end) of a panel. Adds up in `start` what an operand that stands for 0 gives.

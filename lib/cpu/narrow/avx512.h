@@ -8,7 +8,7 @@ namespace haste {
 void Avx512Int8Multiply(const NarrowTile&);
 void Avx512Int8MultiplyRow(const NarrowRow&);
 void Avx512Int8Pack(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
-// In tiles of 16 groups.
+constexpr int kAmxBlock = 16;  // NarrowKernel::block of AMX's bfloat16
 void Avx512Bfloat16PackTiles(const NarrowSource&, int64_t groups, void* panel, int32_t* start);
 
 }  // namespace haste

@@ -4,10 +4,10 @@
 //
 // A kernel multiplies rows of an operand with a panel of weights. A panel has 1 to kMaxVectors
 // vectors of `width` columns. Its depth is cut into groups of 4 bytes: 2 bfloat16 or 4 int8. A
-// group of a column lies together, the columns of a vector side by side, then the vector's next
-// group up to the end of a block, then the next vector, then the next block:
-// [block][vector][group of the block][column][element of the group]. A block is one group, or a
-// tile of AMX.
+// group of a column lies together, the columns of a vector side by side, then the same vector's
+// other groups of a block, then the next vector, then the next block:
+// [block][vector][group of the block][column][element of the group]. A block is one group; of AMX's
+// bfloat16 it is the 16 groups of a tile.
 //
 // int8: an operand is a byte that stands for its value - 128. The sums start from a row of the
 // panel, by which the 128 drops out (NarrowStart).
