@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kTile = 16;    // rows, columns, and groups of the depth
 constexpr int64_t kLine = 64;    // bytes of a row of a tile
 constexpr int64_t kFewRows = 2;  // up to this many, int8 leaves the tiles alone
+static_assert(kTile == kAmxBlock, "a block of weights is a tile");
 
 // Tiles 0 to 3 hold sums, 4 and 5 rows of the operand, 6 and 7 weights.
 struct TileShapes {
@@ -56,7 +57,6 @@ void Leave() { _tile_release(); }
 // How a tile of weights lies (NarrowKernel::block): bytes from one of its groups to the next, and
 // from one vector's tile to the next. Tiles of bfloat16 are cache lines that follow one another,
 // which the processor fetches faster. (int8 shares its panels with VNNI.)
-static_assert(kTile == kAmxBlock, "a block is a tile");
 template <bool kInt8, int kVectors>
 struct Weights {
   static constexpr int64_t kRow = kInt8 ? kVectors * kLine : kLine;
