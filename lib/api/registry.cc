@@ -25,14 +25,14 @@ namespace {
 constexpr CellEntry kCells[] = {HASTE_CELLS(HASTE_CELL_ENTRY)};
 
 // All that a plan on the CPU depends on, but for the engine's name, which is checked before, and
-// the size of a core's cache, which does not change. It has no padding, because keys are compared
-// byte by byte.
+// what the processor has, which does not change. It has no padding, because keys are compared byte
+// by byte.
 struct CpuKey {
   const CellEntry* cell;
   int64_t batch, time, lanes, hidden;
-  int32_t dtype, threads;
+  int32_t dtype, weights_dtype, threads, backward;
 };
-static_assert(sizeof(CpuKey) == 6 * 8, "padding");
+static_assert(sizeof(CpuKey) == 7 * 8, "padding");
 
 // Plans of a thread's latest calls, each where its key's hash says. They are a thread's own,
 // because a lock would take half as long as planning does.
@@ -44,20 +44,20 @@ constexpr uint64_t kKeptCpuPlans = 16;
 thread_local KeptCpuPlan kept_cpu_plans[kKeptCpuPlans];
 
 KeptCpuPlan& KeptAt(const CpuKey& key) {
-  uint64_t sum = CellIndex(*key.cell);
+  uint64_t sum = 2 * CellIndex(*key.cell) + key.backward;
   for (const int64_t size : {key.batch, key.time, key.lanes, key.hidden}) sum = 31 * sum + size;
   return kept_cpu_plans[sum % kKeptCpuPlans];
 }
 
-int32_t PlanOnCpu(const HasteRnnConfig& config, const CellEntry& cell, const CpuProperties& cpu,
-                  Plan* plan, HasteStatus* status) {
+int32_t PlanOnCpu(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
+                  const CpuProperties& cpu, Plan* plan, HasteStatus* status) {
   HASTE_TRY(CheckEngine(config, cell.info, status));
-  const CpuKey key = {&cell,         config.batch, config.time, config.lanes,
-                      config.hidden, config.dtype, cpu.threads};
+  const CpuKey key = {&cell,        config.batch,         config.time, config.lanes, config.hidden,
+                      config.dtype, config.weights_dtype, cpu.threads, backward};
   KeptCpuPlan& kept = KeptAt(key);
   if (memcmp(&kept.key, &key, sizeof key) != 0) {
     kept.key = {};
-    HASTE_TRY(PlanRecurrence(config, cell.info, cpu, {}, &kept.plan, status));
+    HASTE_TRY(PlanRecurrence(config, cell.info, cpu, {}, &kept.plan, status, backward));
     kept.key = key;
   }
   *plan = kept.plan;
@@ -77,7 +77,7 @@ int32_t PlanRnn(const HasteRnnConfig& config, const CellEntry& cell, bool backwa
   }
   planned->backward = backward;
   planned->engine = cell.cpu[config.dtype];
-  return PlanOnCpu(config, cell, GetCpuProperties(executor), &planned->plan, status);
+  return PlanOnCpu(config, cell, backward, GetCpuProperties(executor), &planned->plan, status);
 }
 
 }  // namespace haste

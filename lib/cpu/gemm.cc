@@ -220,6 +220,7 @@ CpuProperties GetCpuProperties(const HasteExecutor& executor) {
   static const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
   if (l2 > 0) cpu.l2_bytes = l2;
 #endif
+  if (BestTarget() == SimdTarget::kAmx) cpu.tile_rows = 16;
   return cpu;
 }
 

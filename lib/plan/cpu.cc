@@ -16,12 +16,24 @@ constexpr double kScanElements = 10e3;
 // threads share R out if a slice of a step has so many multiply-adds that a barrier is cheap.
 constexpr int64_t kFewRows = 4;
 constexpr double kSharedMacs = 100e3;
+// With up to half a tile of rows it pays off too, if R has so many weights that reading half of
+// them takes longer than a barrier (H = 256; not H = 128).
+constexpr double kSharedWeights = 150e3;
 // Hidden units of a slice: at least one panel of the widest vectors.
 constexpr int64_t kSliceUnits = 16;
 
+// Whether a step is one product of bfloat16 by tiles. Backward, 4 to 15 rows a thread that share R
+// out take up to 1.8 times as long.
+bool MultipliesTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
+                     const CpuProperties& cpu, bool backward) {
+  const bool bfloat16 = config.dtype == HASTE_BFLOAT16 && config.weights_dtype != HASTE_INT8;
+  return bfloat16 && cpu.tile_rows > 1 && !backward && cell.reset_gates == 0 && !cell.normalizes;
+}
+
 }  // namespace
 
-Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu) {
+Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuProperties& cpu,
+             bool backward) {
   const int64_t n = config.batch, k = config.lanes, h = config.hidden;
   // In double: sizes that are allowed overflow 64 bits when multiplied.
   const double lane_macs = static_cast<double>(h) * h * cell.gates;
@@ -44,7 +56,10 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
   const auto worth = static_cast<int64_t>(std::min<double>(useful, step_macs / kStepMacs));
   const int64_t slices = std::min(worth, k * (h / kSliceUnits));
   const int64_t groups = std::min(n, CeilDiv(useful, k)), rows = CeilDiv(n, groups);
-  const bool shares = groups > 1 && rows < kFewRows && step_macs >= kSharedMacs * useful;
+  const bool half_tile = rows <= cpu.tile_rows / 2 && lane_macs >= kSharedWeights &&
+                         MultipliesTiles(config, cell, cpu, backward);
+  const bool shares =
+      groups > 1 && (rows < kFewRows || half_tile) && step_macs >= kSharedMacs * useful;
   if (slices >= 2 && (!fits_l2 || !rows_for_all || shares)) {
     plan.split = CpuSplit::kUnits;
     plan.threads = static_cast<int>(slices);

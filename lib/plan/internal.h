@@ -40,7 +40,7 @@ inline bool WantsAny(const HasteRnnConfig& config) {
 inline int PhasesOf(const HasteCellInfo& cell) { return cell.reset_gates > 0 ? 2 : 1; }
 
 // Of a recurrence with a matrix product a step, and of one without.
-Plan PlanCpu(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&);
+Plan PlanCpu(const HasteRnnConfig&, const HasteCellInfo&, const CpuProperties&, bool backward);
 Plan PlanScan(const HasteRnnConfig&, const CpuProperties&);
 
 int32_t PlanCuda(const HasteRnnConfig&, const HasteCellInfo&, const CudaProperties&, bool backward,

@@ -49,7 +49,8 @@ int32_t PlanRecurrence(const HasteRnnConfig& config, const HasteCellInfo& cell,
   HASTE_TRY(CheckEngine(config, cell, status));
   *plan = Plan();
   if (config.device == HASTE_CUDA) return PlanCuda(config, cell, cuda, backward, plan, status);
-  *plan = cell.recurrence == HASTE_DENSE ? PlanCpu(config, cell, cpu) : PlanScan(config, cpu);
+  *plan =
+      cell.recurrence == HASTE_DENSE ? PlanCpu(config, cell, cpu, backward) : PlanScan(config, cpu);
   return HASTE_OK;
 }
 

@@ -105,8 +105,18 @@ HWY_INLINE void OneTileOfRows(const NarrowTile& tile) {
   if constexpr (kVectors > 3) _tile_stored(3, sums + 3 * kLine, kRow);
 }
 
+// Asks for the tiles of kCount vectors, from the second-level cache.
+template <bool kInt8, int kVectors, int kCount>
+HWY_INLINE void AskFor(const char* b) {
+  using B = Weights<kInt8, kVectors>;
+#pragma GCC unroll 32
+  for (int line = 0; line < kCount * kTile; ++line) {
+    _mm_prefetch(b + line / kTile * B::kNext + line % kTile * B::kRow, _MM_HINT_T0);
+  }
+}
+
 // 17 to 32 rows, the vectors from kFirst on: two, or the last one. Each tile of weights is used
-// twice.
+// twice, which leaves the time to ask for the next ones. (Up to 16 rows do not.)
 template <bool kInt8, int kVectors, int kFirst>
 HWY_INLINE void TwoTilesOfRows(const NarrowTile& tile) {
   constexpr bool kTwo = kFirst + 1 < kVectors;
@@ -132,6 +142,7 @@ HWY_INLINE void TwoTilesOfRows(const NarrowTile& tile) {
     _tile_loadd(4, a, tile.a_row);
     _tile_loadd(6, b, B::kRow);
     HASTE_DOT(0, 4, 6);
+    AskFor<kInt8, kVectors, kTwo ? 2 : 1>(b + kTile * kRow);
     _tile_loadd(5, a + lower, tile.a_row);
     HASTE_DOT(1, 5, 6);
     if constexpr (kTwo) {

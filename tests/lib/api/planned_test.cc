@@ -25,10 +25,12 @@ Call RandomCall(std::mt19937& random) {
   Call call;
   call.cell = &CellAt(static_cast<int>(random() % CellCount()));
   call.config.dtype = static_cast<HasteDtype>(one_of(HASTE_FLOAT32, HASTE_FLOAT64, HASTE_BFLOAT16));
-  call.config.batch = one_of(1, 3, 32);
+  const bool may_be_int8 = call.config.dtype != HASTE_FLOAT64;
+  call.config.weights_dtype = may_be_int8 && random() % 2 ? HASTE_INT8 : 0;
+  call.config.batch = one_of(1, 3, 8, 32);
   call.config.time = one_of(1, 100);
   call.config.lanes = one_of(1, 2);
-  call.config.hidden = one_of(16, 128, 1024);
+  call.config.hidden = one_of(16, 128, 256, 1024);
   call.executor.threads = static_cast<int32_t>(one_of(1, 2, 8));
   return call;
 }
