@@ -79,16 +79,18 @@ int32_t BytesBeforeInput(const HasteRnnConfig& config, const CellEntry& cell,
   return HASTE_OK;
 }
 
-// The text of haste_plan and haste_plan_for: forward, and backward for a training step on a GPU.
+// The text of haste_plan and haste_plan_for: forward, and backward for a training step, on a CPU if
+// that is another.
 template <class PlanOf>
 int32_t WritePlan(const HasteRnnConfig& config, const HasteCellInfo& cell, const PlanOf& plan_of,
                   char* text, size_t capacity) {
   Plan plan;
   HASTE_TRY(plan_of(/*backward=*/false, &plan));
   std::string said = Describe(plan, config, cell);
-  if (config.device == HASTE_CUDA && config.training) {
+  if (config.training) {
     HASTE_TRY(plan_of(/*backward=*/true, &plan));
-    said += "; backward: " + Describe(plan, config, cell);
+    const std::string backward = Describe(plan, config, cell);
+    if (config.device == HASTE_CUDA || backward != said) said += "; backward: " + backward;
   }
   snprintf(text, capacity, "%s", said.c_str());
   return HASTE_OK;

@@ -16,18 +16,16 @@ constexpr double kScanElements = 10e3;
 // threads share R out if a slice of a step has so many multiply-adds that a barrier is cheap.
 constexpr int64_t kFewRows = 4;
 constexpr double kSharedMacs = 100e3;
-// With up to half a tile of rows it pays off too, if R has so many weights that reading half of
-// them takes longer than a barrier (H = 256; not H = 128).
+// With up to half a tile of rows it pays off too, if R has so many weights that reading a slice
+// less saves more than a barrier takes (timed with two threads, H = 224 to 320).
 constexpr double kSharedWeights = 150e3;
 // Hidden units of a slice: at least one panel of the widest vectors.
 constexpr int64_t kSliceUnits = 16;
 
-// Whether a step is one product of bfloat16 by tiles. Backward, 4 to 15 rows a thread that share R
-// out take up to 1.8 times as long.
-bool MultipliesTiles(const HasteRnnConfig& config, const HasteCellInfo& cell,
-                     const CpuProperties& cpu, bool backward) {
-  const bool bfloat16 = config.dtype == HASTE_BFLOAT16 && config.weights_dtype != HASTE_INT8;
-  return bfloat16 && cpu.tile_rows > 1 && !backward && cell.reset_gates == 0 && !cell.normalizes;
+// Whether a step is one product of bfloat16, and nothing that needs another barrier.
+bool IsOneBfloat16Product(const HasteRnnConfig& config, const HasteCellInfo& cell) {
+  return config.dtype == HASTE_BFLOAT16 && config.weights_dtype != HASTE_INT8 &&
+         cell.reset_gates == 0 && !cell.normalizes;
 }
 
 }  // namespace
@@ -56,8 +54,9 @@ Plan PlanCpu(const HasteRnnConfig& config, const HasteCellInfo& cell, const CpuP
   const auto worth = static_cast<int64_t>(std::min<double>(useful, step_macs / kStepMacs));
   const int64_t slices = std::min(worth, k * (h / kSliceUnits));
   const int64_t groups = std::min(n, CeilDiv(useful, k)), rows = CeilDiv(n, groups);
-  const bool half_tile = rows <= cpu.tile_rows / 2 && lane_macs >= kSharedWeights &&
-                         MultipliesTiles(config, cell, cpu, backward);
+  // Only forward: backward takes up to 1.8 times as long.
+  const bool half_tile = !backward && IsOneBfloat16Product(config, cell) && slices == useful &&
+                         rows <= cpu.tile_rows / 2 && lane_macs >= kSharedWeights;
   const bool shares =
       groups > 1 && (rows < kFewRows || half_tile) && step_macs >= kSharedMacs * useful;
   if (slices >= 2 && (!fits_l2 || !rows_for_all || shares)) {

@@ -21,7 +21,7 @@ constexpr int kMaxOnChipLanes = 1024;
 struct CpuProperties {
   int threads = 1;
   int64_t l2_bytes = 1 << 20;  // a core's own cache
-  int64_t tile_rows = 1;       // rows that bfloat16 is multiplied with in the time of one: AMX's
+  int64_t tile_rows = 1;       // rows of bfloat16 that take as long to multiply as one: 16 with AMX
 };
 
 enum class EngineKind { kCpu, kStepwise, kBlas, kTiled, kBlock, kCluster, kGrid, kScan };

@@ -55,35 +55,45 @@ void Cpu() {
 // Of bfloat16, AMX multiplies 16 rows in the time of one: forward, threads with up to 8 share R
 // out, if it is large.
 void Tiles() {
+  const HasteCellInfo lstm = kLstm, reset_before = CellInfo<GruResetBefore>(),
+                      normalized = CellInfo<LayerNormLstm>();
+  const HasteDtype bf16 = HASTE_BFLOAT16;
   const struct {
+    const HasteCellInfo& cell;
     int64_t n, h;
+    int threads;
     int32_t dtype, weights_dtype;
     int64_t tile_rows;
     bool backward;
     CpuSplit split;
   } cases[] = {
-      {8, 256, HASTE_BFLOAT16, 0, 16, false, CpuSplit::kUnits},
-      {16, 256, HASTE_BFLOAT16, 0, 16, false, CpuSplit::kUnits},
-      {17, 256, HASTE_BFLOAT16, 0, 16, false, CpuSplit::kRows},          // 9 rows and 8
-      {8, 256, HASTE_BFLOAT16, 0, 16, true, CpuSplit::kRows},            // backward
-      {8, 128, HASTE_BFLOAT16, 0, 16, false, CpuSplit::kRows},           // R is small
-      {8, 256, HASTE_BFLOAT16, 0, 1, false, CpuSplit::kRows},            // no tiles
-      {8, 256, HASTE_FLOAT32, 0, 16, false, CpuSplit::kRows},            // no tiles of floats
-      {8, 256, HASTE_BFLOAT16, HASTE_INT8, 16, false, CpuSplit::kRows},  // int8
+      {lstm, 8, 256, 2, bf16, 0, 16, false, CpuSplit::kUnits},
+      {lstm, 16, 256, 2, bf16, 0, 16, false, CpuSplit::kUnits},
+      {lstm, 17, 256, 2, bf16, 0, 16, false, CpuSplit::kRows},          // 9 rows and 8
+      {lstm, 8, 256, 2, bf16, 0, 16, true, CpuSplit::kRows},            // backward
+      {lstm, 8, 208, 2, bf16, 0, 16, false, CpuSplit::kUnits},          // 173,056 weights
+      {lstm, 8, 192, 2, bf16, 0, 16, false, CpuSplit::kRows},           // 147,456
+      {lstm, 8, 256, 2, bf16, 0, 1, false, CpuSplit::kRows},            // no tiles
+      {lstm, 8, 256, 2, HASTE_FLOAT32, 0, 16, false, CpuSplit::kRows},  // no tiles of floats
+      {lstm, 8, 256, 2, bf16, HASTE_INT8, 16, false, CpuSplit::kRows},  // int8
+      {reset_before, 8, 256, 2, bf16, 0, 16, false, CpuSplit::kRows},   // two products
+      {normalized, 8, 256, 2, bf16, 0, 16, false, CpuSplit::kRows},     // and a second barrier
+      {lstm, 64, 256, 16, bf16, 0, 16, false, CpuSplit::kUnits},        // 16 units for each
+      {lstm, 128, 256, 32, bf16, 0, 16, false, CpuSplit::kRows},        // not for 32 threads
   };
   for (const auto& c : cases) {
     HasteRnnConfig config = Sizes(c.n, 100, 1, c.h);
     config.dtype = c.dtype;
     config.weights_dtype = c.weights_dtype;
     CpuProperties cpu;
-    cpu.threads = 2;
+    cpu.threads = c.threads;
     cpu.tile_rows = c.tile_rows;
     Plan plan;
     HasteStatus status = {};
-    EXPECT_TRUE(PlanRecurrence(config, kLstm, cpu, {}, &plan, &status, c.backward) == HASTE_OK,
+    EXPECT_TRUE(PlanRecurrence(config, c.cell, cpu, {}, &plan, &status, c.backward) == HASTE_OK,
                 "%s", status.message);
-    EXPECT_TRUE(plan.split == c.split && plan.threads == 2, "%s",
-                Describe(plan, config, kLstm).c_str());
+    EXPECT_TRUE(plan.split == c.split && plan.threads == c.threads, "%s",
+                Describe(plan, config, c.cell).c_str());
   }
 }
 
