@@ -49,6 +49,12 @@ KeptCpuPlan& KeptAt(const CpuKey& key) {
   return kept_cpu_plans[sum % kKeptCpuPlans];
 }
 
+}  // namespace
+
+int CellCount() { return sizeof kCells / sizeof kCells[0]; }
+const CellEntry& CellAt(int index) { return kCells[index]; }
+int CellIndex(const CellEntry& cell) { return static_cast<int>(&cell - kCells); }
+
 int32_t PlanOnCpu(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
                   const CpuProperties& cpu, Plan* plan, HasteStatus* status) {
   HASTE_TRY(CheckEngine(config, cell.info, status));
@@ -63,12 +69,6 @@ int32_t PlanOnCpu(const HasteRnnConfig& config, const CellEntry& cell, bool back
   *plan = kept.plan;
   return HASTE_OK;
 }
-
-}  // namespace
-
-int CellCount() { return sizeof kCells / sizeof kCells[0]; }
-const CellEntry& CellAt(int index) { return kCells[index]; }
-int CellIndex(const CellEntry& cell) { return static_cast<int>(&cell - kCells); }
 
 int32_t PlanRnn(const HasteRnnConfig& config, const CellEntry& cell, bool backward,
                 const HasteExecutor& executor, PlannedRnn* planned, HasteStatus* status) {

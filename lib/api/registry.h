@@ -22,4 +22,9 @@ int CellIndex(const CellEntry&);
 int32_t PlanRnn(const HasteRnnConfig&, const CellEntry&, bool backward, const HasteExecutor&,
                 PlannedRnn*, HasteStatus*);
 
+// The plan of the same on a CPU. A thread keeps its latest ones, so `cpu` differs between its calls
+// in `threads` alone.
+int32_t PlanOnCpu(const HasteRnnConfig&, const CellEntry&, bool backward, const CpuProperties& cpu,
+                  Plan*, HasteStatus*);
+
 }  // namespace haste

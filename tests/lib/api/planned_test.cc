@@ -2,6 +2,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "haste/rnn.h"
 #include "lib/api/registry.h"
@@ -61,6 +62,38 @@ void Kept(unsigned seed) {
   }
 }
 
+// The same with AMX, where forward and backward differ, and weights of bfloat16 and int8. Of each
+// call all of these are planned in turn.
+void KeptWithTiles(unsigned seed) {
+  std::mt19937 random(seed);
+  int64_t of_direction = 0, of_weights = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Call call = RandomCall(random);
+    CpuProperties cpu;
+    cpu.threads = call.executor.threads;
+    cpu.tile_rows = 16;
+    Plan plans[2][2];
+    for (const bool int8 : {false, true}) {
+      call.config.weights_dtype = int8 && call.config.dtype != HASTE_FLOAT64 ? HASTE_INT8 : 0;
+      for (const bool backward : {false, true}) {
+        Plan& plan = plans[int8][backward];
+        HasteStatus status = {};
+        EXPECT_TRUE(PlanOnCpu(call.config, *call.cell, backward, cpu, &plan, &status) == HASTE_OK,
+                    "%s", status.message);
+        Plan want;
+        EXPECT_TRUE(PlanRecurrence(call.config, call.cell->info, cpu, {}, &want, &status,
+                                   backward) == HASTE_OK,
+                    "%s", status.message);
+        EXPECT_TRUE(Same(plan, want), "%s: %s, want %s; seed %u", call.cell->info.name, plan.reason,
+                    want.reason, seed);
+      }
+    }
+    of_direction += !Same(plans[0][0], plans[0][1]);
+    of_weights += !Same(plans[0][0], plans[1][0]);
+  }
+  EXPECT_TRUE(of_direction > 0 && of_weights > 0, "no plan differs; seed %u", seed);
+}
+
 // The engine's name is no part of what is kept.
 void Engines() {
   Call call;
@@ -87,6 +120,8 @@ void Engines() {
 int main() {
   const unsigned seed = std::random_device()();
   haste::Kept(seed);
+  // A thread of its own keeps plans of its own.
+  std::thread([seed] { haste::KeptWithTiles(seed); }).join();
   haste::Engines();
   return haste_test::Report("planned_test");
 }
