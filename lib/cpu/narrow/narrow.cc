@@ -26,7 +26,8 @@ const NarrowKernel* MachineKernel(Narrow type, int64_t width) {
     if (best >= SimdTarget::kAvx3Dot && HasAvx512Bf16()) return &kAvx512Bfloat16;
     if (best >= SimdTarget::kAvx2 && int8) return &kAvx2Int8Wide;
   }
-  return width == 8 && int8 && best >= SimdTarget::kAvx2 ? &kAvx2Int8 : nullptr;
+  if (width != 8 || !int8 || best < SimdTarget::kAvx2) return nullptr;
+  return HasAvxVnni() ? &kAvxVnniInt8 : &kAvx2Int8;
 }
 #elif defined(__aarch64__)
 const NarrowKernel* MachineKernel(Narrow type, int64_t width) {

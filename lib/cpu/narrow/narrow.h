@@ -109,10 +109,10 @@ void NarrowStart(const NarrowKernel&, const void* panel, int64_t groups, int vec
 // move them.
 void* NarrowScratch(size_t bytes);
 
-// The kernels, where they are compiled: of 16 columns, but for Avx2Int8 (8 or 16), NeonInt8 and
-// NeonBfloat16 (4), and PlainInt8 (any).
+// The kernels, where they are compiled: of 16 columns, but for Avx2Int8 (8 or 16), AvxVnniInt8 (8),
+// NeonInt8 and NeonBfloat16 (4), and PlainInt8 (any).
 extern const NarrowKernel kAmxBfloat16, kAmxInt8, kAvx512Bfloat16, kAvx512Int8, kAvx2Int8,
-    kAvx2Int8Wide, kNeonBfloat16, kNeonInt8;
+    kAvx2Int8Wide, kAvxVnniInt8, kNeonBfloat16, kNeonInt8;
 extern const NarrowKernel kPlainInt8[];  // of 1, 2, 4, 8, 16 columns
 
 }  // namespace haste

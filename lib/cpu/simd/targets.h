@@ -28,7 +28,8 @@
 
 namespace haste {
 
-// Each includes those before it. kAvx3Dot: AVX-512 with VNNI, and BF16 where the machine has it.
+// Each includes those before it. kAvx2: with AVX-VNNI where the machine has it. kAvx3Dot: AVX-512
+// with VNNI, and BF16 where the machine has it.
 // Code is compiled for the first three, and lib/cpu/narrow for the others.
 enum class SimdTarget { kBaseline, kAvx2, kAvx3, kAvx3Dot, kAmx };
 
@@ -44,14 +45,16 @@ inline bool HasVnni() {
   unsigned a, b, c, d;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1);
 }
-// Asks once: each call of a walk wants to know, and on a virtual machine cpuid takes microseconds.
-inline bool HasAvx512Bf16() {
-  static const bool has = [] {
+// Ask once: each call of a walk wants to know, and on a virtual machine cpuid takes microseconds.
+inline unsigned Leaf7Subleaf1() {
+  static const unsigned bits = [] {
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) ? a : 0;
   }();
-  return has;
+  return bits;
 }
+inline bool HasAvx512Bf16() { return Leaf7Subleaf1() >> 5 & 1; }
+inline bool HasAvxVnni() { return Leaf7Subleaf1() >> 4 & 1; }
 // Whether this process may use the tiles of AMX, with bfloat16 and int8. Asks Linux, once.
 bool HasAmx();
 #endif

@@ -36,7 +36,7 @@ float Product(const std::vector<float>& a, const int8_t* q, int64_t columns, int
 }
 
 std::vector<int8_t> RandomWeights(int64_t count, std::mt19937& random) {
-  std::uniform_int_distribution<int> any(-127, 127);
+  std::uniform_int_distribution<int> any(-128, 127);
   std::vector<int8_t> q(count);
   for (int8_t& v : q) v = static_cast<int8_t>(any(random));
   return q;
