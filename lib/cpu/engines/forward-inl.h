@@ -160,7 +160,7 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
         if (plain_) {
           const auto plain = PlainStepOf<kForms, CellVec<T>>(step, t, k, formed);
           return this->template FloatPhase<kPhase>(step, a, k, panels, rows,
-                                                   [&plain](int64_t n, int64_t j, const V* q)
+                                                   [&plain](int64_t n, int64_t j, auto q)
                                                        HWY_ATTR { plain.Apart(n, j, q); });
         }
       }

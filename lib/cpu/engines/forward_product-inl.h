@@ -113,11 +113,12 @@ class ForwardProduct : public Walk<Cell, T> {
       const C* const next = Panel(kPhase, k, panel + (step % 2 == 0 ? 1 : -1));
       this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
           units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
-          [&](int u, int64_t row, const V* q)
-              HWY_ATTR { cell(rows.begin + row, first + u * W, q); },
+          [&](int u, int64_t row, auto q)
+              HWY_ATTR -> decltype(cell(row, row, q)) { cell(rows.begin + row, first + u * W, q); },
           NextPanel{reinterpret_cast<const char*>(next), lines}, apart);
     };
-    Base::EachPanels(step, panels, H / (kUnits * W), rows.end - rows.begin, multiply);
+    Base::template EachPanels<kPanelGates * kUnits>(step, panels, H / (kUnits * W),
+                                                    rows.end - rows.begin, multiply);
   }
 
   const HasteRnnForwardArgs& args_;

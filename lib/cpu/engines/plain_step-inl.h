@@ -8,7 +8,11 @@
 #define HASTE_LIB_CPU_ENGINES_PLAIN_STEP_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "lib/cells/cell.h"
+#include "lib/cpu/product/product-inl.h"
+#include "lib/cpu/simd/rows-inl.h"
 #include "lib/cpu/simd/simd-inl.h"
 
 HASTE_TARGET_BEGIN
@@ -36,30 +40,57 @@ struct PlainStep {
   HWY_NOINLINE void Apart(int64_t n, int64_t j, const Vec<C>* product) const {
     (*this)(n, j, product);
   }
+  // The same of the rows of a tile, from row n on.
+  template <int kRows, int kNext>
+  HWY_NOINLINE void Apart(int64_t n, int64_t j, RowSums<C, kRows, kNext> products) const {
+    Rows<kRows>(n, j, products);
+  }
 
   HWY_INLINE void operator()(int64_t n, int64_t j, const Vec<C>* product) const {
-    const int64_t at = n * Hp + j, width = Width<C>();
-    __builtin_prefetch(y + (n * row + ahead) * H + j, 1);
-    E x[kGates], q[kGates], prev[kStates], kept[Cell::kKept], next[kStates];
-    if constexpr (kForms) {
-      const int64_t unit = static_cast<uint64_t>(j) / width;
-      const C* const from =
-          formed + unit / kUnits * formed_panel + (n * kUnits + unit % kUnits) * kGates * width;
-      for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + formed_step + g * width);
-      for (int g = 0; g < kGates; ++g) x[g] = Load(from + g * width);
-    } else {
-      const T* const from = wx + n * row * kGates * H + j;
-      for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + (ahead * kGates + g) * H);
-      for (int g = 0; g < kGates; ++g) x[g] = Storage<T>::Load(from + g * H);
+    Rows<1>(n, j, RowSums<C, 1, 0>{product});
+  }
+
+ private:
+  template <int kRows, class Sums>
+  HWY_INLINE void Rows(int64_t n, int64_t j, Sums products) const {
+    const int64_t width = Width<C>();
+    OfRows<kRows> x[kGates], q[kGates], prev[kStates], kept[Cell::kKept], next[kStates];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r, ++n) {
+      __builtin_prefetch(y + (n * row + ahead) * H + j, 1);
+      if constexpr (kForms) {
+        const int64_t unit = static_cast<uint64_t>(j) / width;
+        const C* const from =
+            formed + unit / kUnits * formed_panel + (n * kUnits + unit % kUnits) * kGates * width;
+        for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + formed_step + g * width);
+        for (int g = 0; g < kGates; ++g) Row(x[g], r) = Load(from + g * width);
+      } else {
+        const T* const from = wx + n * row * kGates * H + j;
+        for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + (ahead * kGates + g) * H);
+        for (int g = 0; g < kGates; ++g) Row(x[g], r) = Storage<T>::Load(from + g * H);
+      }
+      for (int g = 0; g < kGates; ++g) Row(q[g], r) = products[r][g];
+      const int64_t at = n * Hp + j;
+      Row(prev[0], r) = Load(before + at);
+      for (int s = 1; s < kStates; ++s) Row(prev[s], r) = Load(state[s] + at);
     }
-    for (int g = 0; g < kGates; ++g) q[g] = product[g];
-    prev[0] = Load(before + at);
-    for (int s = 1; s < kStates; ++s) prev[s] = Load(state[s] + at);
     Cell::Forward(Activations{Cell::kActivation, Cell::kRecurrentActivation}, x, q, prev, kept,
                   next);
-    Storage<T>::Store(next[0], y + n * row * H + j);
-    Store(next[0], after + at);
-    for (int s = 1; s < kStates; ++s) Store(next[s], state[s] + at);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t of = n - kRows + r, at = of * Hp + j;
+      Storage<T>::Store(Row(next[0], r), y + of * row * H + j);
+      Store(Row(next[0], r), after + at);
+      for (int s = 1; s < kStates; ++s) Store(Row(next[s], r), state[s] + at);
+    }
+  }
+
+  template <int kRows>
+  using OfRows = std::conditional_t<kRows == 1, E, RowsOf<E, kRows>>;
+  static HWY_INLINE E& Row(E& one, int) { return one; }
+  template <int kRows>
+  static HWY_INLINE E& Row(RowsOf<E, kRows>& rows, int r) {
+    return rows.row[r];
   }
 };
 

@@ -228,27 +228,31 @@ class Walk {
     constexpr int kAll = kUnits * kPanels;
     PanelProduct<kPerUnit * kAll, kHasStart, kPanels>(
         a, a_stride, rows, panel, depth,
-        [&](int64_t row, V(&acc)[kPerUnit* kAll]) HWY_ATTR {
+        [&](int64_t row, const auto& acc) HWY_ATTR -> decltype(use(0, row, acc + 0)) {
           for (int u = 0; u < kAll; ++u) use(u, row, acc + u * kPerUnit);
         },
         meet, apart);
   }
 
-  // Calls run(first, together) for all of `panels`, where `together`, a constant, are to be
-  // multiplied at once. whole: those that have all of their units. Every other step goes backwards:
-  // it begins with what the one before has left in the caches.
-  template <class Run>
+  // Calls run(first, together) for all of `panels`, of kVecs vectors, where `together`, a constant,
+  // are to be multiplied at once. whole: those that have all of their units. Every other step goes
+  // backwards: it begins with what the one before has left in the caches.
+  template <int kVecs, class Run>
   static HWY_INLINE void EachPanels(int64_t step, Range panels, int64_t whole, int64_t rows,
                                     const Run& run) {
     const bool backwards = step % 2 != 0;
     for (int64_t left = panels.end - panels.begin; left > 0;) {
-      int64_t count = NextPanels(rows, left);
+      int64_t count = NextPanels<kVecs>(rows, left);
       if ((backwards ? panels.begin + left : panels.end - left + count) > whole) count = 1;
       const int64_t first = backwards ? panels.begin + left - count : panels.end - left;
       left -= count;
-      if (kTileRows == 6 && count == 4) {
-        run(first, std::integral_constant<int, 4>());
-      } else if (count == 2) {
+      if constexpr (kMostPanels<kVecs> == 4) {
+        if (count == 4) {
+          run(first, std::integral_constant<int, 4>());
+          continue;
+        }
+      }
+      if (count == 2) {
         run(first, std::integral_constant<int, 2>());
       } else {
         run(first, std::integral_constant<int, 1>());
