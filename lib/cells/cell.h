@@ -153,6 +153,9 @@ HASTE_FN void CellBackward(const Activations& act, const V* kept, const V* s_pre
     C::Backward(act, kept, s_prev, ds, dx, dq, ds_prev);
   } else {
     C::Backward(act, kept, s_prev, ds, dx, ds_prev);
+#if !defined(__CUDACC__)
+#pragma GCC unroll 8  // no memcpy, see lib/cpu/engines/plain_step-inl.h
+#endif
     for (int g = 0; g < C::kGates; ++g) dq[g] = dx[g];
   }
 }

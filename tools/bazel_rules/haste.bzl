@@ -8,15 +8,7 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 # No -march: lib/cpu chooses its SIMD target at run time. No -ffast-math: NaN and infinity are kept.
 # No contraction of a * b + c into one instruction: it would differ between copies of a template, and
 # the last bit would depend on the number of threads. MulAdd is used where it is wanted.
-# No memcpy in place of loops: for a few vectors of AVX2, GCC 12 copies halves, and a load of a vector
-# that was stored as halves waits for both.
-COPTS = [
-    "-O3",
-    "-fvisibility=hidden",
-    "-ffp-contract=off",
-    "-fno-tree-loop-distribute-patterns",
-    "-Wall",
-]
+COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
     """A library that exports the C ABI (lib/api/exports.lds) and nothing else."""

@@ -25,10 +25,12 @@ struct VectorsAs {
 
   template <class V>
   explicit HWY_INLINE VectorsAs(const V* from) {
+#pragma GCC unroll 8  // see plain_step-inl.h
     for (int i = 0; i < kCount; ++i) v[i] = E(from[i]);
   }
   template <class V>
   HWY_INLINE void To(V* to) const {
+#pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) to[i] = v[i];
   }
 };

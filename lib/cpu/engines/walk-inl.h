@@ -213,8 +213,9 @@ class Walk {
   }
 
   // Calls use(unit_vector, row, acc) for each vector of hidden units of kPanels panels, which are
-  // `apart` elements apart, and each row. kPerUnit vectors belong to one vector of units; a single
-  // panel may be the last one, which may have fewer units.
+  // `apart` elements apart, and each row, or the RowSums of some rows if it takes them. kPerUnit
+  // vectors belong to one vector of units; a single panel may be the last one, which may have fewer
+  // units.
   template <int kPerUnit, int kUnits, bool kHasStart = false, int kPanels = 1, class Use,
             class Prefetch = NoPrefetch>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,

@@ -2,7 +2,7 @@
 //
 // vpmaddubsw adds two products in 16 bits, and saturates if an unsigned byte is above 128. So the
 // unsigned byte is |w|, and the signed one the operand's value with the sign of w: two products are
-// at most 2 · 128 · 127.
+// at most 2 · 128 · 127. (A value of -128, whose sign cannot change, is only where weights are 0.)
 #if defined(__x86_64__)
 #include <hwy/base.h>
 #include <immintrin.h>

@@ -54,8 +54,7 @@ HWY_INLINE void Tile(const NarrowTile& tile, int64_t row, int64_t column, int64_
   }
 }
 
-// All rows, times kVectors vectors. The sums of a tile are in registers, at least six of them, so
-// that instructions do not wait for each other.
+// All rows, times kVectors vectors. The sums of a tile, up to eight, are in registers.
 template <class Dot, int kVectors>
 HWY_INLINE void Columns(const NarrowTile& tile, int64_t column, int64_t columns) {
   constexpr int kRows = kVectors > 2 ? 2 : 4;

@@ -9,8 +9,8 @@
 // [block][vector][group of the block][column][element of the group]. A block is one group; of AMX's
 // bfloat16 it is the 16 groups of a tile.
 //
-// int8: an operand is a byte that stands for its value - 128. The sums start from a row of the
-// panel, by which the 128 drops out (NarrowStart).
+// int8: an operand is a byte that stands for its value - 128, and not 0 where a weight is not. The
+// sums start from a row of the panel, by which the 128 drops out (NarrowStart).
 //
 // The sum of a row does not depend on the rows beside it. int8 is exact, so all kernels give the
 // same bits. In bfloat16 AMX adds up in another order than AVX-512: a machine uses one of them, for

@@ -19,15 +19,15 @@
 
 HASTE_TARGET_BEGIN
 
-// Whether there are the 32 registers of AVX-512, or the 16 of AVX2.
+// Whether tiles are made for the 32 registers of AVX-512, or for the 16 of AVX2.
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3;
-// Rows of a tile of kVecs vectors: its sums, and what one step of the contraction multiplies, fill
-// the registers.
+// Rows of a tile of kVecs vectors. With four vectors (of 16 registers also with three or two), its
+// sums and what one step of the contraction multiplies fill the registers.
 template <int kVecs>
 inline constexpr int kTileRows = kManyRegisters ? 6 : std::min(12 / kVecs, 6);
 // A panel that exceeds the first-level cache comes from the second for each tile of rows, faster if
 // its rows are asked for so many steps before. A tile of fewer rows has no load ports to spare.
-inline constexpr int kRowsAhead = 16, kLeastRowsAhead = 4;
+inline constexpr int kRowsAhead = 16, kLeastRowsAhead = kManyRegisters ? 4 : 3;
 inline constexpr int64_t kVectorsInCache = 256;
 // AVX2 alone: steps of the contraction in one iteration of the loop, and whether a use gets the
 // sums of a tile's rows together. Both gain a tenth or so on a Zen 3.
@@ -80,8 +80,8 @@ struct Panels {
   int64_t apart;
 };
 
-// The vector, in a register if kKept. Else the compiler may load it again for each multiply-add.
-// Not for an element of an array, which would be on the stack, where each step would store it.
+// The vector, in a register if kKept. Else the compiler may load it again for each multiply-add. It
+// is a local copy: an element of an array would be on the stack, where each step would store it.
 template <bool kKept, class C>
 HWY_INLINE Vec<C> InRegister(Vec<C> from) {
   auto v = from.v;
@@ -93,8 +93,8 @@ HWY_INLINE Vec<C> InRegister(Vec<C> from) {
   return Vec<C>(v);
 }
 
-// kAhead: prefetches a row of the panels that comes later. With few registers, of x and b those
-// stay in registers that are fewer.
+// kAhead: prefetches a row of the panels that comes later. With 16 registers, the operands of all
+// rows stay in registers, or a row of the panels, whichever are fewer.
 template <bool kAhead, int kRows, int kVecs, int kPanels, class C>
 HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
                          const Panels<C, kVecs, kPanels>& panels, int64_t i,
@@ -183,7 +183,7 @@ struct NextPanel {
   struct Part {
     // In a step: what is left after the last one is asked for all at once. A constant, as a loop
     // over a number that is not takes the sums out of their registers.
-    static constexpr int kTogether = kRows == kLeastRowsAhead ? 4 : 2;
+    static constexpr int kTogether = kRows == 4 ? 4 : 2;
     int64_t count() const { return lines / kTogether; }
     HWY_INLINE void Ask(int64_t i) const {
       const char* const line = from + i * kTogether * 64;
@@ -211,7 +211,9 @@ template <int kVecs>
 inline constexpr int kMostPanels = kManyRegisters || kVecs <= 3 ? 4 : 2;
 
 // Panels to multiply together, of `left`. A tile of few rows needs more than one, or it waits for
-// its own sums: a multiply-add takes four cycles, and two of them begin in each.
+// its own sums: a multiply-add takes four cycles, and two of them begin in each. Of 16 registers up
+// to 12 are sums: four panels of three vectors for one row, two for two, two of four vectors for
+// one.
 template <int kVecs>
 HWY_INLINE int64_t NextPanels(int64_t rows, int64_t left) {
   if (left >= 4 && (kManyRegisters ? rows == 1 : rows * kVecs <= 3)) return 4;
@@ -236,6 +238,7 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
                              int64_t depth, const Use& use, const Prefetch& meet = {},
                              int64_t apart = 0) {
   constexpr int kMost = !kManyRegisters || kPanels == 1 ? kTileRows<kVecs> : kPanels == 2 ? 3 : 1;
+  static_assert(kMost >= 1, "more vectors than sums");
   Panels<C, kVecs, kPanels> panels{panel, apart};
   Vec<C> start[kVecs];
   if constexpr (kHasStart) {
@@ -246,14 +249,22 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
   const auto tile = [&](auto count) HWY_ATTR {
     constexpr int kRows = decltype(count)::value;
     Vec<C> acc[kRows][kVecs];
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
       for (int v = 0; v < kVecs; ++v) acc[r][v] = start[v];
     }
     typename Prefetch::template TileLines<kRows> lines;
     for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
     TileProduct(a + row * a_stride, a_stride, panels, depth, lines, acc);
     using Sums = RowSums<C, kRows, kVecs>;
-    if constexpr (kRowsTogether && kRows > 1 && std::is_invocable_v<const Use&, int64_t, Sums>) {
+    constexpr bool kTogether = [] {
+      if constexpr (kRowsTogether && kRows > 1) {
+        return std::is_invocable_v<const Use&, int64_t, Sums>;
+      }
+      return false;
+    }();
+    if constexpr (kTogether) {
       // A copy, as the compiler would keep sums that are passed on in memory during the product.
       Vec<C> sums[kRows][kVecs];
 #pragma GCC unroll 8

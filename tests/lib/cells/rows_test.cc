@@ -57,6 +57,7 @@ void CheckVector(std::mt19937_64* random, const char* vector) {
     CheckRows<Cell, E, 2>(random, vector);
     CheckRows<Cell, E, 3>(random, vector);
     CheckRows<Cell, E, 4>(random, vector);
+    CheckRows<Cell, E, 6>(random, vector);
   }
 }
 
