@@ -106,7 +106,8 @@ class ForwardProduct : public Walk<Cell, T> {
     const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
     const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
     const bool exceeds_cache = (panels.end - panels.begin) * bytes > kSecondLevelBytes;
-    const int64_t lines = exceeds_cache ? bytes / 64 / (rows.end - rows.begin) : 0;
+    const int64_t count = rows.end - rows.begin;
+    const int64_t lines = exceeds_cache && count >= kLeastRowsNext ? bytes / 64 / count : 0;
     const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
       const int64_t first = panel * kUnits * W;
       const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
@@ -136,6 +137,8 @@ class ForwardProduct : public Walk<Cell, T> {
     for (const C* line = a; line < a + rows * Hp; line += kLine) __builtin_prefetch(line);
   }
 
+  // A single tile of AVX2 has no time to ask for the next panel: it waits for its own.
+  static constexpr int64_t kLeastRowsNext = kManyRegisters ? 1 : 6;
   // Panels of more than that come from the third-level cache, or from memory, in each step.
   static constexpr int64_t kSecondLevelBytes = 1 << 20;
   // Rows of a panel: with a recurrent bias, the sums start from it.
