@@ -17,7 +17,9 @@ from benchmarks.cpu import peers
 
 
 def make(name, dtype, weights, x):
-    """{name: peers.Peer} of the installed peers that have the layer in `dtype`.
+    """{name: peers.Peer} of the installed peers that have the layer in `dtype` and run it here.
+
+    (PyTorch's autocast of an LSTM needs a processor with AVX-512.)
 
     Args:
       name: "LSTM" or "GRU".
@@ -30,7 +32,16 @@ def make(name, dtype, weights, x):
         made.update((_torch_bfloat16 if dtype == "bfloat16" else _torch_int8)(name, weights, x))
     if "ort" in installed and dtype == "int8":
         made.update(_onnxruntime_int8(name, weights, x))
-    return made
+    return {who: peer for who, peer in made.items() if _runs(who, peer)}
+
+
+def _runs(who, peer):
+    try:
+        peer.infer()
+    except RuntimeError as error:
+        print(f"{who} cannot run here: {str(error).splitlines()[0]}")
+        return False
+    return True
 
 
 def _torch_peer(infer):
