@@ -23,8 +23,9 @@ const NarrowKernel* MachineKernel(Narrow type, int64_t width) {
   if (width == 16) {
     if (best >= SimdTarget::kAmx) return int8 ? &kAmxInt8 : &kAmxBfloat16;
     if (best >= SimdTarget::kAvx3Dot && int8) return &kAvx512Int8;
-    if (best >= SimdTarget::kAvx3Dot && HasAvx512Bf16()) return &kAvx512Bfloat16;
     if (best >= SimdTarget::kAvx2 && int8) return &kAvx2Int8Wide;
+    if (best >= SimdTarget::kAvx3Dot && HasFastAvx512Bf16()) return &kAvx512Bfloat16;
+    if (best >= SimdTarget::kAvx3) return &kAvx512FmaBfloat16;
   }
   if (width != 8 || !int8 || best < SimdTarget::kAvx2) return nullptr;
   return HasAvxVnni() ? &kAvxVnniInt8 : &kAvx2Int8;

@@ -31,7 +31,7 @@ inline constexpr int kRowColumns = 64;
 inline constexpr int64_t kMaxInt8Depth = 131072;
 
 struct NarrowTile {
-  const void* a;   // [rows, groups]
+  const void* a;   // [rows, groups], floats if NarrowKernel::takes_floats
   int64_t a_row;   // bytes from one row to the next
   int64_t rows;    // 1 to kNarrowRows
   int64_t groups;  // a multiple of NarrowKernel::group_multiple
@@ -82,12 +82,16 @@ struct NarrowKernel {
   // Whether multiply adds a bias, and writes no rows but those of the tile.
   bool adds_bias = false;
   int block = 1;  // groups; divides group_multiple
+  // bfloat16: whether the operand's elements are floats, of values that bfloat16 has.
+  bool takes_floats = false;
 
   int group() const { return type == Narrow::kInt8 ? 4 : 2; }
   int64_t Groups(int64_t depth) const {
     const int64_t groups = (depth + group() - 1) / group();
     return (groups + group_multiple - 1) / group_multiple * group_multiple;
   }
+  // Of a row of the operand.
+  int64_t OperandBytes(int64_t groups) const { return groups * (takes_floats ? 8 : 4); }
   int64_t PanelBytes(int64_t depth, int64_t vectors) const {
     return Groups(depth) * vectors * width * 4;
   }
@@ -109,10 +113,10 @@ void NarrowStart(const NarrowKernel&, const void* panel, int64_t groups, int vec
 // move them.
 void* NarrowScratch(size_t bytes);
 
-// The kernels, where they are compiled: of 16 columns, but for Avx2Int8 (8 or 16), AvxVnniInt8 (8),
-// NeonInt8 and NeonBfloat16 (4), and PlainInt8 (any).
-extern const NarrowKernel kAmxBfloat16, kAmxInt8, kAvx512Bfloat16, kAvx512Int8, kAvx2Int8,
-    kAvx2Int8Wide, kAvxVnniInt8, kNeonBfloat16, kNeonInt8;
+// The kernels, where they are compiled: of 16 columns, but for those of AVX2 (8; Avx2Int8Wide 16)
+// and AVX-VNNI (8), NEON (4), and PlainInt8 (any).
+extern const NarrowKernel kAmxBfloat16, kAmxInt8, kAvx512Bfloat16, kAvx512FmaBfloat16, kAvx512Int8,
+    kAvx2Int8, kAvx2Int8Wide, kAvxVnniInt8, kNeonBfloat16, kNeonInt8;
 extern const NarrowKernel kPlainInt8[];  // of 1, 2, 4, 8, 16 columns
 
 }  // namespace haste

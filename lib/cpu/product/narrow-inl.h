@@ -41,7 +41,7 @@ class NarrowRows {
   NarrowRows(const NarrowKernel& kernel, int64_t rows, int64_t depth, int64_t spare = 0)
       : kernel_(kernel), rows_(rows), depth_(depth), groups_(kernel.Groups(depth)) {
     // An odd number of cache lines, so that the rows of a tile do not meet in one set of the cache.
-    row_bytes_ = ((groups_ * 4 + 63) / 64 | 1) * 64;
+    row_bytes_ = ((kernel.OperandBytes(groups_) + 63) / 64 | 1) * 64;
     const int64_t operand = (rows + kTile - 1) / kTile * kTile * row_bytes_;
     const int64_t scales = (rows * 4 + 63) / 64 * 64;
     const int64_t sums = (kNarrowRows + kPanels - 1) * kMaxVectors * kernel.width * 4;
@@ -73,7 +73,8 @@ class NarrowRows {
   HWY_INLINE void Convert(int64_t row, const At& at) {
     char* to = operand_ + row * row_bytes_;
     const int64_t used = kernel_.type == Narrow::kInt8 ? Quantize(row, at, to) : Round(at, to);
-    if (used < groups_ * 4) memset(to + used, 0, groups_ * 4 - used);
+    const int64_t bytes = kernel_.OperandBytes(groups_);
+    if (used < bytes) memset(to + used, 0, bytes - used);
   }
   // The products of a row with the panel's columns, a vector at a time.
   template <int kType>
@@ -173,6 +174,11 @@ class NarrowRows {
   HWY_INLINE int64_t Round(const At& at, char* to) const {
     const int64_t width = Width<float>();
     int64_t j = 0;
+    if (kernel_.takes_floats) {
+      float* const floats = reinterpret_cast<float*>(to);
+      for (; j < depth_; j += width) Store(Storage<Bfloat16>::Rounded(at(j)), floats + j);
+      return 4 * j;
+    }
     for (; j < depth_; j += width) {
       Storage<Bfloat16>::Store(at(j), reinterpret_cast<Bfloat16*>(to) + j);
     }

@@ -107,19 +107,27 @@ struct Storage<Bfloat16> {
     return Vec<C>(hn::BitCast(D32(), hn::ShiftLeft<16>(bits)));
   }
   // Rounds to nearest even. A NaN keeps its upper bits and becomes quiet.
+  static HWY_INLINE Vec<C> Rounded(Vec<C> v) {
+    const DU32 du;
+    return Vec<C>(hn::BitCast(D32(), hn::And(RoundedBits(v), hn::Set(du, 0xFFFF0000u))));
+  }
   static HWY_INLINE void Store(Vec<C> v, Bfloat16* to) {
+    // Values fit 16 bits; DemoteTo takes signed input, and this shift extends the sign.
+    const hn::RebindToSigned<D32> di;
+    const hn::Rebind<int16_t, D32> di16;
+    const auto upper = hn::ShiftRight<16>(hn::BitCast(di, RoundedBits(v)));
+    hn::StoreU(hn::DemoteTo(di16, upper), di16, reinterpret_cast<int16_t*>(to));
+  }
+
+ private:
+  // The result is in the upper halves.
+  static HWY_INLINE hn::Vec<DU32> RoundedBits(Vec<C> v) {
     const DU32 du;
     const auto bits = hn::BitCast(du, v.v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     const auto rounded = hn::Add(bits, hn::Add(hn::Set(du, 0x7FFFu), odd));
     const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v.v));
-    const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
-    // Values fit 16 bits; DemoteTo takes signed input, so sign-extend them first.
-    const hn::RebindToSigned<DU32> di;
-    const hn::Rebind<int16_t, D32> di16;
-    const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(di, upper)));
-    hn::StoreU(hn::DemoteTo(di16, extended), di16, reinterpret_cast<int16_t*>(to));
+    return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v.v)), quiet, rounded);
   }
 };
 
