@@ -1,5 +1,5 @@
 // c = a·b + bias on the CPU, for callers of the C++ API that link no BLAS. It uses the recurrence's
-// micro-kernel and packs one block at a time.
+// micro-kernel and packs one block at a time, in no memory of the caller's.
 #include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/base/int_math.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/product/pack-inl.h"
 #include "lib/cpu/product/product-inl.h"
 #include "lib/cpu/threads/team.h"
 
@@ -19,10 +21,14 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of this file
 
-// A block of c: rows that share one packing of b, by one panel of columns.
-constexpr int64_t kBlockRows = 96;
+// A task's part of c: rows that share the packing of a panel of b, by panels that share the packing
+// of these rows.
+constexpr int64_t kBlockRows = 192;
+constexpr int64_t kBlockPanels = 8;
 constexpr int64_t kBlockDepth = 256;
 constexpr int kPanelVectors = 4;
+// Tasks of a thread, so that threads end together.
+constexpr int64_t kTasksOfThread = 2;
 
 template <class T>
 class Gemm {
@@ -30,85 +36,85 @@ class Gemm {
   using V = Vec<C>;
 
  public:
-  explicit Gemm(const HasteGemm& gemm) : gemm_(gemm), columns_(kPanelVectors * Width<C>()) {}
+  Gemm(const HasteGemm& gemm, int64_t threads)
+      : gemm_(gemm),
+        columns_(kPanelVectors * Width<C>()),
+        down_(CeilDiv(gemm.m, kBlockRows)),
+        panels_(CeilDiv(gemm.n, columns_)),
+        some_(std::clamp<int64_t>(down_ * panels_ / (threads * kTasksOfThread), 1, kBlockPanels)) {}
 
-  int64_t row_blocks() const { return (gemm_.m + kBlockRows - 1) / kBlockRows; }
-  int64_t tasks() const { return row_blocks() * ((gemm_.n + columns_ - 1) / columns_); }
+  int64_t tasks() const { return down_ * CeilDiv(panels_, some_); }
 
   void Block(int64_t task) const {
-    const int64_t i0 = task % row_blocks() * kBlockRows;
-    const int64_t j0 = task / row_blocks() * columns_;
-    const int64_t rows = std::min(kBlockRows, gemm_.m - i0);
-    const int64_t columns = std::min(columns_, gemm_.n - j0);
+    const int64_t i0 = task % down_ * kBlockRows, rows = std::min(kBlockRows, gemm_.m - i0);
+    const int64_t first = task / down_ * some_, end = std::min(panels_, first + some_);
     static thread_local std::vector<C> scratch;
-    scratch.resize(kBlockRows * kBlockDepth + (kBlockDepth + kBlockRows) * columns_);
+    scratch.resize(kBlockRows * kBlockDepth + (kBlockDepth + kBlockRows * some_) * columns_);
     C* a = scratch.data();
     C* b = a + kBlockRows * kBlockDepth;
-    C* sum = b + kBlockDepth * columns_;
-    std::fill(sum, sum + kBlockRows * columns_, C(0));
+    C* sums = b + kBlockDepth * columns_;
+    std::fill_n(sums, rows * (end - first) * columns_, C(0));
     for (int64_t p0 = 0; p0 < gemm_.k; p0 += kBlockDepth) {
       const int64_t depth = std::min(kBlockDepth, gemm_.k - p0);
-      Pack(gemm_.a, i0 * gemm_.a_row + p0 * gemm_.a_col, gemm_.a_row, gemm_.a_col, rows, depth,
-           depth, a);
-      Pack(gemm_.b, p0 * gemm_.b_row + j0 * gemm_.b_col, gemm_.b_row, gemm_.b_col, depth, columns,
-           columns_, b);
-      PanelProduct<kPanelVectors>(a, depth, rows, b, depth,
-                                  [&](int64_t row, V(&acc)[kPanelVectors]) HWY_ATTR {
-                                    C* to = sum + row * columns_;
-                                    for (int v = 0; v < kPanelVectors; ++v, to += Width<C>()) {
-                                      Store(Load(to) + acc[v], to);
-                                    }
-                                  });
+      const int64_t stride = PadTo(depth, Width<C>());
+      Pack(static_cast<const T*>(gemm_.a) + i0 * gemm_.a_row + p0 * gemm_.a_col, gemm_.a_row,
+           gemm_.a_col, rows, depth, stride, a);
+      for (int64_t p = first; p < end; ++p) {
+        const int64_t j0 = p * columns_;
+        Pack(static_cast<const T*>(gemm_.b) + p0 * gemm_.b_row + j0 * gemm_.b_col, gemm_.b_row,
+             gemm_.b_col, depth, std::min(columns_, gemm_.n - j0), columns_, b);
+        C* const of_panel = sums + (p - first) * rows * columns_;
+        PanelProduct<kPanelVectors>(a, stride, rows, b, depth,
+                                    [&](int64_t row, V(&acc)[kPanelVectors]) HWY_ATTR {
+                                      C* to = of_panel + row * columns_;
+                                      for (int v = 0; v < kPanelVectors; ++v, to += Width<C>()) {
+                                        Store(Load(to) + acc[v], to);
+                                      }
+                                    });
+      }
     }
+    for (int64_t p = first; p < end; ++p) {
+      Finish(i0, rows, p * columns_, sums + (p - first) * rows * columns_);
+    }
+  }
+
+ private:
+  // c = sums + bias, of the rows from i0 on and of the panel that begins with column j0.
+  void Finish(int64_t i0, int64_t rows, int64_t j0, const C* sums) const {
+    const int64_t columns = std::min(columns_, gemm_.n - j0);
     const T* bias = static_cast<const T*>(gemm_.bias);
     for (int64_t i = 0; i < rows; ++i) {
       T* to = static_cast<T*>(gemm_.c) + (i0 + i) * gemm_.c_row + j0;
       for (int64_t j = 0; j < columns; j += Width<C>()) {
-        const V v = Load(sum + i * columns_ + j);
+        const V v = Load(sums + i * columns_ + j);
         StorePart(bias == nullptr ? v : v + LoadPart(bias + j0 + j, columns - j), to + j,
                   columns - j);
       }
     }
   }
 
- private:
-  // to[i][j] = from[i·row + j·col], in rows of `stride`; walks along the contiguous direction.
-  static void Pack(const void* source, int64_t offset, int64_t row, int64_t col, int64_t rows,
-                   int64_t columns, int64_t stride, C* to) {
-    const T* from = static_cast<const T*>(source) + offset;
-    constexpr int64_t kTile = 16;
-    if (col == 1) {
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < columns; j += Width<C>()) {
-          StorePart(LoadPart(from + i * row + j, columns - j), to + i * stride + j, columns - j);
-        }
+  // to[i][j] = from[i·row + j·col], in rows of `stride`, which a vector divides. Zeros behind the
+  // columns, so that their products are finite.
+  static void Pack(const T* from, int64_t row, int64_t col, int64_t rows, int64_t columns,
+                   int64_t stride, C* to) {
+    if (row == 1 && col != 1) return PackTransposed(from, columns, col, 0, rows, stride, to);
+    for (int64_t i = 0; i < rows; ++i, from += row, to += stride) {
+      if (col == 1) {
+        int64_t j = 0;
+        for (; j < columns; j += Width<C>()) Store(LoadPart(from + j, columns - j), to + j);
+        std::fill(to + j, to + stride, C(0));
+      } else {
+        for (int64_t j = 0; j < columns; ++j) StorePart(LoadPart(from + j * col, 1), to + j, 1);
+        std::fill(to + columns, to + stride, C(0));
       }
-    } else {
-      HWY_ALIGN C line[kTile + HWY_MAX_BYTES / sizeof(C)] = {};
-      for (int64_t j = 0; j < columns; ++j) {
-        for (int64_t i = 0; i < rows; i += kTile) {
-          const int64_t count = std::min(kTile, rows - i);
-          if (row == 1) {
-            for (int64_t s = 0; s < count; s += Width<C>()) {
-              Store(LoadPart(from + j * col + i + s, count - s), line + s);
-            }
-          } else {
-            for (int64_t s = 0; s < count; s += 1) {
-              Store(LoadPart(from + j * col + (i + s) * row, 1), line + s);
-            }
-          }
-          for (int64_t s = 0; s < count; ++s) to[(i + s) * stride + j] = line[s];
-        }
-      }
-    }
-    // Pads a panel with zeros, so that the products of the padding are finite.
-    for (int64_t i = 0; i < rows && columns < stride; ++i) {
-      std::fill(to + i * stride + columns, to + (i + 1) * stride, C(0));
     }
   }
 
   const HasteGemm& gemm_;
-  const int64_t columns_;
+  const int64_t columns_;  // of a panel
+  const int64_t down_;     // blocks of rows
+  const int64_t panels_;
+  const int64_t some_;  // panels of a task
 };
 
 // A single row, as in a streaming model: b is read in place, in runs of kRun vectors.
@@ -118,7 +124,7 @@ class RowGemm {
   static constexpr int kRun = 8;
 
  public:
-  explicit RowGemm(const HasteGemm& gemm) : gemm_(gemm), columns_(kRun * Width<C>()) {}
+  RowGemm(const HasteGemm& gemm, int64_t) : gemm_(gemm), columns_(kRun * Width<C>()) {}
   static bool Takes(const HasteGemm& gemm) {
     const bool rows_are_contiguous = gemm.a_col == 1 && gemm.b_col == 1;
     return gemm.m == 1 && rows_are_contiguous && gemm.n % Width<C>() == 0;
@@ -170,10 +176,10 @@ constexpr double kWakeMacs = 200e3;
 
 template <class Product>
 void RunBlocks(const HasteGemm& gemm, const HasteExecutor& executor) {
-  const Product product(gemm);
   HasteExecutor team = executor;
   const double macs = static_cast<double>(gemm.m) * gemm.n * gemm.k;
   team.threads = static_cast<int>(std::min<double>(TeamThreads(executor), macs / kWakeMacs + 1));
+  const Product product(gemm, team.threads);
   ParallelFor(team, product.tasks(), [&](int64_t task) { product.Block(task); });
 }
 

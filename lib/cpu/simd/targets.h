@@ -29,7 +29,7 @@
 namespace haste {
 
 // Each includes those before it. kAvx2: with AVX-VNNI where the machine has it. kAvx3Dot: AVX-512
-// with VNNI, and BF16 where the machine has it.
+// with VNNI, and BF16 where that is fast.
 // Code is compiled for the first three, and lib/cpu/narrow for the others.
 enum class SimdTarget { kBaseline, kAvx2, kAvx3, kAvx3Dot, kAmx };
 

@@ -201,8 +201,8 @@ typedef struct {
   const void* b;     // [K, G, H] or NULL
   // [N, T, K, G, H] written here; may equal forward.gates. NULL: the caller has no use for it. A
   // CPU then forms it a few steps at a time, in cache, where it can: gamma = NULL, a cell that does
-  // not normalise, and float32, float64, int8 weights or the processor's own bfloat16. Else it lies
-  // as a whole in the workspace.
+  // not normalise, and float32, float64, int8 weights, or bfloat16 where the processor multiplies
+  // it or has AVX-512. Else it lies as a whole in the workspace.
   void* wx;
   const void* gamma;     // [K, G, H], or NULL: no normalisation
   void* xw;              // gamma: [N, T, K, G, H] x·W before it, for backward; without one, wx
