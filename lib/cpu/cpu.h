@@ -16,9 +16,9 @@ const DeviceOps& CpuOps();
 
 // Its functions. Strides are arbitrary.
 int32_t CpuGemm(const HasteGemm&, void* workspace, const HasteExecutor&, HasteStatus*);
-// Of bfloat16, by the machine's instructions for it: false if it has none.
+// Of bfloat16, by the machine's kernel for it (lib/cpu/narrow): false if there is none.
 bool CpuGemmBfloat16(const HasteGemm&, const HasteExecutor&);
-// Whether it has.
+// Whether there is one.
 bool CpuMultipliesBfloat16();
 // With b_scale.
 void CpuGemmInt8(const HasteGemm&, void* workspace, const HasteExecutor&);

@@ -21,8 +21,8 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of this file
 
-// A task's part of c: rows that share the packing of a panel of b, by panels that share the packing
-// of these rows.
+// A task's part of c: rows that share the packing of a panel of b, half of them if there are too
+// few tasks for the threads, by panels that share the packing of these rows.
 constexpr int64_t kBlockRows = 192;
 constexpr int64_t kBlockPanels = 8;
 constexpr int64_t kBlockDepth = 256;
@@ -39,19 +39,21 @@ class Gemm {
   Gemm(const HasteGemm& gemm, int64_t threads)
       : gemm_(gemm),
         columns_(kPanelVectors * Width<C>()),
-        down_(CeilDiv(gemm.m, kBlockRows)),
         panels_(CeilDiv(gemm.n, columns_)),
+        rows_(CeilDiv(gemm.m, kBlockRows) * panels_ < threads * kTasksOfThread ? kBlockRows / 2
+                                                                               : kBlockRows),
+        down_(CeilDiv(gemm.m, rows_)),
         some_(std::clamp<int64_t>(down_ * panels_ / (threads * kTasksOfThread), 1, kBlockPanels)) {}
 
   int64_t tasks() const { return down_ * CeilDiv(panels_, some_); }
 
   void Block(int64_t task) const {
-    const int64_t i0 = task % down_ * kBlockRows, rows = std::min(kBlockRows, gemm_.m - i0);
+    const int64_t i0 = task % down_ * rows_, rows = std::min(rows_, gemm_.m - i0);
     const int64_t first = task / down_ * some_, end = std::min(panels_, first + some_);
     static thread_local std::vector<C> scratch;
-    scratch.resize(kBlockRows * kBlockDepth + (kBlockDepth + kBlockRows * some_) * columns_);
+    scratch.resize(rows_ * kBlockDepth + (kBlockDepth + rows_ * some_) * columns_);
     C* a = scratch.data();
-    C* b = a + kBlockRows * kBlockDepth;
+    C* b = a + rows_ * kBlockDepth;
     C* sums = b + kBlockDepth * columns_;
     std::fill_n(sums, rows * (end - first) * columns_, C(0));
     for (int64_t p0 = 0; p0 < gemm_.k; p0 += kBlockDepth) {
@@ -112,8 +114,9 @@ class Gemm {
 
   const HasteGemm& gemm_;
   const int64_t columns_;  // of a panel
-  const int64_t down_;     // blocks of rows
   const int64_t panels_;
+  const int64_t rows_;  // of a task
+  const int64_t down_;  // tasks below one another
   const int64_t some_;  // panels of a task
 };
 

@@ -39,6 +39,13 @@ void LoadBfloat16(const std::vector<Bfloat16>& from, std::vector<float>* to) { L
 void StoreBfloat16(const std::vector<float>& from, std::vector<Bfloat16>* to) {
   StoreAll(from, to);
 }
+void RoundBfloat16(const std::vector<float>& from, std::vector<float>* to) {
+  const int64_t n = static_cast<int64_t>(from.size());
+  for (int64_t i = 0; i < n; i += Width<float>()) {
+    const auto rounded = Storage<Bfloat16>::Rounded(LoadPart<float>(&from[i], n - i));
+    StorePart<float>(rounded, &(*to)[i], n - i);
+  }
+}
 
 }  // namespace
 HASTE_TARGET_END
@@ -83,7 +90,8 @@ bool Same(double a, double b) {
 
 template <class T>
 void Check(const char* target, void (*load)(const std::vector<T>&, std::vector<float>*),
-           void (*store)(const std::vector<float>&, std::vector<T>*), const Format& format,
+           void (*store)(const std::vector<float>&, std::vector<T>*),
+           void (*round)(const std::vector<float>&, std::vector<float>*), const Format& format,
            unsigned seed) {
   if (load == nullptr) return;  // a target that was not compiled
   std::vector<T> all(1 << 16);
@@ -118,16 +126,24 @@ void Check(const char* target, void (*load)(const std::vector<T>&, std::vector<f
                 x[i], want, got);
     if (haste_test::Failures() > 20) return;
   }
+  if (round != nullptr) {  // the bits of what is stored, as floats
+    std::vector<float> rounded(x.size()), loaded(x.size());
+    round(x, &rounded);
+    load(stored, &loaded);
+    EXPECT_TRUE(memcmp(rounded.data(), loaded.data(), x.size() * sizeof(float)) == 0,
+                "%s %s: rounded floats differ from stored ones", target, format.name);
+  }
   std::printf("%-9s %s: %zu values\n", target, format.name, x.size());
 }
 
 }  // namespace
 }  // namespace haste
 
-#define HASTE_CHECK_TARGET(NAME, CHOOSE)                                                    \
-  haste::Check<haste::Half>(NAME, CHOOSE(LoadHalf), CHOOSE(StoreHalf), haste::kHalf, seed); \
-  haste::Check<haste::Bfloat16>(NAME, CHOOSE(LoadBfloat16), CHOOSE(StoreBfloat16),          \
-                                haste::kBfloat16, seed)
+#define HASTE_CHECK_TARGET(NAME, CHOOSE)                                                      \
+  haste::Check<haste::Half>(NAME, CHOOSE(LoadHalf), CHOOSE(StoreHalf), nullptr, haste::kHalf, \
+                            seed);                                                            \
+  haste::Check<haste::Bfloat16>(NAME, CHOOSE(LoadBfloat16), CHOOSE(StoreBfloat16),            \
+                                CHOOSE(RoundBfloat16), haste::kBfloat16, seed)
 
 int main() {
   using namespace haste;

@@ -1,5 +1,5 @@
-// R and W as the kernels of lib/cpu/narrow multiply them: bfloat16 on a machine that has
-// instructions for it, or int8. Per-target header.
+// R and W as the kernels of lib/cpu/narrow multiply them: bfloat16 where there is one for it, or
+// int8. Per-target header.
 #if defined(HASTE_LIB_CPU_ENGINES_NARROW_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_ENGINES_NARROW_WEIGHTS_INL_H_

@@ -5,8 +5,6 @@
 #include <hwy/base.h>
 #include <immintrin.h>
 
-#include <algorithm>
-
 #include "lib/cpu/narrow/narrow.h"
 
 namespace haste {

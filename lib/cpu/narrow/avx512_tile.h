@@ -5,9 +5,6 @@
 #include <hwy/base.h>
 #include <immintrin.h>
 
-#include <algorithm>
-#include <type_traits>
-
 #include "lib/cpu/narrow/narrow.h"
 
 namespace haste {

@@ -1,6 +1,6 @@
-// Products of narrow elements on the processor's own instructions: bfloat16 with float32 sums, int8
-// with int32 sums. Which instructions there are is known only at run time, so a kernel is reached
-// through a pointer. It is compiled once, not once a cell.
+// Products of narrow elements, mostly on instructions of their own: bfloat16 with float32 sums,
+// int8 with int32 sums. Which instructions there are is known only at run time, so a kernel is
+// reached through a pointer. It is compiled once, not once a cell.
 //
 // A kernel multiplies rows of an operand with a panel of weights. A panel has 1 to kMaxVectors
 // vectors of `width` columns. Its depth is cut into groups of 4 bytes: 2 bfloat16 or 4 int8. A
@@ -13,7 +13,7 @@
 // sums start from a row of the panel, by which the 128 drops out (NarrowStart).
 //
 // The sum of a row does not depend on the rows beside it. int8 is exact, so all kernels give the
-// same bits. In bfloat16 AMX adds up in another order than AVX-512: a machine uses one of them, for
+// same bits. In bfloat16 kernels round or add up in different ways: a machine uses one of them, for
 // every number of rows.
 #pragma once
 
@@ -101,7 +101,7 @@ struct NarrowKernel {
   }
 };
 
-// The kernel of this machine for vectors of `width` columns. nullptr: it has no instructions for
+// The kernel of this machine for vectors of `width` columns. nullptr: there is none for
 // bfloat16. For int8 there always is one.
 const NarrowKernel* FindNarrow(Narrow type, int64_t width);
 

@@ -1,4 +1,4 @@
-// R as the product of backward reads it. Per-target header.
+// R as the product of backward reads it, and other transposed matrices. Per-target header.
 #if defined(HASTE_LIB_CPU_PRODUCT_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
 #undef HASTE_LIB_CPU_PRODUCT_PACK_INL_H_

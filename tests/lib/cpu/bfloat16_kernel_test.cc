@@ -40,6 +40,7 @@ struct KernelCase {
 
 HASTE_TARGET_BEGIN
 namespace {
+#if HWY_TARGET == HWY_AVX3 || !defined(__x86_64__)
 
 void Multiply(const KernelCase& c) {
   const int64_t columns = c.vectors * Width<float>();
@@ -57,6 +58,7 @@ void Multiply(const KernelCase& c) {
   if (c.kernel->adds_bias) rows.MultiplyTo(panel, 0, c.rows, /*biased=*/true, c.biased);
 }
 
+#endif
 }  // namespace
 HASTE_TARGET_END
 
@@ -70,8 +72,9 @@ struct Runnable {
 };
 
 std::vector<Runnable> Kernels() {
-  std::vector<Runnable> kernels;
-  [[maybe_unused]] const auto add = [&](bool runs, const NarrowKernel& kernel, auto* multiply) {
+  std::vector<Runnable> kernels;  // none that is not compiled
+  using Function = void (*)(const KernelCase&);
+  const auto add = [&](bool runs, const NarrowKernel& kernel, Function multiply) {
     if (runs && multiply != nullptr) kernels.push_back({&kernel, multiply});
   };
 #if defined(__x86_64__)

@@ -231,7 +231,7 @@ void TestCell(const HasteCellInfo& cell, std::mt19937& random) {
 
 int main() {
   const unsigned seed = haste_test::RandomSeed();
-  return haste_test::OnTargets("bfloat16_test", {"avx3_dot", "avx2"}, [&](const char*) {
+  return haste_test::OnTargets("bfloat16_test", {"avx3_dot", "avx3", "avx2"}, [&](const char*) {
     std::mt19937 random(seed);
     const char* only = getenv("HASTE_TEST_CELL");
     for (int i = 0; i < haste_cell_count(); ++i) {

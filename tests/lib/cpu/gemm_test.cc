@@ -139,6 +139,10 @@ int main() {
       for (int layout = 0; layout < 9; ++layout) {
         haste_test::CheckProduct(of, 130, 150, 300, layout % 3, layout / 3, true, random);
       }
+      // Several panels share rows, and there are several blocks of these.
+      for (int layout : {0, 1, 5}) {
+        haste_test::CheckProduct(of, 230, 600, 270, layout % 3, layout / 3, true, random);
+      }
     }
   };
   return haste_test::OnTargets("gemm_test", {"avx3_dot", "avx3", "avx2", "baseline"}, test);

@@ -134,7 +134,7 @@ void Check(PanelCase c, int64_t missing, int64_t shift, bool odd, Pack pack, std
 bool CheckAll(Pack pack) {
   if (pack == nullptr || BestTarget() < SimdTarget::kAvx3Dot) return false;
   std::mt19937 random(haste_test::RandomSeed());
-  for (const NarrowKernel* kernel : {&kAmxBfloat16, &kAvx512Bfloat16}) {
+  for (const NarrowKernel* kernel : {&kAmxBfloat16, &kAvx512Bfloat16, &kAvx512FmaBfloat16}) {
     for (int vectors = 1; vectors <= kMaxVectors; ++vectors) {
       for (int64_t depth : {1, 2, 31, 32, 33, 64, 70, 191, 520}) {
         PanelCase c = {kernel, vectors, depth};
