@@ -103,9 +103,9 @@ HWY_INLINE void Tiles(const NarrowTile& tile) {
   }
 }
 
-// Floats are added up in the same order by tiles of any size: the groups of the first half, those
-// of the second, then both. All tiles take the first half before the second, so that it stays in
-// the first-level cache for them.
+// Up to three rows have too few sums for one chain. Floats are added up in the same order by tiles
+// of any size: the groups of the first half, those of the second, then both. All tiles take the
+// first half before the second, so that it stays in the first-level cache for them.
 template <class Type, int kVectors>
 void AllRows(const NarrowTile& tile) {
   if constexpr (Type::kExact) {
