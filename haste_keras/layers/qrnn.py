@@ -147,7 +147,9 @@ def causal_windows(x, previous, keep, mask, window):
     steps = tf.concat([tf.reshape(previous, [batch, known, features]), x], axis=1)
     source = steps if keep is None else steps * keep[:, tf.newaxis]
     if mask is None:
-        columns = tf.concat([source[:, k : k + time] for k in range(window)], axis=2)
+        # By tf.slice, whose gradient pads: that of steps[:, k:] writes zeros, and then copies.
+        shifted = [tf.slice(source, [0, k, 0], [-1, time, -1]) for k in range(window)]
+        columns = tf.concat(shifted, axis=2)
         return columns, tf.reshape(steps[:, time:], [batch, known * features])
     # Live steps in order, then the others; before them what was known.
     position = tf.broadcast_to(tf.range(time), [batch, time])

@@ -311,8 +311,8 @@ def forget_mult(
                     f"{name} must have shape [{dims}], as f has no lanes, but has shape "
                     f"{tensor.shape}",
                 )
-        f, x = f[:, :, tf.newaxis], x[:, :, tf.newaxis]
-        h0 = None if h0 is None else h0[:, tf.newaxis]
+        f, x = tf.expand_dims(f, 2), tf.expand_dims(x, 2)  # the gradient of a slice is a copy
+        h0 = None if h0 is None else tf.expand_dims(h0, 1)
     counts = [t.shape[2] for t in (f, x) if t.shape.rank == 4 and t.shape[2]]
     lanes = counts[0] if counts else 0  # call_cell refuses what it cannot count
     y, _ = call_cell(
@@ -330,4 +330,4 @@ def forget_mult(
         engine=engine,
         save=save,
     )
-    return y[:, :, 0] if one_lane else y
+    return tf.squeeze(y, 2) if one_lane else y

@@ -67,10 +67,12 @@ def merge(directions, mode):
     return forward, backward
 
 
-def merge_sequences(y, count, mode):
+def merge_sequences(y, count, mode, training):
     """y [N, T, K, H] of `count` directions, merged: [N, T, units] each."""
     if y.shape[2] == 1:
-        return y[:, :, 0]  # a graph needs no sizes for that; LiteRT squeezes no unknown shape
+        # A graph needs no sizes for either. LiteRT squeezes no unknown shape, and the gradient of a
+        # slice copies dy into zeros.
+        return tf.squeeze(y, axis=2) if training else y[:, :, 0]
     batch, time, units = size(y, 0), size(y, 1), y.shape[2] * y.shape[3] // count
     if count == 1 or mode == "concat":
         return tf.reshape(y, [batch, time, count * units])

@@ -244,7 +244,7 @@ class RecurrentLayer(QuantizableLayer):
         states = directions.from_lanes(states, len(self.cells))
         last = self._last_outputs(y, states, sequences, mask, at_zero)
         flat = [s for pair in zip(states, carried, strict=True) for part in pair for s in part]
-        results = directions.merge(last, self.merge_mode), self._all_outputs(y), flat
+        results = directions.merge(last, self.merge_mode), self._all_outputs(y, training), flat
         return self._in_compute_dtype(results) if in_int8 else results
 
     # The steps of `inner_loop`, in its order.
@@ -301,11 +301,11 @@ class RecurrentLayer(QuantizableLayer):
         parts = zip(tf.split(y, len(self.cells), axis=2), self._reverse, strict=True)
         return [directions.last_of_outputs(part, backwards) for part, backwards in parts]
 
-    def _all_outputs(self, y):
+    def _all_outputs(self, y, training):
         """Outputs of all steps, merged; None unless the layer returns them."""
         if not self.return_sequences:
             return None
-        outputs = directions.merge_sequences(y, len(self.cells), self.merge_mode)
+        outputs = directions.merge_sequences(y, len(self.cells), self.merge_mode, training)
         if self.go_backwards:
             outputs = tf.nest.map_structure(lambda each: tf.reverse(each, [1]), outputs)
         return outputs

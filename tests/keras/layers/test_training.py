@@ -108,6 +108,35 @@ def test_gradients_of_many_rows_in_16_bits(row, policy, rng):
 
 
 @pytest.mark.spread(4)
+def _ops_of_gradients(call, inputs, weights=()):
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            y = call(inputs)
+        return tape.gradient(y, [inputs, list(weights)])
+
+    return {op.type for op in gradients.get_concrete_function().graph.get_operations()}
+
+
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}], ids=str)
+def test_no_gradient_is_copied_into_zeros(row, options):
+    """That of a strided slice is: all of its input's gradient is written once more."""
+    x = tf.zeros([2, 5, 3])
+    layer = row.layer(4, return_sequences=True, **options)
+    layer(x)
+    ops = _ops_of_gradients(lambda x: layer(x, training=True), x, layer.trainable_weights)
+    assert "MatMul" in ops
+    assert "StridedSliceGrad" not in ops
+
+
+def test_no_gradient_of_forget_mult_is_copied_into_zeros():
+    f = x = tf.zeros([2, 5, 4])
+    ops = _ops_of_gradients(haste_keras.ForgetMult(), [f, x])
+    assert "HasteForgetMultGrad" in ops
+    assert "StridedSliceGrad" not in ops
+
+
 def test_loss_scale_optimizer(row):
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01))
     _fit(_model(row, dtype="mixed_float16"), optimizer=optimizer)
