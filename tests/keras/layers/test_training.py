@@ -107,7 +107,6 @@ def test_gradients_of_many_rows_in_16_bits(row, policy, rng):
         assert error < tolerance * (3 if hasattr(layer, "epsilon") else 1)
 
 
-@pytest.mark.spread(4)
 def _ops_of_gradients(call, inputs, weights=()):
     @tf.function
     def gradients():
@@ -137,6 +136,7 @@ def test_no_gradient_of_forget_mult_is_copied_into_zeros():
     assert "StridedSliceGrad" not in ops
 
 
+@pytest.mark.spread(4)
 def test_loss_scale_optimizer(row):
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01))
     _fit(_model(row, dtype="mixed_float16"), optimizer=optimizer)
