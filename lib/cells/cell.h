@@ -13,6 +13,9 @@
 // states of kReadsState, of which the reserve has those that enter the step. The engine's product
 // adds to ds_prev[0].
 //
+// With kAddsProduct Forward and ForwardReset read x[g] + q[g] alone, whatever the two are. An
+// engine may then start the sums of h·R from x.
+//
 // Recurrent dropout is on what R multiplies alone: in h·R, and in h as ForwardReset and
 // BackwardReset have it.
 //
@@ -79,6 +82,7 @@ struct Cell {
   static constexpr HasteActivation kRecurrentActivation = HASTE_SIGMOID;
   static constexpr HasteRecurrence kRecurrence = HASTE_DENSE;
   static constexpr bool kSeparateGates = false;
+  static constexpr bool kAddsProduct = false;
   static constexpr bool kSplitsGradient = false;
   static constexpr bool kRecurrentBias = false;
   static constexpr bool kNormalizes = false;

@@ -17,6 +17,7 @@ HASTE_TARGET_BEGIN
 struct Elman : Cell {
   enum Gate { kCandidate, kGates, kKept = kGates };
   enum State { kHidden, kStates };
+  static constexpr bool kAddsProduct = true;
   static constexpr const char* kName = "elman";
   static constexpr const char* kGateNames[kGates] = {"g"};
   static constexpr const char* kStateNames[kStates] = {"h"};

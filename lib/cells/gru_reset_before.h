@@ -27,6 +27,7 @@ struct GruResetBefore : Cell {
   enum Gate { kUpdate, kReset, kCandidate, kGates };  // Keras's order: z, r, h
   enum Kept { kOperand = kGates, kKept };
   enum State { kHidden, kStates };
+  static constexpr bool kAddsProduct = true;
   static constexpr const char* kName = "gru_reset_before";
   static constexpr const char* kGateNames[kGates] = {"z", "r", "g"};
   static constexpr const char* kStateNames[kStates] = {"h"};

@@ -26,6 +26,7 @@ HASTE_TARGET_BEGIN
 struct LiGru : Cell {
   enum Gate { kUpdate, kCandidate, kGates, kKept = kGates };
   enum State { kHidden, kStates };
+  static constexpr bool kAddsProduct = true;
   static constexpr const char* kName = "ligru";
   static constexpr const char* kGateNames[kGates] = {"z", "g"};
   static constexpr const char* kStateNames[kStates] = {"h"};

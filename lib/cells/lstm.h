@@ -30,6 +30,7 @@ HASTE_TARGET_BEGIN
 struct Lstm : Cell {
   enum Gate { kInput, kForget, kCandidate, kOutput, kGates, kKept = kGates };  // Keras's i, f, c, o
   enum State { kHidden, kCell, kStates };
+  static constexpr bool kAddsProduct = true;
   static constexpr const char* kName = "lstm";
   static constexpr const char* kGateNames[kGates] = {"i", "f", "g", "o"};
   static constexpr const char* kStateNames[kStates] = {"h", "c"};

@@ -45,6 +45,7 @@ struct SLstm : Cell {
   enum Gate { kInput, kForget, kCandidate, kOutput, kGates };
   enum Kept { kForgetSlope = kGates, kKept };  // d log f / df~
   enum State { kHidden, kCell, kNormalizer, kStabilizer, kStates };
+  static constexpr bool kAddsProduct = true;
   static constexpr const char* kName = "slstm";
   static constexpr const char* kGateNames[kGates] = {"i", "f", "z", "o"};
   static constexpr const char* kStateNames[kStates] = {"h", "c", "n", "m"};

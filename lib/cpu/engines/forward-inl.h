@@ -83,10 +83,19 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
  private:
   template <int kPhase>
   using InputOf = Input<Cell, T, FirstGate(kPhase), GatesOf(kPhase), UnitsOf(kPhase)>;
-  template <bool kForms, class E>
+  template <int kPhase>
+  HWY_INLINE const InputOf<kPhase>& InputAt() const {
+    if constexpr (kPhase + 1 < kPhases) {
+      return first_input_;
+    } else {
+      return input_;
+    }
+  }
+
+  template <InputFrom kFrom, class E>
   HWY_INLINE auto PlainStepOf(int64_t step, int64_t t, int64_t k, const C* formed) const {
     const int64_t row = this->StepRow(t, k, 0), at = Row(k, 0);
-    PlainStep<Cell, T, E, kForms, UnitsOf(0)> plain{};
+    PlainStep<Cell, T, E, kFrom, UnitsOf(0)> plain{};
     plain.before = h_[step & 1] + at;
     plain.after = h_[(step + 1) & 1] + at;
     for (int s = 1; s < kStates; ++s) plain.state[s] = state_[s] + at;
@@ -104,7 +113,8 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
   template <bool kForms, int kNarrow, bool kOneRow>
   HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                                 const C* formed) {
-    const auto plain = PlainStepOf<kForms, ApproximateVec>(step, this->Time(k, step), k, formed);
+    constexpr InputFrom kFrom = kForms ? InputFrom::kFormed : InputFrom::kWx;
+    const auto plain = PlainStepOf<kFrom, ApproximateVec>(step, this->Time(k, step), k, formed);
     this->template NarrowPhase<0, kNarrow, kOneRow>(step, a, k, panels, rows, plain);
   }
 
@@ -131,13 +141,20 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
   HWY_INLINE void Phase(int64_t step, int64_t k, Range panels, Range rows) {
     const C* a =
         (kPhase == 0 ? operand_[step & 1] : reset_[Cell::kResetGates]) + Row(k, rows.begin);
-    const int64_t t = this->Time(k, step);
+    const auto& input = InputAt<kPhase>();
     const C* formed = nullptr;
-    if constexpr (kForms && kPhase + 1 < kPhases) {
-      formed = first_input_.Form(step, k, panels, rows);
-    } else if constexpr (kForms) {
-      formed = input_.Form(step, k, panels, rows);
+    if constexpr (kForms) {
+      if constexpr (Cell::kAddsProduct && InputOf<kPhase>::kMayStartHere && std::is_same_v<T, C>) {
+        if (kernel_ == nullptr && input.StartsHere(rows)) {
+          return Floats<kPhase, InputFrom::kSums>(step, a, k, panels, rows, formed,
+                                                  [&](int64_t n, int64_t j, auto& sums) HWY_ATTR {
+                                                    input.StartHere(k, step, n, j, sums);
+                                                  });
+        }
+      }
+      formed = input.Form(step, k, panels, rows);
     }
+    constexpr InputFrom kFrom = kForms ? InputFrom::kFormed : InputFrom::kWx;
     if constexpr (kHasNarrow) {
       if (kernel_ != nullptr) {
         if constexpr (kPhases == 1) {
@@ -148,70 +165,105 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
             if (plain_) return PlainNarrow<kForms, kFloatSums>(step, a, k, panels, rows, formed);
           }
         }
+        const int64_t t = this->Time(k, step);
         return this->template NarrowPhase<kPhase, kAnySums>(
             step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
-              UnitsOfRow<kPhase, kForms, ApproximateVec>(step, t, k, n, j, q, formed);
+              UnitsOfRow<kPhase, kFrom, ApproximateVec>(step, t, k, n, j, q, formed);
             });
       }
     }
     // Of 16 bits, only narrow weights are multiplied here with x too.
     if constexpr (!kForms || std::is_same_v<T, C>) {
-      if constexpr (kPhases == 1) {
-        if (plain_) {
-          const auto plain = PlainStepOf<kForms, CellVec<T>>(step, t, k, formed);
-          return this->template FloatPhase<kPhase>(step, a, k, panels, rows,
-                                                   [&plain](int64_t n, int64_t j, auto q)
-                                                       HWY_ATTR { plain.Apart(n, j, q); });
-        }
+      if constexpr (Cell::kAddsProduct) {
+        const int64_t first = this->StepRow(this->Time(k, step), k, 0);
+        const int64_t ahead = this->RowAhead(k, 0, this->Time(k, step)) - first;
+        Floats<kPhase, InputFrom::kSums>(
+            step, a, k, panels, rows, formed, [&](int64_t n, int64_t j, auto& sums) HWY_ATTR {
+              const int64_t row = T_ * K;
+              input.template Start<kForms>(formed, n, first + n * row, row, ahead, j, sums);
+            });
+      } else {
+        Floats<kPhase, kFrom>(step, a, k, panels, rows, formed, FromPanel());
       }
-      this->template FloatPhase<kPhase>(
-          step, a, k, panels, rows, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
-            UnitsOfRow<kPhase, kForms, CellVec<T>>(step, t, k, n, j, q, formed);
-          });
     }
   }
 
+  // A phase with R in floats. start: of FloatPhase.
+  template <int kPhase, InputFrom kFrom, class Start>
+  HWY_INLINE void Floats(int64_t step, const C* a, int64_t k, Range panels, Range rows,
+                         const C* formed, const Start& start) {
+    const int64_t t = this->Time(k, step);
+    if constexpr (kPhases == 1) {
+      if (plain_) {
+        const auto plain = PlainStepOf<kFrom, CellVec<T>>(step, t, k, formed);
+        return this->template FloatPhase<kPhase>(step, a, k, panels, rows, start,
+                                                 [&plain](int64_t n, int64_t j, auto q)
+                                                     HWY_ATTR { plain.Apart(n, j, q); });
+      }
+    }
+    this->template FloatPhase<kPhase>(
+        step, a, k, panels, rows, start, [&](int64_t n, int64_t j, const V* q) HWY_ATTR {
+          UnitsOfRow<kPhase, kFrom, CellVec<T>>(step, t, k, n, j, q, formed);
+        });
+  }
+
   // What a phase does with the products q. E: the vector in which the cell is computed.
-  template <int kPhase, bool kForms, class E>
+  template <int kPhase, InputFrom kFrom, class E>
   HWY_INLINE void UnitsOfRow(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                              const C* formed) {
     if constexpr (kPhase + 1 < kPhases) {
-      Reset<kForms, E>(step, t, k, n, j, q, formed);
+      Reset<kFrom, E>(step, t, k, n, j, q, formed);
     } else {
-      Element<kForms, E>(step, t, k, n, j, q, formed);
+      Element<kFrom, E>(step, t, k, n, j, q, formed);
+    }
+  }
+
+  // The gates of a phase as a cell reads them: x, and of_r, the products with R.
+  template <int kPhase, InputFrom kFrom>
+  HWY_INLINE void InputOfUnits(int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
+                               const C* formed, V* x, V* of_r) const {
+    constexpr int kFirst = FirstGate(kPhase);
+    for (int g = 0; g < GatesOf(kPhase); ++g) {
+      if constexpr (kFrom == InputFrom::kSums) {
+        x[kFirst + g] = q[g];
+        of_r[kFirst + g] = V(-0.0);  // the sum of anything and this is just that
+      } else {
+        of_r[kFirst + g] = q[g];
+      }
+    }
+    if constexpr (kFrom != InputFrom::kSums) {
+      constexpr bool kForms = kFrom == InputFrom::kFormed;
+      InputAt<kPhase>().template Read<kForms>(formed, n, this->StepRow(t, k, n), j, x);
+      if (!kForms) InputAt<kPhase>().Ask(this->RowAhead(k, n, t), j);
     }
   }
 
   // First phase of two: gates 0 … kResetGates - 1, and the operand of the second product.
-  template <bool kForms, class E>
+  template <InputFrom kFrom, class E>
   HWY_INLINE void Reset(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                         const C* formed) {
     constexpr int kGatesNow = EndGate(0);
     const int64_t at = Row(k, n) + j;
-    const int64_t ahead = this->RowAhead(k, n, t);
-    if (!kForms) Base::Ahead(args_.wx, ahead * kGates * H + j, kGatesNow, H);
     V kept[kKept];
     if (this->Live(n, t)) {
-      V x[kGates], entering[kStates];
-      first_input_.template Read<kForms>(formed, n, this->StepRow(t, k, n), j, x);
+      V x[kGates], of_r[kGates], entering[kStates];
+      InputOfUnits<0, kFrom>(t, k, n, j, q, formed, x, of_r);
       entering[0] = Load(operand_[step & 1] + at);
       for (int s = 1; s < kStates; ++s) entering[s] = Load(state_[s] + at);
-      ForwardResetIn<E, Cell>(act_, x, q, entering, kept);
+      ForwardResetIn<E, Cell>(act_, x, of_r, entering, kept);
     }
     for (int g = 0; g < kGatesNow; ++g) Store(kept[g], reset_[g] + at);
     Store(kept[Cell::kOperand], reset_[kGatesNow] + at);
   }
 
   // One row of one vector of hidden units, from j on; q: its products with R.
-  template <bool kForms, class E>
+  template <InputFrom kFrom, class E>
   HWY_INLINE void Element(int64_t step, int64_t t, int64_t k, int64_t n, int64_t j, const V* q,
                           const C* formed) {
     constexpr int kFirst = FirstGate(kPhases - 1);
     const int64_t at = Row(k, n) + j;
     const int64_t step_row = this->StepRow(t, k, n);
     const int64_t ahead = this->RowAhead(k, n, t);
-    const int64_t wx_ahead = (ahead * kGates + kFirst) * H + j;
-    if (!kForms) Base::Ahead(args_.wx, wx_ahead, kGates - kFirst, H);
     Base::Ahead(args_.y, ahead * H + j);
     V prev[kStates], next[kStates], kept[kKept];
     prev[0] = Load(h_[step & 1] + at);
@@ -222,15 +274,9 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
     }
     V y;
     if (this->Live(n, t)) {
-      V x[kGates];
-      input_.template Read<kForms>(formed, n, step_row, j, x);
-      if constexpr (kPhases > 1) {
-        V all_q[kGates];
-        for (int g = kFirst; g < kGates; ++g) all_q[g] = q[g - kFirst];
-        ForwardIn<E, Cell>(act_, x, all_q, prev, kept, next);
-      } else {
-        ForwardIn<E, Cell>(act_, x, q, prev, kept, next);
-      }
+      V x[kGates], of_r[kGates];
+      InputOfUnits<kPhases - 1, kFrom>(t, k, n, j, q, formed, x, of_r);
+      ForwardIn<E, Cell>(act_, x, of_r, prev, kept, next);
       if (this->zoneout_) this->ZoneoutOf(t, k, n, j).Forward(prev, next);
       y = next[0];
     } else {

@@ -93,15 +93,17 @@ class ForwardProduct : public Walk<Cell, T> {
         /*backwards=*/step % 2 != 0 && count <= kFewRows);
   }
 
-  // Phase's product, of floats.
-  template <int kPhase, class Use>
+  // Phase's product, of floats. start(row, j, sums): see PanelProduct; sums are of the units from j
+  // on, for each vector of them one of each gate.
+  template <int kPhase, class Start, class Use>
   HWY_INLINE void FloatPhase(int64_t step, const C* a, int64_t k, Range panels, Range rows,
-                             const Use& cell) const {
+                             const Start& start, const Use& cell) const {
     constexpr int kUnits = UnitsOf(kPhase), kPanelGates = GatesOf(kPhase);
     FetchShared(kPhase, panels, a, rows.end - rows.begin);
     if (!packed_before_) {
       const int64_t first = panels.begin * kUnits * W, end = std::min(H, panels.end * kUnits * W);
-      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, cell);
+      return InPlace<kPhase, std::min(8, kMostSums / kPanelGates)>(step, a, k, {first, end}, start,
+                                                                   cell);
     }
     const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
     const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
@@ -116,7 +118,8 @@ class ForwardProduct : public Walk<Cell, T> {
           units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
           [&](int u, int64_t row, auto q)
               HWY_ATTR -> decltype(cell(row, row, q)) { cell(rows.begin + row, first + u * W, q); },
-          NextPanel{reinterpret_cast<const char*>(next), lines}, apart);
+          NextPanel{reinterpret_cast<const char*>(next), lines}, apart,
+          StartOfTile(start, rows.begin, first));
     };
     Base::template EachPanels<kPanelGates * kUnits>(step, panels, H / (kUnits * W),
                                                     rows.end - rows.begin, multiply);
@@ -135,6 +138,12 @@ class ForwardProduct : public Walk<Cell, T> {
     constexpr int64_t kElements = (16 << 10) / sizeof(C), kLine = 64 / sizeof(C);
     if (panels.end - panels.begin == panels_[phase] || rows * Hp > kElements) return;
     for (const C* line = a; line < a + rows * Hp; line += kLine) __builtin_prefetch(line);
+  }
+
+  static HWY_INLINE FromPanel StartOfTile(FromPanel start, int64_t, int64_t) { return start; }
+  template <class Start>
+  static HWY_INLINE auto StartOfTile(const Start& start, int64_t row, int64_t j) {
+    return [&start, row, j](int64_t r, auto& sums) HASTE_INLINED { start(row + r, j, sums); };
   }
 
   // A single tile of AVX2 has no time to ask for the next panel: it waits for its own.
@@ -169,8 +178,9 @@ class ForwardProduct : public Walk<Cell, T> {
 
   // cell(0, j, products) for the units [begin, end), kUnits vectors of them at a time. Every other
   // step goes backwards, as EachPanels does.
-  template <int kPhase, int kUnits, class Use>
-  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Use& cell) const {
+  template <int kPhase, int kUnits, class Start, class Use>
+  HWY_INLINE void InPlace(int64_t step, const C* a, int64_t k, Range units, const Start& start,
+                          const Use& cell) const {
     constexpr int kPanelGates = GatesOf(kPhase);
     const T* r = static_cast<const T*>(args_.R) + (k * H * kGates + FirstGate(kPhase)) * H;
     const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(kPhase)) * H;
@@ -178,7 +188,7 @@ class ForwardProduct : public Walk<Cell, T> {
     const Range rest{units.begin + count * kUnits * W, units.end};
     const bool backwards = step % 2 != 0;
     if constexpr (kUnits > 1) {
-      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+      if (backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, start, cell);
     }
     for (int64_t i = 0; i < count; ++i) {
       const int64_t j = units.begin + (backwards ? count - 1 - i : i) * kUnits * W;
@@ -186,8 +196,17 @@ class ForwardProduct : public Walk<Cell, T> {
       if constexpr (Cell::kRecurrentBias) {
 #pragma GCC unroll 8
         for (int u = 0; u < kUnits; ++u) {
-          const T* start = bias + j + u * W;
-          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(start + g * H);
+          const T* from = bias + j + u * W;
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = Storage<T>::Load(from + g * H);
+        }
+      }
+      if constexpr (!std::is_same_v<Start, FromPanel>) {
+        V all[1][kUnits * kPanelGates];
+        start(0, j, all);
+#pragma GCC unroll 8
+        for (int u = 0; u < kUnits; ++u) {
+#pragma GCC unroll 4
+          for (int g = 0; g < kPanelGates; ++g) sums[u][g] = all[0][u * kPanelGates + g];
         }
       }
       RowProduct(a, H, r + j, kGates * H, H, sums);
@@ -195,7 +214,7 @@ class ForwardProduct : public Walk<Cell, T> {
       for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
     }
     if constexpr (kUnits > 1) {
-      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, cell);
+      if (!backwards) InPlace<kPhase, kUnits / 2>(step, a, k, rest, start, cell);
     }
   }
 

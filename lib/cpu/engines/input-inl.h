@@ -15,6 +15,10 @@
 
 HASTE_TARGET_BEGIN
 
+// Where a step's elements find what x adds to the gates: in wx, in Form's result, or in the sums of
+// h·R, which have started from it.
+enum class InputFrom { kWx, kFormed, kSums };
+
 // The input of one phase of the walk. Its panels are those of R.
 template <class Cell, class T, int kFirst, int kCount, int kUnits>
 class Input {
@@ -91,6 +95,49 @@ class Input {
       const T* from = wx_ + (step_row * kGates + kFirst) * H + j;
       for (int g = 0; g < kCount; ++g) x[kFirst + g] = LoadPart(from + g * H, H - j);
     }
+  }
+
+  // The sums of a tile start from what Read gives, for its rows from n on and its units from j on.
+  // row, ahead: from one row of the batch, or step, to the next, in rows of wx.
+  template <bool kForms, int kRows, int kVecs>
+  HWY_INLINE void Start(const C* of_step, int64_t n, int64_t step_row, int64_t row, int64_t ahead,
+                        int64_t j, V (&sums)[kRows][kVecs]) const {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int u = 0; u < kVecs / kCount; ++u) {
+        V x[kGates];
+        const int64_t at = step_row + r * row, first = j + u * Width<C>();
+        Read<kForms>(of_step, n + r, at, first, x);
+        if (!kForms) Ask(at + ahead, first);
+#pragma GCC unroll 4
+        for (int g = 0; g < kCount; ++g) sums[r][u * kCount + g] = x[kFirst + g];
+      }
+    }
+  }
+
+  // Prefetches what Read gives of a row of wx.
+  HWY_INLINE void Ask(int64_t step_row, int64_t j) const {
+    const T* const from = wx_ + (step_row * kGates + kFirst) * H + j;
+    for (int g = 0; g < kCount; ++g) __builtin_prefetch(from + g * H, 1);
+  }
+
+  // The last of several vectors of units in a panel may not be there in a panel of R.
+  static constexpr bool kMayStartHere = kUnits == 1;
+  // Whether the sums of a step of so many rows start from StartHere's, in place of Form's result.
+  // Nothing is then stored and loaded again. But each step reads W, so it pays if rows are many for
+  // the bytes that a step reads. Both ways give the same bits.
+  bool StartsHere(Range rows) const {
+    constexpr int64_t kLeastRows = kManyRegisters ? 4 : 6, kBytesOfRow = 96 << 10;
+    const int64_t count = rows.end - rows.begin, depth = H + projection_.features();
+    const int64_t bytes = depth * panels_ * Columns() * static_cast<int64_t>(sizeof(C));
+    return projection_.packed() && count >= kLeastRows && bytes <= count * kBytesOfRow;
+  }
+  // The same sums, computed here.
+  template <int kRows, int kVecs>
+  HWY_INLINE void StartHere(int64_t k, int64_t step, int64_t n, int64_t j,
+                            V (&sums)[kRows][kVecs]) const {
+    projection_.Start(k, static_cast<uint64_t>(j) / (kUnits * Width<C>()), n, step, sums);
   }
 
   // Elements of a row of a panel in Form's result, and from one panel to the next.

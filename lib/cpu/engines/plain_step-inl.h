@@ -11,15 +11,16 @@
 #include <type_traits>
 
 #include "lib/cells/cell.h"
+#include "lib/cpu/engines/input-inl.h"
 #include "lib/cpu/product/product-inl.h"
 #include "lib/cpu/simd/rows-inl.h"
 #include "lib/cpu/simd/simd-inl.h"
 
 HASTE_TARGET_BEGIN
 
-// E: the vector in which the cell is computed. kForms: the input's part was formed in panels of
-// kUnits vectors of units; else it is read from wx.
-template <class Cell, class T, class E, bool kForms, int kUnits>
+// E: the vector in which the cell is computed. What Form gave lies in panels of kUnits vectors of
+// units.
+template <class Cell, class T, class E, InputFrom kFrom, int kUnits>
 struct PlainStep {
   using C = Compute<T>;
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
@@ -29,8 +30,8 @@ struct PlainStep {
   C* after;
   C* state[kStates];  // the others
   T* y;
-  const T* wx;      // unless kForms
-  const C* formed;  // [panel, …, N, unit vector, gate, W]
+  const T* wx;      // of kWx
+  const C* formed;  // of kFormed, [panel, …, N, unit vector, gate, W]
   int64_t H, Hp;
   int64_t row;    // from one row of the batch to the next, in rows of H elements
   int64_t ahead;  // to the next step, likewise
@@ -58,13 +59,13 @@ struct PlainStep {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r, ++n) {
       __builtin_prefetch(y + (n * row + ahead) * H + j, 1);
-      if constexpr (kForms) {
+      if constexpr (kFrom == InputFrom::kFormed) {
         const int64_t unit = static_cast<uint64_t>(j) / width;
         const C* const from =
             formed + unit / kUnits * formed_panel + (n * kUnits + unit % kUnits) * kGates * width;
         for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + formed_step + g * width);
         for (int g = 0; g < kGates; ++g) Row(x[g], r) = Load(from + g * width);
-      } else {
+      } else if constexpr (kFrom == InputFrom::kWx) {
         const T* const from = wx + n * row * kGates * H + j;
         for (int g = 0; g < kGates; ++g) __builtin_prefetch(from + (ahead * kGates + g) * H);
         for (int g = 0; g < kGates; ++g) Row(x[g], r) = Storage<T>::Load(from + g * H);
@@ -72,7 +73,10 @@ struct PlainStep {
       // Unrolled early: of a loop that copies GCC 12 makes a memcpy of half vectors of AVX2, and a
       // load of a vector waits until both halves are stored.
 #pragma GCC unroll 8
-      for (int g = 0; g < kGates; ++g) Row(q[g], r) = products[r][g];
+      for (int g = 0; g < kGates; ++g) {
+        Row(kFrom == InputFrom::kSums ? x[g] : q[g], r) = products[r][g];
+        if constexpr (kFrom == InputFrom::kSums) Row(q[g], r) = E(-0.0);
+      }
       const int64_t at = n * Hp + j;
       Row(prev[0], r) = Load(before + at);
       for (int s = 1; s < kStates; ++s) Row(prev[s], r) = Load(state[s] + at);

@@ -217,13 +217,14 @@ class Walk {
   // vectors belong to one vector of units; a single panel may be the last one, which may have fewer
   // units.
   template <int kPerUnit, int kUnits, bool kHasStart = false, int kPanels = 1, class Use,
-            class Prefetch = NoPrefetch>
+            class Prefetch = NoPrefetch, class Start = FromPanel>
   void Product(int64_t units, const C* a, int64_t a_stride, int64_t rows, const C* panel,
-               int64_t depth, const Use& use, const Prefetch& meet = {}, int64_t apart = 0) const {
+               int64_t depth, const Use& use, const Prefetch& meet = {}, int64_t apart = 0,
+               const Start& start = {}) const {
     if constexpr (kUnits > 1 && kPanels == 1) {
       if (units < kUnits) {
         return Product<kPerUnit, kUnits - 1, kHasStart>(units, a, a_stride, rows, panel, depth, use,
-                                                        meet);
+                                                        meet, apart, start);
       }
     }
     constexpr int kAll = kUnits * kPanels;
@@ -232,7 +233,7 @@ class Walk {
         [&](int64_t row, const auto& acc) HWY_ATTR -> decltype(use(0, row, acc + 0)) {
           for (int u = 0; u < kAll; ++u) use(u, row, acc + u * kPerUnit);
         },
-        meet, apart);
+        meet, apart, start);
   }
 
   // Calls run(first, together) for all of `panels`, of kVecs vectors, where `together`, a constant,

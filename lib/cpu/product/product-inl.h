@@ -170,6 +170,9 @@ HWY_INLINE void WithRows(int64_t rows, const Run& run) {
   run(std::integral_constant<int, kMost>());
 }
 
+// Sums start from the panel's first row if it is for that, else from 0.
+struct FromPanel {};
+
 struct NoPrefetch {
   template <int kRows>
   using TileLines = NoLines;
@@ -229,30 +232,35 @@ struct RowSums {
 };
 
 // Calls use(row, acc[row]) for `rows` rows, after the products with kPanels panels, which are
-// `apart` elements apart and have kVecs vectors a row together. depth = 0 gives 0. Before a tile's
-// product, meet(row, lines) adds the lines that use(row, …) reads and writes. If
-// kRowsTogether, a use that takes RowSums gets those of a tile's rows in one call.
+// `apart` elements apart and have kVecs vectors a row together. depth = 0 gives 0. start(row, acc)
+// sets the sums of a tile, from which its product goes on. Before that, meet(row, lines) adds the
+// lines that use(row, …) reads and writes. If kRowsTogether, a use that takes RowSums gets those of
+// a tile's rows in one call.
 template <int kVecs, bool kHasStart = false, int kPanels = 1, class C, class Use,
-          class Prefetch = NoPrefetch>
+          class Prefetch = NoPrefetch, class Start = FromPanel>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
                              int64_t depth, const Use& use, const Prefetch& meet = {},
-                             int64_t apart = 0) {
+                             int64_t apart = 0, const Start& start = {}) {
   constexpr int kMost = !kManyRegisters || kPanels == 1 ? kTileRows<kVecs> : kPanels == 2 ? 3 : 1;
   static_assert(kMost >= 1, "more vectors than sums");
   Panels<C, kVecs, kPanels> panels{panel, apart};
-  Vec<C> start[kVecs];
+  Vec<C> first[kVecs];
   if constexpr (kHasStart) {
-    for (int v = 0; v < kVecs; ++v) start[v] = panels.At(0, v);
+    for (int v = 0; v < kVecs; ++v) first[v] = panels.At(0, v);
     panels.first += panels.kEach * Width<C>();
   }
   int64_t row = 0;
   const auto tile = [&](auto count) HWY_ATTR {
     constexpr int kRows = decltype(count)::value;
     Vec<C> acc[kRows][kVecs];
+    if constexpr (std::is_same_v<Start, FromPanel>) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = start[v];
+        for (int v = 0; v < kVecs; ++v) acc[r][v] = first[v];
+      }
+    } else {
+      start(row, acc);
     }
     typename Prefetch::template TileLines<kRows> lines;
     for (int r = 0; r < kRows; ++r) meet(row + r, &lines);

@@ -69,6 +69,7 @@ class Projection {
 
   explicit operator bool() const { return kPossible && layer_ != nullptr; }
   int64_t panels() const { return panels_; }
+  int64_t features() const { return layer_->features; }
   // Whether W is read from panels.
   bool packed() const { return before_; }
   // Whether Pack is to be called, for each lane and panel.
@@ -132,6 +133,28 @@ class Projection {
       const T* x = static_cast<const T*>(layer_->x) + t * layer_->features;
       const int64_t last = std::min(config_.hidden / Width<C>(), end * kUnits);
       InPlace<kMostSums / kCount>(k, begin * kUnits, last, x, to);
+    }
+  }
+
+  // The sums of a tile, of one or several panels and the rows of the batch from n on, in a step of
+  // the walk over lane k. Lines that a tile asks for here would put the sums into memory (GCC 12).
+  template <int kRows, int kVecs>
+  HWY_INLINE void Start(int64_t k, int64_t panel, int64_t n, int64_t step,
+                        V (&sums)[kRows][kVecs]) const {
+    if constexpr (kPossible) {
+      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
+      const int64_t t = reverse ? config_.time - 1 - step : step, features = layer_->features;
+      const int64_t stride = config_.time * features;
+      const T* x = static_cast<const T*>(layer_->x) + n * stride + t * features;
+      Panels<C, kVecs, kVecs / kVectors> weights{Panel(k, panel), PanelSize()};
+#pragma GCC unroll 16
+      for (int v = 0; v < kVecs; ++v) {
+        const V b = weights.At(0, v);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) sums[r][v] = b;
+      }
+      weights.first += kVectors * Width<C>();
+      TileProduct(x, stride, weights, features, NoLines(), sums);
     }
   }
 

@@ -138,6 +138,29 @@ auto StepOf() {
   }
 }
 
+// kAddsProduct: Forward and ForwardReset give the same bits for x + q and -0 in place of x and q.
+template <class Cell>
+void TestSums(const Stage& stage, In<double, Cell>& in, unsigned seed) {
+  In<double, Cell> sums = in;
+  for (int g = 0; g < Cell::kGates; ++g) {
+    sums.x[g] = in.x[g] + in.q[g];
+    sums.q[g] = -0.0;
+  }
+  double kept[2][Cell::kKept] = {}, s[2][Cell::kStates] = {};
+  In<double, Cell>* const inputs[2] = {&in, &sums};
+  for (int i = 0; i < 2; ++i) {
+    In<double, Cell>& each = *inputs[i];
+    if constexpr (Cell::kResetGates > 0) {
+      Cell::ForwardReset(stage.act, each.x, each.q, each.prev, kept[i]);
+    }
+    Cell::Forward(stage.act, each.x, each.q, each.prev, kept[i], s[i]);
+  }
+  EXPECT_TRUE(std::equal(kept[0], kept[0] + Cell::kKept, kept[1]), "%s: kept of x + q, seed %u",
+              Cell::kName, seed);
+  EXPECT_TRUE(std::equal(s[0], s[0] + Cell::kStates, s[1]), "%s: states of x + q, seed %u",
+              Cell::kName, seed);
+}
+
 template <class Cell>
 void Trial(const Stage& stage, bool starts, std::mt19937& random, unsigned seed) {
   using Step = decltype(StepOf<Cell>());
@@ -153,6 +176,7 @@ void Trial(const Stage& stage, bool starts, std::mt19937& random, unsigned seed)
 
   Out<double, Cell> out = {};
   Step::template Forward<double>(stage, in, out);
+  if constexpr (Cell::kAddsProduct) TestSums<Cell>(stage, in, seed);
   In<double, Cell> seen = in, grad = {};
   for (int s = 0; s < S; ++s) {  // Backward must not read the others
     if (!Cell::kReadsState[s]) seen.prev[s] = std::numeric_limits<double>::quiet_NaN();
