@@ -2,7 +2,7 @@
 
 They are registered by op name, so that they serve eager code, graphs and loaded SavedModels. Of the
 op that forms x·W + b there is a gradient's op with all the products too. A GPU overlaps them with
-the recurrence; on a CPU TensorFlow's are faster.
+the recurrence. On a CPU that is faster for floats on some processors.
 """
 
 import numpy as np
@@ -111,6 +111,12 @@ def composed(spec, tensors, wanted, options, layer):
     return found
 
 
+def _multiplies(spec, dtype):
+    """Whether the op of a layer's gradient computes its products too."""
+    floats = spec.recurrence == "dense" and dtype.size > 2
+    return library.may_use_gpu() or (floats and library.multiplies_gradients())
+
+
 def _in_one(spec, tensors, wanted, options):
     """What `composed` gives of a layer, by one op."""
     left_out = {name for name in spec.layer_gradients if name.removeprefix("d") not in wanted}
@@ -149,7 +155,7 @@ def _register(spec, layer=False):
         wanted = {name for i, name in enumerate(inputs) if i not in skipped}
         if layer and inputs["bias"].shape.rank == 1:
             wanted -= {"bias"}
-        if layer and library.may_use_gpu():
+        if layer and _multiplies(spec, dtype):
             found = _in_one(spec, available, wanted, options)
         else:
             found = composed(spec, available, wanted, options, layer)

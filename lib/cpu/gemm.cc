@@ -21,10 +21,9 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of this file
 
-// A task's part of c: rows that share the packing of a panel of b, half of them if there are too
-// few tasks for the threads, by panels that share the packing of these rows.
+// Rows that are multiplied together, and how much of their depth. With kBlockPanels panels of b
+// they stay in the second-level cache.
 constexpr int64_t kBlockRows = 192;
-constexpr int64_t kBlockPanels = 8;
 constexpr int64_t kBlockDepth = 256;
 constexpr int kPanelVectors = 4;
 // Tasks of a thread, so that threads end together.
@@ -34,63 +33,163 @@ template <class T>
 class Gemm {
   using C = Compute<T>;
   using V = Vec<C>;
+  // Whether sums wait in c for the next block of the depth, and rows of a are read where they are.
+  static constexpr bool kInPlace = std::is_same_v<T, C>;
+  static constexpr int64_t kBlockPanels = kInPlace ? 4 : 8;
 
  public:
+  // A task is of as many rows as may be, which share packed panels.
   Gemm(const HasteGemm& gemm, int64_t threads)
       : gemm_(gemm),
         columns_(kPanelVectors * Width<C>()),
         panels_(CeilDiv(gemm.n, columns_)),
-        rows_(CeilDiv(gemm.m, kBlockRows) * panels_ < threads * kTasksOfThread ? kBlockRows / 2
-                                                                               : kBlockRows),
-        down_(CeilDiv(gemm.m, rows_)),
-        some_(std::clamp<int64_t>(down_ * panels_ / (threads * kTasksOfThread), 1, kBlockPanels)) {}
+        some_(CeilDiv(panels_, std::min(panels_, threads * kTasksOfThread))),
+        rows_(kInPlace ? RowsOfTask(CeilDiv(threads * kTasksOfThread, CeilDiv(panels_, some_)))
+                       : kBlockRows),
+        down_(CeilDiv(gemm.m, rows_)) {}
 
   int64_t tasks() const { return down_ * CeilDiv(panels_, some_); }
 
   void Block(int64_t task) const {
-    const int64_t i0 = task % down_ * rows_, rows = std::min(rows_, gemm_.m - i0);
-    const int64_t first = task / down_ * some_, end = std::min(panels_, first + some_);
-    static thread_local std::vector<C> scratch;
-    scratch.resize(rows_ * kBlockDepth + (kBlockDepth + rows_ * some_) * columns_);
-    C* a = scratch.data();
-    C* b = a + rows_ * kBlockDepth;
-    C* sums = b + kBlockDepth * columns_;
-    std::fill_n(sums, rows * (end - first) * columns_, C(0));
-    for (int64_t p0 = 0; p0 < gemm_.k; p0 += kBlockDepth) {
-      const int64_t depth = std::min(kBlockDepth, gemm_.k - p0);
-      const int64_t stride = PadTo(depth, Width<C>());
-      Pack(static_cast<const T*>(gemm_.a) + i0 * gemm_.a_row + p0 * gemm_.a_col, gemm_.a_row,
-           gemm_.a_col, rows, depth, stride, a);
-      for (int64_t p = first; p < end; ++p) {
-        const int64_t j0 = p * columns_;
-        Pack(static_cast<const T*>(gemm_.b) + p0 * gemm_.b_row + j0 * gemm_.b_col, gemm_.b_row,
-             gemm_.b_col, depth, std::min(columns_, gemm_.n - j0), columns_, b);
-        C* const of_panel = sums + (p - first) * rows * columns_;
-        PanelProduct<kPanelVectors>(a, stride, rows, b, depth,
-                                    [&](int64_t row, V(&acc)[kPanelVectors]) HWY_ATTR {
-                                      C* to = of_panel + row * columns_;
-                                      for (int v = 0; v < kPanelVectors; ++v, to += Width<C>()) {
-                                        Store(Load(to) + acc[v], to);
-                                      }
-                                    });
-      }
-    }
-    for (int64_t p = first; p < end; ++p) {
-      Finish(i0, rows, p * columns_, sums + (p - first) * rows * columns_);
+    const Range rows = Part(task % down_, rows_, gemm_.m);
+    const Range panels = Part(task / down_, some_, panels_);
+    for (int64_t p = panels.begin; p < panels.end; p += kBlockPanels) {
+      Block(rows, {p, std::min(panels.end, p + kBlockPanels)});
     }
   }
 
  private:
-  // c = sums + bias, of the rows from i0 on and of the panel that begins with column j0.
-  void Finish(int64_t i0, int64_t rows, int64_t j0, const C* sums) const {
-    const int64_t columns = std::min(columns_, gemm_.n - j0);
-    const T* bias = static_cast<const T*>(gemm_.bias);
-    for (int64_t i = 0; i < rows; ++i) {
-      T* to = static_cast<T*>(gemm_.c) + (i0 + i) * gemm_.c_row + j0;
-      for (int64_t j = 0; j < columns; j += Width<C>()) {
-        const V v = Load(sums + i * columns_ + j);
-        StorePart(bias == nullptr ? v : v + LoadPart(bias + j0 + j, columns - j), to + j,
-                  columns - j);
+  struct Range {
+    int64_t begin, end;
+    int64_t size() const { return end - begin; }
+  };
+  static Range Part(int64_t i, int64_t each, int64_t all) {
+    return {i * each, std::min(all, (i + 1) * each)};
+  }
+  // With so many tasks below one another: whole tiles.
+  int64_t RowsOfTask(int64_t down) const {
+    return PadTo(CeilDiv(gemm_.m, down), kTileRows<kPanelVectors>);
+  }
+
+  // Rows of a: element i of row r is first[r * row + i * col]. row or col is 1.
+  struct Operand {
+    const C* first;
+    int64_t row, col;
+  };
+
+  void Block(Range rows, Range panels) const {
+    static thread_local std::vector<C> scratch;
+    const int64_t panel = kBlockDepth * columns_, waiting = kInPlace ? 0 : rows.size() * columns_;
+    scratch.resize(kBlockRows * kBlockDepth + panels.size() * (panel + waiting));
+    C* const packed = scratch.data();
+    C* const b = packed + kBlockRows * kBlockDepth;
+    C* const sums = b + panels.size() * panel;
+    int64_t p0 = 0;
+    do {  // once without a depth, too
+      const int64_t depth = std::min(kBlockDepth, gemm_.k - p0);
+      for (int64_t i = rows.begin; i < rows.end; i += kBlockRows) {
+        const int64_t count = std::min(kBlockRows, rows.end - i);
+        const Operand a = Rows(i, count, p0, depth, packed);
+        for (int64_t p = panels.begin; p < panels.end; ++p) {
+          const int64_t at = p - panels.begin, j0 = p * columns_;
+          C* const to = sums + at * waiting + (i - rows.begin) * columns_;
+          const auto add = [&](int64_t row, V(&products)[kPanelVectors])
+                               HWY_ATTR { Add(p0, i + row, j0, products, to + row * columns_); };
+          const T* const from =
+              static_cast<const T*>(gemm_.b) + p0 * gemm_.b_row + j0 * gemm_.b_col;
+          Multiply(a, count, depth, i == rows.begin ? from : nullptr,
+                   std::min(columns_, gemm_.n - j0), b + at * panel, add);
+        }
+      }
+      p0 += kBlockDepth;
+    } while (p0 < gemm_.k);
+  }
+
+  Operand Rows(int64_t i, int64_t count, int64_t p0, int64_t depth, C* packed) const {
+    const T* const a = static_cast<const T*>(gemm_.a) + i * gemm_.a_row + p0 * gemm_.a_col;
+    if constexpr (kInPlace) {
+      if (gemm_.a_row == 1 || gemm_.a_col == 1) return {a, gemm_.a_row, gemm_.a_col};
+    }
+    const int64_t stride = PadTo(depth, Width<C>());
+    Pack(a, gemm_.a_row, gemm_.a_col, count, depth, stride, packed);
+    return {packed, stride, 1};
+  }
+
+  // Calls use(row, products) for the rows of a. from: b, of so many columns, to be packed into the
+  // panel; nullptr: the panel is packed.
+  template <class Use>
+  HWY_INLINE void Multiply(const Operand& a, int64_t rows, int64_t depth, const T* from,
+                           int64_t columns, C* panel, const Use& use) const {
+    int64_t done = 0;
+    if constexpr (kInPlace) {
+      if (from != nullptr && gemm_.b_col == 1 && columns == columns_) {
+        constexpr int kMost = kTileRows<kPanelVectors>;
+        done = NextTile<kMost>(rows);
+        WithRows<kMost>(done, [&](auto count) HWY_ATTR {
+          V sums[count][kPanelVectors];
+          PackingTile(a, from, depth, panel, sums);
+          for (int r = 0; r < count; ++r) use(r, sums[r]);
+        });
+        from = nullptr;
+      }
+    }
+    if (from != nullptr) Pack(from, gemm_.b_row, gemm_.b_col, depth, columns, columns_, panel);
+    const auto rest = [&](int64_t row, V(&sums)[kPanelVectors]) HWY_ATTR { use(done + row, sums); };
+    const C* const left = a.first + done * a.row;
+    if constexpr (kInPlace) {
+      if (a.col != 1) {
+        return PanelProduct<kPanelVectors, false, 1, true>(left, a.col, rows - done, panel, depth,
+                                                           rest);
+      }
+    }
+    PanelProduct<kPanelVectors>(left, a.row, rows - done, panel, depth, rest);
+  }
+
+  // The product of a tile with columns of b where they lie, which are packed on the way.
+  template <int kRows>
+  HWY_INLINE void PackingTile(const Operand& a, const T* from, int64_t depth, C* HWY_RESTRICT panel,
+                              V (&sums)[kRows][kPanelVectors]) const {
+    const C* HWY_RESTRICT column = a.first;
+    for (int64_t i = 0; i < depth; ++i, from += gemm_.b_row, column += a.col) {
+      V b[kPanelVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v, panel += Width<C>()) {
+        __builtin_prefetch(from + kRowsAhead * gemm_.b_row + v * Width<C>());
+        b[v] = InRegister<true>(Storage<T>::Load(from + v * Width<C>()));
+        Store(b[v], panel);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const V x(hn::Set(hn::ScalableTag<C>(), column[r * a.row]));
+#pragma GCC unroll 4
+        for (int v = 0; v < kPanelVectors; ++v) sums[r][v] = MulAdd(x, b[v], sums[r][v]);
+      }
+    }
+  }
+
+  // Adds the products of the depth from p0 on to those before it, of the columns from j0 on of row
+  // i of c. They wait in `waiting` unless kInPlace.
+  HWY_INLINE void Add(int64_t p0, int64_t i, int64_t j0, const V (&products)[kPanelVectors],
+                      C* waiting) const {
+    const bool last = p0 + kBlockDepth >= gemm_.k;
+    const T* const bias = last ? static_cast<const T*>(gemm_.bias) : nullptr;
+    T* const to = static_cast<T*>(gemm_.c) + i * gemm_.c_row + j0;
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const int64_t j = v * Width<C>(), left = gemm_.n - j0 - j;
+      if (left <= 0) return;
+      V sum = products[v];
+      if (p0 == 0) {
+        sum = V() + sum;
+      } else if constexpr (kInPlace) {
+        sum = LoadPart(to + j, left) + sum;
+      } else {
+        sum = Load(waiting + j) + sum;
+      }
+      if (bias != nullptr) sum = sum + LoadPart(bias + j0 + j, left);
+      if (last || kInPlace) {
+        StorePart(sum, to + j, left);
+      } else {
+        Store(sum, waiting + j);
       }
     }
   }
@@ -115,9 +214,9 @@ class Gemm {
   const HasteGemm& gemm_;
   const int64_t columns_;  // of a panel
   const int64_t panels_;
+  const int64_t some_;  // panels of a task
   const int64_t rows_;  // of a task
   const int64_t down_;  // tasks below one another
-  const int64_t some_;  // panels of a task
 };
 
 // A single row, as in a streaming model: b is read in place, in runs of kRun vectors.

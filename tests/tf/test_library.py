@@ -298,3 +298,20 @@ for device in ("/GPU:0", "/CPU:1"):
 def test_other_devices(run):
     """A device without a kernel of the op, which TensorFlow replaces, and a second CPU."""
     run(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor"),
+    [
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t: 2\n", "AuthenticAMD"),
+        ("vendor_id\t: GenuineIntel\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
+        (None, ""),
+    ],
+    ids=["AMD", "Intel", "Arm", "no file"],
+)
+def test_vendor_of_the_processor(tmp_path, text, vendor):
+    path = tmp_path / "cpuinfo"
+    if text is not None:
+        path.write_text(text)
+    assert library._cpu_vendor(path) == vendor

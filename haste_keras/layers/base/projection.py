@@ -14,10 +14,10 @@ def op_projects(spec, features, dtype, training, int8=False):
     """Whether the op of the cell `spec` forms x·W + b, for inputs of `features` and `dtype`.
 
     On a GPU it does wherever it can: there the library overlaps products with the recurrence. On a
-    CPU it does so in inference, in the cache, just before the steps that read the result. In
-    training the reserve is as large as wx, so that nothing would be saved; float16 inputs would
-    have to be converted first, and bfloat16 ones of cells without a matrix. int8: whether the
-    weights are.
+    CPU it does so in inference, in the cache, just before the steps that read the result; float16
+    inputs would have to be converted first, and bfloat16 ones of cells without a matrix. In
+    training the reserve is as large as wx, so that little is saved: a float layer with a matrix
+    does so where its op has the faster products too. int8: whether the weights are.
     """
     if not spec.has_layer_op:
         return False
@@ -25,8 +25,11 @@ def op_projects(spec, features, dtype, training, int8=False):
         return spec.has_int8_op
     if library.may_use_gpu() or prefers_projection():
         return True
-    if training or dtype == tf.float16:
+    dense = spec.recurrence == "dense"
+    if dtype == tf.float16:
+        return False
+    if training and not (dense and dtype.size > 2 and library.multiplies_gradients()):
         return False
     if dtype == tf.bfloat16:
-        return spec.recurrence == "dense"
+        return dense
     return features <= _MOST_FEATURES

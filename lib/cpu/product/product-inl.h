@@ -93,9 +93,10 @@ HWY_INLINE Vec<C> InRegister(Vec<C> from) {
   return Vec<C>(v);
 }
 
-// kAhead: prefetches a row of the panels that comes later. With 16 registers, the operands of all
+// kAhead: prefetches a row of the panels that comes later. kAcross: the elements of a column of a
+// lie side by side, a_stride is from one column to the next. With 16 registers, the operands of all
 // rows stay in registers, or a row of the panels, whichever are fewer.
-template <bool kAhead, int kRows, int kVecs, int kPanels, class C>
+template <bool kAhead, bool kAcross, int kRows, int kVecs, int kPanels, class C>
 HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
                          const Panels<C, kVecs, kPanels>& panels, int64_t i,
                          Vec<C> (&acc)[kRows][kVecs]) {
@@ -104,7 +105,8 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
     for (int v = 0; v < kVecs; ++v) __builtin_prefetch(panels.Place(i + kRowsAhead, v));
   }
   const auto operand = [&](int r) HWY_ATTR {
-    return InRegister<!kManyRegisters>(Vec<C>(hn::Set(hn::ScalableTag<C>(), a[r * a_stride + i])));
+    const int64_t at = kAcross ? i * a_stride + r : r * a_stride + i;
+    return InRegister<!kManyRegisters>(Vec<C>(hn::Set(hn::ScalableTag<C>(), a[at])));
   };
   const auto weights = [&](int v) HWY_ATTR { return InRegister<(kRows > 1)>(panels.At(i, v)); };
   if constexpr (!kManyRegisters && kRows > 1 && kRows <= kVecs) {
@@ -132,7 +134,7 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
 
 // acc[r][v] += Σ_i a[r][i] · panel[i][v], in the order of i for every kRows. So the grouping of
 // rows and panels, and with it the number of threads, does not change a bit of the result.
-template <int kRows, int kVecs, int kPanels, class C, class AnyLines>
+template <bool kAcross = false, int kRows, int kVecs, int kPanels, class C, class AnyLines>
 HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride,
                             const Panels<C, kVecs, kPanels>& panels, int64_t depth,
                             const AnyLines& lines, Vec<C> (&acc)[kRows][kVecs]) {
@@ -141,16 +143,16 @@ HWY_INLINE void TileProduct(const C* HWY_RESTRICT a, int64_t a_stride,
   if constexpr (!std::is_same_v<AnyLines, NoLines>) {
     for (const int64_t end = std::min(depth, lines.count()); i < end; ++i) {
       lines.Ask(i);
-      TileStep<kMayAhead>(a, a_stride, panels, i, acc);
+      TileStep<kMayAhead, kAcross>(a, a_stride, panels, i, acc);
     }
     for (int64_t late = i; late < lines.count(); ++late) lines.Ask(late);
   }
   if constexpr (kMayAhead) {
     const int64_t end = depth * kVecs > kVectorsInCache ? depth : i;
-    for (; i < end; ++i) TileStep<true>(a, a_stride, panels, i, acc);
+    for (; i < end; ++i) TileStep<true, kAcross>(a, a_stride, panels, i, acc);
   }
 #pragma GCC unroll kStepsUnrolled
-  for (; i < depth; ++i) TileStep<false>(a, a_stride, panels, i, acc);
+  for (; i < depth; ++i) TileStep<false, kAcross>(a, a_stride, panels, i, acc);
 }
 
 // Rows of the next tile. Tiles are as even as possible, eight rows are four and four, not six and
@@ -236,17 +238,17 @@ struct RowSums {
 // sets the sums of a tile, from which its product goes on. Before that, meet(row, lines) adds the
 // lines that use(row, …) reads and writes. If kRowsTogether, a use that takes RowSums gets those of
 // a tile's rows in one call.
-template <int kVecs, bool kHasStart = false, int kPanels = 1, class C, class Use,
-          class Prefetch = NoPrefetch, class Start = FromPanel>
+template <int kVecs, bool kHasStart = false, int kPanels = 1, bool kAcross = false, class C,
+          class Use, class Prefetch = NoPrefetch, class Start = FromPanel>
 HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C* panel,
                              int64_t depth, const Use& use, const Prefetch& meet = {},
                              int64_t apart = 0, const Start& start = {}) {
   constexpr int kMost = !kManyRegisters || kPanels == 1 ? kTileRows<kVecs> : kPanels == 2 ? 3 : 1;
   static_assert(kMost >= 1, "more vectors than sums");
   Panels<C, kVecs, kPanels> panels{panel, apart};
-  Vec<C> first[kVecs];
+  Vec<C> from_panel[kVecs];
   if constexpr (kHasStart) {
-    for (int v = 0; v < kVecs; ++v) first[v] = panels.At(0, v);
+    for (int v = 0; v < kVecs; ++v) from_panel[v] = panels.At(0, v);
     panels.first += panels.kEach * Width<C>();
   }
   int64_t row = 0;
@@ -257,14 +259,15 @@ HWY_INLINE void PanelProduct(const C* a, int64_t a_stride, int64_t rows, const C
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-        for (int v = 0; v < kVecs; ++v) acc[r][v] = first[v];
+        for (int v = 0; v < kVecs; ++v) acc[r][v] = from_panel[v];
       }
     } else {
       start(row, acc);
     }
     typename Prefetch::template TileLines<kRows> lines;
     for (int r = 0; r < kRows; ++r) meet(row + r, &lines);
-    TileProduct(a + row * a_stride, a_stride, panels, depth, lines, acc);
+    const C* const first = a + row * (kAcross ? 1 : a_stride);
+    TileProduct<kAcross>(first, a_stride, panels, depth, lines, acc);
     using Sums = RowSums<C, kRows, kVecs>;
     constexpr bool kTogether = [] {
       if constexpr (kRowsTogether && kRows > 1) {

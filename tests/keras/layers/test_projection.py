@@ -1,7 +1,8 @@
 """Which layers leave x·W + b to the op.
 
-On a CPU in inference, in 32 bits or more, and of cells with a matrix in bfloat16 and int8. On a
-machine with a GPU always, unless x·W is transformed.
+On a CPU in inference, in 32 bits or more, and of cells with a matrix in bfloat16 and int8; in
+training of cells with a matrix in 32 bits or more, where the op's products are faster. On a machine
+with a GPU always, unless x·W is transformed.
 """
 
 import keras
@@ -28,6 +29,7 @@ NORMALIZED = {row.name: row.layer for row in ONE_STEP if normalizes(row)}
 def without_a_gpu(monkeypatch):
     """Wherever this runs, if a test does not say otherwise."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    monkeypatch.setattr(library, "multiplies_gradients", lambda: False)
 
 
 def ops_of(layer, training=False, features=3):
@@ -61,6 +63,49 @@ def test_not_in_training(make):
     (op,), multiplies = ops_of(make(4), training=True)
     assert not op.endswith("Layer")
     assert multiplies
+
+
+@pytest.fixture
+def on_a_cpu_that_multiplies(monkeypatch):
+    monkeypatch.setattr(library, "multiplies_gradients", lambda: True)
+
+
+def projects_in_training(row, dtype, features=3):
+    return row.recurrence == "dense" and dtype in ("float32", "float64") and features <= 512
+
+
+@pytest.mark.spread(4)
+@pytest.mark.usefixtures("on_a_cpu_that_multiplies")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("features", [3, 513])
+def test_in_training_where_the_op_multiplies_faster(row, make, dtype, features):
+    (op,), multiplies = ops_of(make(4, dtype=dtype), True, features)
+    projects = projects_in_training(row, dtype, features)
+    assert op.endswith("Layer") == projects
+    assert multiplies != projects
+
+
+@pytest.mark.spread(4)
+@pytest.mark.usefixtures("on_a_cpu_that_multiplies")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("options", [{}, {"direction": "bidirectional"}])
+def test_gradients_where_the_op_multiplies_faster(row, make, dtype, options):
+    """One op has all of them."""
+    layer = make(4, dtype=dtype, **options)
+    layer.build((None, None, 3))
+
+    @tf.function(autograph=False)
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(layer(x, training=True))
+        return tape.gradient(y, [x, *layer.trainable_variables])
+
+    graph = gradients.get_concrete_function(tf.TensorSpec([None, None, 3])).graph
+    types = {op.type for op in graph.get_operations()}
+    projects = projects_in_training(row, dtype)
+    assert any(name.endswith("LayerGrad") for name in types) == projects
+    assert ("MatMul" in types) != projects
 
 
 def test_not_of_many_features(make):
@@ -165,17 +210,23 @@ OPTIONS = {
 }
 
 
+@pytest.fixture(params=["may_use_gpu", "multiplies_gradients"])
+def where(request):
+    """What decides whether ops project and multiply in training."""
+    return request.param
+
+
 @pytest.fixture(params=OPTIONS)
-def both_ways(request, make, monkeypatch):
-    """run(use): [use(model, x)] beside a GPU and not, of a masked model of two layers."""
+def both_ways(request, make, where, monkeypatch):
+    """run(use): [use(model, x)] where ops multiply and not, of a masked model of two layers."""
     x = np.random.default_rng(5).normal(size=[12, 7, 3])
     x[::2, 4:] = 0.0  # masked
     options = {"dtype": "float64", **OPTIONS[request.param]}
 
     def run(use):
         found = []
-        for beside in (True, False):
-            monkeypatch.setattr(library, "may_use_gpu", lambda beside=beside: beside)
+        for multiplies in (True, False):
+            monkeypatch.setattr(library, where, lambda multiplies=multiplies: multiplies)
             keras.utils.set_random_seed(3)
             masking = keras.layers.Masking(dtype="float64")
             layers = [make(6, return_sequences=True, **options), make(5, **options)]
@@ -186,7 +237,7 @@ def both_ways(request, make, monkeypatch):
     return run
 
 
-def test_gradients_are_the_same_beside_a_gpu(both_ways):
+def test_gradients_are_the_same(both_ways):
     """The op that projects, and its gradient, on the CPU that is here."""
 
     def gradients(model, x):
@@ -198,7 +249,7 @@ def test_gradients_are_the_same_beside_a_gpu(both_ways):
 
 
 @pytest.mark.spread(3)
-def test_trains_the_same_beside_a_gpu(both_ways):
+def test_trains_the_same(both_ways):
     def trained(model, x):
         model.compile(keras.optimizers.SGD(0.1), "mse")
         model.fit(x, np.ones([12, model.layers[-1].output_size]), 4, 2, verbose=0)
