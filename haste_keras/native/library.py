@@ -171,11 +171,11 @@ def _cpu_vendor(path="/proc/cpuinfo"):
 
 
 @functools.cache
-def multiplies_gradients():
+def multiplies_in_training():
     """Whether on the CPU our products around a recurrence in training are faster than TensorFlow's.
 
-    TensorFlow multiplies floats by oneDNN. On AMD's processors ours take less time, on Intel's more
-    (docs/performance/cpu_zen5.md).
+    TensorFlow multiplies floats by oneDNN. Ours take less time on an AMD Zen 5, with AVX-512 and
+    limited to AVX2, and more on an Intel Xeon (docs/performance/cpu_zen5.md).
     """
     return _cpu_vendor() == "AuthenticAMD"
 

@@ -2,7 +2,7 @@
 
 They are registered by op name, so that they serve eager code, graphs and loaded SavedModels. Of the
 op that forms x·W + b there is a gradient's op with all the products too. A GPU overlaps them with
-the recurrence. On a CPU that is faster for floats on some processors.
+the recurrence. On a CPU it serves floats, where its products are the faster ones.
 """
 
 import numpy as np
@@ -114,7 +114,7 @@ def composed(spec, tensors, wanted, options, layer):
 def _multiplies(spec, dtype):
     """Whether the op of a layer's gradient computes its products too."""
     floats = spec.recurrence == "dense" and dtype.size > 2
-    return library.may_use_gpu() or (floats and library.multiplies_gradients())
+    return library.may_use_gpu() or (floats and library.multiplies_in_training())
 
 
 def _in_one(spec, tensors, wanted, options):

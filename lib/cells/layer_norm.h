@@ -25,6 +25,7 @@ HASTE_TARGET_BEGIN
 
 struct LayerNormLstm : Lstm {
   static constexpr const char* kName = "layer_norm_lstm";
+  static constexpr bool kAddsProduct = false;  // q comes through layer normalisation
   static constexpr bool kSplitsGradient = true;
   static constexpr bool kNormalizes = true;
   static constexpr int kNormalizesState = kCell;

@@ -1,5 +1,5 @@
-// c = a·b + bias on the CPU, for callers of the C++ API that link no BLAS. It uses the recurrence's
-// micro-kernel and packs one block at a time, in no memory of the caller's.
+// c = a·b + bias on the CPU, for programs that link no BLAS, and for gradients of a layer. It uses
+// the recurrence's micro-kernel and packs one block at a time, in no memory of the caller's but c.
 #include "lib/cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -38,14 +38,17 @@ class Gemm {
   static constexpr int64_t kBlockPanels = kInPlace ? 4 : 8;
 
  public:
-  // A task is of as many rows as may be, which share packed panels.
+  // A task of floats is of as many rows as may be, which share packed panels; else of panels, which
+  // share packed rows, and of half the rows if there are too few tasks for the threads.
   Gemm(const HasteGemm& gemm, int64_t threads)
       : gemm_(gemm),
         columns_(kPanelVectors * Width<C>()),
         panels_(CeilDiv(gemm.n, columns_)),
-        some_(CeilDiv(panels_, std::min(panels_, threads * kTasksOfThread))),
-        rows_(kInPlace ? RowsOfTask(CeilDiv(threads * kTasksOfThread, CeilDiv(panels_, some_)))
-                       : kBlockRows),
+        tasks_(threads * kTasksOfThread),
+        some_(kInPlace ? CeilDiv(panels_, std::min(panels_, tasks_))
+                       : std::clamp<int64_t>(CeilDiv(gemm.m, PackedRows()) * panels_ / tasks_, 1,
+                                             kBlockPanels)),
+        rows_(kInPlace ? RowsOfTask(CeilDiv(tasks_, CeilDiv(panels_, some_))) : PackedRows()),
         down_(CeilDiv(gemm.m, rows_)) {}
 
   int64_t tasks() const { return down_ * CeilDiv(panels_, some_); }
@@ -65,6 +68,9 @@ class Gemm {
   };
   static Range Part(int64_t i, int64_t each, int64_t all) {
     return {i * each, std::min(all, (i + 1) * each)};
+  }
+  int64_t PackedRows() const {
+    return CeilDiv(gemm_.m, kBlockRows) * panels_ < tasks_ ? kBlockRows / 2 : kBlockRows;
   }
   // With so many tasks below one another: whole tiles.
   int64_t RowsOfTask(int64_t down) const {
@@ -92,9 +98,10 @@ class Gemm {
         const Operand a = Rows(i, count, p0, depth, packed);
         for (int64_t p = panels.begin; p < panels.end; ++p) {
           const int64_t at = p - panels.begin, j0 = p * columns_;
-          C* const to = sums + at * waiting + (i - rows.begin) * columns_;
-          const auto add = [&](int64_t row, V(&products)[kPanelVectors])
-                               HWY_ATTR { Add(p0, i + row, j0, products, to + row * columns_); };
+          C* const to = sums + at * waiting + (kInPlace ? 0 : i - rows.begin) * columns_;
+          const auto add = [&](int64_t row, V(&products)[kPanelVectors]) HWY_ATTR {
+            Add(p0, i + row, j0, products, kInPlace ? nullptr : to + row * columns_);
+          };
           const T* const from =
               static_cast<const T*>(gemm_.b) + p0 * gemm_.b_row + j0 * gemm_.b_col;
           Multiply(a, count, depth, i == rows.begin ? from : nullptr,
@@ -155,7 +162,7 @@ class Gemm {
 #pragma GCC unroll 4
       for (int v = 0; v < kPanelVectors; ++v, panel += Width<C>()) {
         __builtin_prefetch(from + kRowsAhead * gemm_.b_row + v * Width<C>());
-        b[v] = InRegister<true>(Storage<T>::Load(from + v * Width<C>()));
+        b[v] = InRegister<kManyRegisters>(Storage<T>::Load(from + v * Width<C>()));
         Store(b[v], panel);
       }
 #pragma GCC unroll 8
@@ -214,9 +221,10 @@ class Gemm {
   const HasteGemm& gemm_;
   const int64_t columns_;  // of a panel
   const int64_t panels_;
-  const int64_t some_;  // panels of a task
-  const int64_t rows_;  // of a task
-  const int64_t down_;  // tasks below one another
+  const int64_t tasks_;  // at least, if there is enough to do
+  const int64_t some_;   // panels of a task
+  const int64_t rows_;   // of a task
+  const int64_t down_;   // tasks below one another
 };
 
 // A single row, as in a streaming model: b is read in place, in runs of kRun vectors.

@@ -28,7 +28,7 @@ def op_projects(spec, features, dtype, training, int8=False):
     dense = spec.recurrence == "dense"
     if dtype == tf.float16:
         return False
-    if training and not (dense and dtype.size > 2 and library.multiplies_gradients()):
+    if training and not (dense and dtype.size > 2 and library.multiplies_in_training()):
         return False
     if dtype == tf.bfloat16:
         return dense

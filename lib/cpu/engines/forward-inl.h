@@ -25,6 +25,8 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
  public:
   using Base::FirstGate, Base::EndGate, Base::GatesOf;
   using Base::kGates, Base::kStates, Base::kKept, Base::kPhases;
+  static_assert(!(Cell::kAddsProduct && (Cell::kRecurrentBias || Cell::kNormalizes)),
+                "sums start from x·W + b alone");
   // Whether Finish is called after all steps.
   static constexpr bool kFinishes = false;
   // Whether the walk can compute x·W + b itself. Of 16 bits only with a kernel of narrow weights;
@@ -144,11 +146,11 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
     const auto& input = InputAt<kPhase>();
     const C* formed = nullptr;
     if constexpr (kForms) {
-      if constexpr (Cell::kAddsProduct && InputOf<kPhase>::kMayStartHere && std::is_same_v<T, C>) {
-        if (kernel_ == nullptr && input.StartsHere(rows)) {
+      if constexpr (Cell::kAddsProduct && InputOf<kPhase>::kMayMultiply && std::is_same_v<T, C>) {
+        if (kernel_ == nullptr && input.StartsFromProduct(rows)) {
           return Floats<kPhase, InputFrom::kSums>(step, a, k, panels, rows, formed,
                                                   [&](int64_t n, int64_t j, auto& sums) HWY_ATTR {
-                                                    input.StartHere(k, step, n, j, sums);
+                                                    input.StartFromProduct(k, step, n, j, sums);
                                                   });
         }
       }
@@ -180,7 +182,7 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
         Floats<kPhase, InputFrom::kSums>(
             step, a, k, panels, rows, formed, [&](int64_t n, int64_t j, auto& sums) HWY_ATTR {
               const int64_t row = T_ * K;
-              input.template Start<kForms>(formed, n, first + n * row, row, ahead, j, sums);
+              input.template StartFromRead<kForms>(formed, n, first + n * row, row, ahead, j, sums);
             });
       } else {
         Floats<kPhase, kFrom>(step, a, k, panels, rows, formed, FromPanel());

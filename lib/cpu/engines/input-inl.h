@@ -1,4 +1,5 @@
-// The input's part of the gates: read from wx, or computed for a few steps at a time.
+// The input's part of the gates: read from wx, or computed for a few steps at a time, or by each
+// tile.
 // Per-target header.
 #if defined(HASTE_LIB_CPU_ENGINES_INPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HWY_TARGET_TOGGLE
@@ -42,7 +43,8 @@ class Input {
     if (Forms()) ahead_ = workspace->Take<C>(config.lanes * panels_ * Chunk());
   }
 
-  // Whether x·W + b is computed here. Then call Form, and before it Pack if packs().
+  // Whether x·W + b is computed here. Then call Form, unless
+  // StartsFromProduct, and before it Pack if packs().
   bool Forms() const { return narrow_ || projection_; }
   bool packs() const { return narrow_ ? narrow_.packs() : projection_.packs(); }
   void Pack(int64_t k, int64_t panel) {
@@ -100,8 +102,8 @@ class Input {
   // The sums of a tile start from what Read gives, for its rows from n on and its units from j on.
   // row, ahead: from one row of the batch, or step, to the next, in rows of wx.
   template <bool kForms, int kRows, int kVecs>
-  HWY_INLINE void Start(const C* of_step, int64_t n, int64_t step_row, int64_t row, int64_t ahead,
-                        int64_t j, V (&sums)[kRows][kVecs]) const {
+  HWY_INLINE void StartFromRead(const C* of_step, int64_t n, int64_t step_row, int64_t row,
+                                int64_t ahead, int64_t j, V (&sums)[kRows][kVecs]) const {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
@@ -123,21 +125,22 @@ class Input {
   }
 
   // The last of several vectors of units in a panel may not be there in a panel of R.
-  static constexpr bool kMayStartHere = kUnits == 1;
-  // Whether the sums of a step of so many rows start from StartHere's, in place of Form's result.
+  static constexpr bool kMayMultiply = kUnits == 1;
+  // Whether sums start from StartFromProduct in steps of so many rows, without Form and Read.
   // Nothing is then stored and loaded again. But each step reads W, so it pays if rows are many for
   // the bytes that a step reads. Both ways give the same bits.
-  bool StartsHere(Range rows) const {
+  bool StartsFromProduct(Range rows) const {
     constexpr int64_t kLeastRows = kManyRegisters ? 4 : 6, kBytesOfRow = 96 << 10;
     const int64_t count = rows.end - rows.begin, depth = H + projection_.features();
     const int64_t bytes = depth * panels_ * Columns() * static_cast<int64_t>(sizeof(C));
     return projection_.packed() && count >= kLeastRows && bytes <= count * kBytesOfRow;
   }
-  // The same sums, computed here.
+  // The sums of a tile start from x·W + b, multiplied here, for its rows from n on and its units
+  // from j on.
   template <int kRows, int kVecs>
-  HWY_INLINE void StartHere(int64_t k, int64_t step, int64_t n, int64_t j,
-                            V (&sums)[kRows][kVecs]) const {
-    projection_.Start(k, static_cast<uint64_t>(j) / (kUnits * Width<C>()), n, step, sums);
+  HWY_INLINE void StartFromProduct(int64_t k, int64_t step, int64_t n, int64_t j,
+                                   V (&sums)[kRows][kVecs]) const {
+    projection_.StartTile(k, static_cast<uint64_t>(j) / (kUnits * Width<C>()), n, step, sums);
   }
 
   // Elements of a row of a panel in Form's result, and from one panel to the next.

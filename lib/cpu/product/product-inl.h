@@ -172,7 +172,7 @@ HWY_INLINE void WithRows(int64_t rows, const Run& run) {
   run(std::integral_constant<int, kMost>());
 }
 
-// Sums start from the panel's first row if it is for that, else from 0.
+// Sums start from the panel's first row if kHasStart, else from 0.
 struct FromPanel {};
 
 struct NoPrefetch {
@@ -234,9 +234,9 @@ struct RowSums {
 };
 
 // Calls use(row, acc[row]) for `rows` rows, after the products with kPanels panels, which are
-// `apart` elements apart and have kVecs vectors a row together. depth = 0 gives 0. start(row, acc)
-// sets the sums of a tile, from which its product goes on. Before that, meet(row, lines) adds the
-// lines that use(row, …) reads and writes. If kRowsTogether, a use that takes RowSums gets those of
+// `apart` elements apart and have kVecs vectors a row together. depth = 0 gives 0. A tile's
+// sums start from what start(row, acc) sets. Before its product, meet(row, lines) adds the lines
+// that use(row, …) reads and writes. If kRowsTogether, a use that takes RowSums gets those of
 // a tile's rows in one call.
 template <int kVecs, bool kHasStart = false, int kPanels = 1, bool kAcross = false, class C,
           class Use, class Prefetch = NoPrefetch, class Start = FromPanel>

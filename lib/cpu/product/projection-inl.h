@@ -1,5 +1,5 @@
-// x·W + b, computed by the walk for the next few steps. They find it in the cache, and no tensor
-// [N, T, K, G, H] is written and read again. Per-target header.
+// x·W + b, computed by the walk for the next few steps, or for a tile. They find it in the cache,
+// or in registers, and no tensor [N, T, K, G, H] is written and read again. Per-target header.
 //
 // W is packed once a call into panels like those of R: some gates of the same hidden units side by
 // side, after a row of b, from which the sums start. The order of a sum does not depend on what is
@@ -139,8 +139,8 @@ class Projection {
   // The sums of a tile, of one or several panels and the rows of the batch from n on, in a step of
   // the walk over lane k. Lines that a tile asks for here would put the sums into memory (GCC 12).
   template <int kRows, int kVecs>
-  HWY_INLINE void Start(int64_t k, int64_t panel, int64_t n, int64_t step,
-                        V (&sums)[kRows][kVecs]) const {
+  HWY_INLINE void StartTile(int64_t k, int64_t panel, int64_t n, int64_t step,
+                            V (&sums)[kRows][kVecs]) const {
     if constexpr (kPossible) {
       const bool reverse = config_.reverse != nullptr && config_.reverse[k];
       const int64_t t = reverse ? config_.time - 1 - step : step, features = layer_->features;

@@ -29,7 +29,7 @@ NORMALIZED = {row.name: row.layer for row in ONE_STEP if normalizes(row)}
 def without_a_gpu(monkeypatch):
     """Wherever this runs, if a test does not say otherwise."""
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    monkeypatch.setattr(library, "multiplies_gradients", lambda: False)
+    monkeypatch.setattr(library, "multiplies_in_training", lambda: False)
 
 
 def ops_of(layer, training=False, features=3):
@@ -67,7 +67,7 @@ def test_not_in_training(make):
 
 @pytest.fixture
 def on_a_cpu_that_multiplies(monkeypatch):
-    monkeypatch.setattr(library, "multiplies_gradients", lambda: True)
+    monkeypatch.setattr(library, "multiplies_in_training", lambda: True)
 
 
 def projects_in_training(row, dtype, features=3):
@@ -210,7 +210,7 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(params=["may_use_gpu", "multiplies_gradients"])
+@pytest.fixture(params=["may_use_gpu", "multiplies_in_training"])
 def where(request):
     """What decides whether ops project and multiply in training."""
     return request.param

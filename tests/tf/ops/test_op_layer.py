@@ -27,7 +27,7 @@ def row(request):
 def in_one(request, monkeypatch):
     """Whether gradients are those of a machine with a GPU: all of them by one op."""
     monkeypatch.setattr(library, "may_use_gpu", lambda: request.param)
-    monkeypatch.setattr(library, "multiplies_gradients", lambda: False)
+    monkeypatch.setattr(library, "multiplies_in_training", lambda: False)
     return request.param
 
 
