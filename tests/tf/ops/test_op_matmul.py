@@ -159,6 +159,7 @@ def test_layers_use_them(rng, exact_on_a_gpu, make, options):
 
 def test_not_where_there_are_no_gpu_kernels(rng, exact_on_a_gpu, monkeypatch):
     monkeypatch.setattr(library, "gpu_kernels", lambda: (False, "none"))
+    monkeypatch.setattr(library, "multiplies_in_training", lambda: False)
     _, types = run(haste_keras.LSTM(5), tf.constant(rng.standard_normal([2, 3, 4]), tf.float32))
     assert "MatMul" in types
 
