@@ -105,12 +105,10 @@ class Projection {
         }
         return;
       }
-      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
       const int64_t features = layer_->features;
-      const int64_t t = reverse ? config_.time - 1 - first : first;
-      const T* x = static_cast<const T*>(layer_->x) + (n * config_.time + t) * features;
-      const int64_t next = reverse ? -features : features;
-      const T* there = x + config_.time * features + (reverse ? (steps - 1) * next : 0);
+      const T* x = X(k, n, first);
+      const int64_t next = Reverse(k) ? -features : features;
+      const T* there = x + config_.time * features + (Reverse(k) ? (steps - 1) * next : 0);
       const int64_t bytes = steps * features * static_cast<int64_t>(sizeof(T));
       PanelProduct<kVectors, true>(
           x, next, steps, Panel(k, panel), features,
@@ -128,11 +126,8 @@ class Projection {
   HWY_INLINE void MultiplyInPlace(int64_t k, int64_t begin, int64_t end, int64_t step,
                                   const To& to) const {
     if constexpr (kPossible) {
-      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
-      const int64_t t = reverse ? config_.time - 1 - step : step;
-      const T* x = static_cast<const T*>(layer_->x) + t * layer_->features;
       const int64_t last = std::min(config_.hidden / Width<C>(), end * kUnits);
-      InPlace<kMostSums / kCount>(k, begin * kUnits, last, x, to);
+      InPlace<kMostSums / kCount>(k, begin * kUnits, last, X(k, 0, step), to);
     }
   }
 
@@ -142,10 +137,7 @@ class Projection {
   HWY_INLINE void StartTile(int64_t k, int64_t panel, int64_t n, int64_t step,
                             V (&sums)[kRows][kVecs]) const {
     if constexpr (kPossible) {
-      const bool reverse = config_.reverse != nullptr && config_.reverse[k];
-      const int64_t t = reverse ? config_.time - 1 - step : step, features = layer_->features;
-      const int64_t stride = config_.time * features;
-      const T* x = static_cast<const T*>(layer_->x) + n * stride + t * features;
+      const int64_t features = layer_->features;
       Panels<C, kVecs, kVecs / kVectors> weights{Panel(k, panel), PanelSize()};
 #pragma GCC unroll 16
       for (int v = 0; v < kVecs; ++v) {
@@ -154,7 +146,7 @@ class Projection {
         for (int r = 0; r < kRows; ++r) sums[r][v] = b;
       }
       weights.first += kVectors * Width<C>();
-      TileProduct(x, stride, weights, features, NoLines(), sums);
+      TileProduct(X(k, n, step), config_.time * features, weights, features, NoLines(), sums);
     }
   }
 
@@ -168,6 +160,12 @@ class Projection {
   // Up to this many steps of a single row W is read in place: packing costs as much as two steps.
   static constexpr int64_t kStepsInPlace = 4;
 
+  bool Reverse(int64_t k) const { return config_.reverse != nullptr && config_.reverse[k]; }
+  // The row of x that a step of the walk over lane k reads.
+  const T* X(int64_t k, int64_t n, int64_t step) const {
+    const int64_t t = Reverse(k) ? config_.time - 1 - step : step;
+    return static_cast<const T*>(layer_->x) + (n * config_.time + t) * layer_->features;
+  }
   const T* Weights() const { return static_cast<const T*>(layer_->W); }
   int64_t RowOfW() const { return config_.lanes * kGates * config_.hidden; }
   // Offset of gate kFirst + g in a row of W and in b.
