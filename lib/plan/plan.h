@@ -36,7 +36,7 @@ struct Plan {
   EngineKind engine = EngineKind::kCpu;
   CpuSplit split = CpuSplit::kRows;
   int threads = 1;                   // kUnits: slices; else threads worth waking
-  int64_t rows_per_task = 0;         // kRows
+  int64_t rows_per_task = 0;         // kRows: of a lane
   PersistentPlan persistent = {};    // kCluster, kGrid
   BlockPlan block = {};              // kBlock
   TiledPlan tiled[kMaxPhases] = {};  // kTiled: of each product of a step

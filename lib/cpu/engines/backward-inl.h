@@ -16,7 +16,7 @@ template <class Cell, class T>
 class BackwardWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
   using Base::config_, Base::act_, Base::panels_, Base::Row;
-  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp, Base::rows_;
   using typename Base::C;
   using typename Base::V;
   static constexpr int kUnits = 4;
@@ -27,8 +27,11 @@ class BackwardWalk : public Walk<Cell, T> {
   // Whether Finish is called after all steps, finishes() times for each lane: for each panel.
   static constexpr bool kFinishes = Cell::kRecurrentBias;
 
-  BackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
-      : Base(config, args.mask, args.seed, workspace), args_(args), kernel_(NarrowOf<T>(config)) {
+  BackwardWalk(const HasteRnnConfig& config, int64_t rows_per_task,
+               const HasteRnnBackwardArgs& args, Workspace* workspace)
+      : Base(config, rows_per_task, args.mask, args.seed, workspace),
+        args_(args),
+        kernel_(NarrowOf<T>(config)) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + kUnits * W - 1) / (kUnits * W);
       if (kernel_ != nullptr) {
@@ -38,10 +41,10 @@ class BackwardWalk : public Walk<Cell, T> {
         packed_[p] = workspace->Take<C>(K * GatesOf(p) * H * Hp);
       }
     }
-    dq_[0] = workspace->Take<C>(K * N * kGates * H);
-    dq_[1] = workspace->Take<C>(K * N * kGates * H);
-    for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
-    if (Cell::kRecurrentBias) dbias_ = workspace->Take<C>(K * N * kGates * Hp);
+    dq_[0] = rows_.Take(workspace, kGates * H);
+    dq_[1] = rows_.Take(workspace, kGates * H);
+    for (int s = 0; s < kStates; ++s) dstate_[s] = rows_.Take(workspace, Hp);
+    if (Cell::kRecurrentBias) dbias_ = rows_.Take(workspace, kGates * Hp);
   }
 
   // One step more than the walk: the last one multiplies, and writes the initial states' gradients.
@@ -65,7 +68,7 @@ class BackwardWalk : public Walk<Cell, T> {
     this->PrepareDropout(k, rows);
     for (int s = 0; s < kStates; ++s) this->LoadState(args_.dsT[s], k, rows, dstate_[s]);
     if (Cell::kRecurrentBias) {
-      std::fill(dbias_ + Row(k, rows.begin) * kGates, dbias_ + Row(k, rows.end) * kGates, C(0));
+      std::fill_n(Bias(k, rows.begin, 0), (rows.end - rows.begin) * kGates * Hp, C(0));
     }
   }
 
@@ -141,9 +144,11 @@ class BackwardWalk : public Walk<Cell, T> {
     }
   }
 
-  C* Bias(int64_t k, int64_t n, int g) const { return dbias_ + Row(k, n) * kGates + g * Hp; }
+  C* Bias(int64_t k, int64_t n, int g) const {
+    return dbias_ + rows_.At(k, n, kGates * Hp) + g * Hp;
+  }
   C* Operand(int64_t step, int64_t k, int64_t n) const {
-    return dq_[step & 1] + (k * N + n) * kGates * H;
+    return dq_[step & 1] + rows_.At(k, n, kGates * H);
   }
 
   // Prefetches the elements of the call's tensors that a phase reads and writes for a panel's

@@ -1,10 +1,10 @@
 // The functions of the engine table, for the best SIMD target. Included at the end of the file of
 // an engine that multiplies. That file defines in this namespace
 //
-//   Forward           a walk, made of (config, args, workspace, layer, place); layer: x, W and b in
-//                     place of args.wx, or nullptr, as it is unless Forward::kProjects; place: of
-//                     packed weights
-//   Backward          a walk, made of (config, args, workspace)
+//   Forward           a walk, made of (config, rows_per_task, args, workspace, layer, place);
+//                     rows_per_task: of TaskRows; layer: x, W and b in place of args.wx, or
+//                     nullptr, as it is unless Forward::kProjects; place: of packed weights
+//   Backward          a walk, made of (config, rows_per_task, args, workspace)
 //   Run(walk, config, plan, executor)
 //
 // and, for the build, HASTE_CELL and HASTE_DTYPE_NAME. Per-target header.
@@ -24,19 +24,25 @@ HASTE_TARGET_BEGIN
 
 namespace {  // one of each target and each compilation of an engine
 
-size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
+// 0: no two threads walk different rows.
+int64_t RowsPerTask(const Plan& plan) {
+  return plan.split == CpuSplit::kRows && plan.threads > 1 ? plan.rows_per_task : 0;
+}
+
+size_t WorkspaceBytes(const HasteRnnConfig& config, const PlannedRnn& planned,
                       const HasteLayerForwardArgs* layer) {
+  const int64_t rows = RowsPerTask(planned.plan);
   Workspace count(nullptr);
   // The call may have a mask and a seed: reserve memory for both.
   const uint8_t some_mask = 0;
-  if (backward) {
+  if (planned.backward) {
     HasteRnnBackwardArgs args = HASTE_INIT(HasteRnnBackwardArgs);
     args.mask = &some_mask;
-    Backward walk(config, args, &count);
+    Backward walk(config, rows, args, &count);
   } else {
     HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
     args.mask = &some_mask;
-    Forward walk(config, args, &count, layer, {&count});
+    Forward walk(config, rows, args, &count, layer, {&count});
   }
   return count.used();
 }
@@ -44,7 +50,7 @@ size_t WorkspaceBytes(const HasteRnnConfig& config, bool backward,
 size_t PackedBytes(const HasteRnnConfig& config, const HasteLayerForwardArgs* layer) {
   Workspace count(nullptr), packed(nullptr);
   const HasteRnnForwardArgs args = HASTE_INIT(HasteRnnForwardArgs);
-  Forward walk(config, args, &count, layer, {&packed, /*kept=*/true});
+  Forward walk(config, /*rows_per_task=*/0, args, &count, layer, {&packed, /*kept=*/true});
   return packed.used();
 }
 
@@ -57,15 +63,17 @@ void RunForward(const RnnCall& call, const HasteLayerForwardArgs* layer,
   const PackPlace place = packed.memory() == nullptr
                               ? PackPlace{&workspace}
                               : PackPlace{&kept, /*kept=*/true, packed.filled()};
-  Forward walk(call.config, args, &workspace, layer, place);
-  Run(walk, call.config, call.planned.plan, call.executor);
+  const Plan& plan = call.planned.plan;
+  Forward walk(call.config, RowsPerTask(plan), args, &workspace, layer, place);
+  Run(walk, call.config, plan, call.executor);
   packed.Filled();
 }
 
 void RunBackward(const RnnCall& call, const HasteRnnBackwardArgs& args) {
   Workspace workspace(call.workspace);
-  Backward walk(call.config, args, &workspace);
-  Run(walk, call.config, call.planned.plan, call.executor);
+  const Plan& plan = call.planned.plan;
+  Backward walk(call.config, RowsPerTask(plan), args, &workspace);
+  Run(walk, call.config, plan, call.executor);
 }
 
 }  // namespace
@@ -77,12 +85,12 @@ namespace haste {
 namespace {
 
 size_t DispatchWorkspace(const HasteRnnConfig& config, const PlannedRnn& planned) {
-  return HASTE_DISPATCH(WorkspaceBytes)(config, planned.backward, nullptr);
+  return HASTE_DISPATCH(WorkspaceBytes)(config, planned, nullptr);
 }
 
-size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const PlannedRnn&,
+size_t DispatchLayerWorkspace(const HasteRnnConfig& config, const PlannedRnn& planned,
                               const HasteLayerForwardArgs& layer) {
-  return HASTE_DISPATCH(WorkspaceBytes)(config, false, &layer);
+  return HASTE_DISPATCH(WorkspaceBytes)(config, planned, &layer);
 }
 
 int32_t DispatchForward(const RnnCall& call, const HasteRnnForwardArgs& args, HasteStatus*) {

@@ -18,7 +18,7 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
   using Base = ForwardProduct<Cell, T>;
   using Base::act_, Base::Row, Base::UnitsOf;
   using Base::args_, Base::kernel_, Base::packed_before_, Base::packs_, Base::kHasNarrow;
-  using Base::N, Base::T_, Base::K, Base::H, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::Hp, Base::rows_;
   using typename Base::C;
   using typename Base::V;
 
@@ -34,20 +34,21 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
   static constexpr bool kProjects = true;
 
   // layer: x, W and b in place of args.wx, or nullptr.
-  ForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer, const PackPlace& place)
-      : Base(config, args, workspace, place),
-        first_input_(config, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace, place),
-        input_(config, args.wx, layer, kernel_, workspace, place),
+  ForwardWalk(const HasteRnnConfig& config, int64_t rows_per_task, const HasteRnnForwardArgs& args,
+              Workspace* workspace, const HasteLayerForwardArgs* layer, const PackPlace& place)
+      : Base(config, rows_per_task, args, workspace, place),
+        first_input_(config, rows_, args.wx, kPhases > 1 ? layer : nullptr, kernel_, workspace,
+                     place),
+        input_(config, rows_, args.wx, layer, kernel_, workspace, place),
         plain_(kPhases == 1 && this->IsPlain() && !args.keep) {
-    h_[0] = workspace->Take<C>(K * N * Hp);
-    h_[1] = workspace->Take<C>(K * N * Hp);
+    h_[0] = rows_.Take(workspace, Hp);
+    h_[1] = rows_.Take(workspace, Hp);
     // Where h enters the product: h itself unless dropout makes a difference.
-    operand_[0] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[0];
-    operand_[1] = this->dropout_ ? workspace->Take<C>(K * N * Hp) : h_[1];
-    for (int s = 1; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
+    operand_[0] = this->dropout_ ? rows_.Take(workspace, Hp) : h_[0];
+    operand_[1] = this->dropout_ ? rows_.Take(workspace, Hp) : h_[1];
+    for (int s = 1; s < kStates; ++s) state_[s] = rows_.Take(workspace, Hp);
     if (kPhases > 1) {
-      for (int g = 0; g <= Cell::kResetGates; ++g) reset_[g] = workspace->Take<C>(K * N * Hp);
+      for (int g = 0; g <= Cell::kResetGates; ++g) reset_[g] = rows_.Take(workspace, Hp);
     }
   }
 
@@ -95,8 +96,9 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
   }
 
   template <InputFrom kFrom, class E>
-  HWY_INLINE auto PlainStepOf(int64_t step, int64_t t, int64_t k, const C* formed) const {
-    const int64_t row = this->StepRow(t, k, 0), at = Row(k, 0);
+  HWY_INLINE auto PlainStepOf(int64_t step, int64_t t, int64_t k, Range rows,
+                              const C* formed) const {
+    const int64_t row = this->StepRow(t, k, 0), at = Row(k, rows.begin) - rows.begin * Hp;
     PlainStep<Cell, T, E, kFrom, UnitsOf(0)> plain{};
     plain.before = h_[step & 1] + at;
     plain.after = h_[(step + 1) & 1] + at;
@@ -109,14 +111,15 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
     plain.row = T_ * K;
     plain.ahead = this->RowAhead(k, 0, t) - row;
     plain.formed_panel = input_.Chunk();
-    plain.formed_step = N * input_.Columns();
+    plain.formed_step = input_.StepSize();
     return plain;
   }
   template <bool kForms, int kNarrow, bool kOneRow>
   HWY_NOINLINE void PlainNarrow(int64_t step, const C* a, int64_t k, Range panels, Range rows,
                                 const C* formed) {
     constexpr InputFrom kFrom = kForms ? InputFrom::kFormed : InputFrom::kWx;
-    const auto plain = PlainStepOf<kFrom, ApproximateVec>(step, this->Time(k, step), k, formed);
+    const auto plain =
+        PlainStepOf<kFrom, ApproximateVec>(step, this->Time(k, step), k, rows, formed);
     this->template NarrowPhase<0, kNarrow, kOneRow>(step, a, k, panels, rows, plain);
   }
 
@@ -197,7 +200,7 @@ class ForwardWalk : public ForwardProduct<Cell, T> {
     const int64_t t = this->Time(k, step);
     if constexpr (kPhases == 1) {
       if (plain_) {
-        const auto plain = PlainStepOf<kFrom, CellVec<T>>(step, t, k, formed);
+        const auto plain = PlainStepOf<kFrom, CellVec<T>>(step, t, k, rows, formed);
         return this->template FloatPhase<kPhase>(step, a, k, panels, rows, start,
                                                  [&plain](int64_t n, int64_t j, auto q)
                                                      HWY_ATTR { plain.Apart(n, j, q); });

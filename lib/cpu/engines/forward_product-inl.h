@@ -32,9 +32,9 @@ class ForwardProduct : public Walk<Cell, T> {
   // Vectors of hidden units a panel: enough that a row of accumulators is about four vectors.
   static constexpr int UnitsOf(int phase) { return GatesOf(phase) >= 3 ? 1 : 4 / GatesOf(phase); }
 
-  ForwardProduct(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                 Workspace* workspace, const PackPlace& place)
-      : Base(config, args.mask, args.seed, workspace),
+  ForwardProduct(const HasteRnnConfig& config, int64_t rows_per_task,
+                 const HasteRnnForwardArgs& args, Workspace* workspace, const PackPlace& place)
+      : Base(config, rows_per_task, args.mask, args.seed, workspace),
         args_(args),
         kernel_(NarrowOf<T>(config)),
         packed_before_(place.kept || (kernel_ != nullptr ? NarrowWeights::PackBefore(N, T_)

@@ -30,17 +30,18 @@ class Input {
 
  public:
   // layer: nullptr if wx is given. kernel: of narrow weights, or nullptr.
-  Input(const HasteRnnConfig& config, const void* wx, const HasteLayerForwardArgs* layer,
-        const NarrowKernel* kernel, Workspace* workspace, const PackPlace& place)
-      : N(config.batch),
+  Input(const HasteRnnConfig& config, const TaskRows<C>& rows, const void* wx,
+        const HasteLayerForwardArgs* layer, const NarrowKernel* kernel, Workspace* workspace,
+        const PackPlace& place)
+      : rows_(rows),
         T_(config.time),
         H(config.hidden),
         wx_(static_cast<const T*>(wx)),
         projection_(config, kernel == nullptr ? layer : nullptr, place),
         narrow_(config, layer, kernel, place),
         panels_(narrow_ ? narrow_.panels() : projection_.panels()),
-        steps_(narrow_ ? narrow_.Steps(N, T_) : projection_.Steps(N, T_)) {
-    if (Forms()) ahead_ = workspace->Take<C>(config.lanes * panels_ * Chunk());
+        steps_(narrow_ ? narrow_.Steps(config.batch, T_) : projection_.Steps(config.batch, T_)) {
+    if (Forms()) ahead_ = rows_.Take(workspace, RowSize());
   }
 
   // Whether x·W + b is computed here. Then call Form, unless
@@ -60,11 +61,11 @@ class Input {
     if constexpr (kHasNarrow) {
       if (narrow_) {
         if (at == 0) {
-          narrow_.Multiply(k, panels, rows, step, std::min(steps_, T_ - step),
+          narrow_.Multiply(k, panels, rows, rows_.rows(), step, std::min(steps_, T_ - step),
                            [&](int64_t panel, int64_t s, int64_t n)
                                HWY_ATTR { return At(k, panel, s, n); });
         }
-        return At(k, 0, at, 0);
+        return OfStep(k, at, rows);
       }
     }
     if (!projection_.packed()) {
@@ -75,11 +76,11 @@ class Input {
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         for (int64_t n = rows.begin; n < rows.end; ++n) {
           projection_.Multiply(k, panel, n, step, count, n + 1 < rows.end, At(k, panel, 0, n),
-                               N * Columns());
+                               StepSize());
         }
       }
     }
-    return At(k, 0, at, 0);
+    return OfStep(k, at, rows);
   }
 
   // Fills the gates of x, either from Form's result or from row step_row of wx as [N, T, K].
@@ -89,8 +90,8 @@ class Input {
       const int64_t unit = static_cast<uint64_t>(j) / Width<C>();
       const C* from =
           of_step + unit / kUnits * Chunk() + n * Columns() + unit % kUnits * kCount * Width<C>();
-      for (int g = 0; g < kCount; ++g) {  // of the next row
-        __builtin_prefetch(from + N * Columns() + g * Width<C>());
+      for (int g = 0; g < kCount; ++g) {  // of the next step
+        __builtin_prefetch(from + StepSize() + g * Width<C>());
       }
       for (int g = 0; g < kCount; ++g) x[kFirst + g] = Load(from + g * Width<C>());
     } else {
@@ -143,22 +144,32 @@ class Input {
     projection_.StartTile(k, static_cast<uint64_t>(j) / (kUnits * Width<C>()), n, step, sums);
   }
 
-  // Elements of a row of a panel in Form's result, and from one panel to the next.
+  // Elements of a row of a panel in Form's result; and from one step, or panel, to the next.
   static int64_t Columns() { return kCount * kUnits * Width<C>(); }
-  int64_t Chunk() const { return steps_ * N * Columns(); }
+  int64_t StepSize() const { return rows_.rows() * Columns(); }
+  int64_t Chunk() const { return steps_ * StepSize(); }
 
  private:
+  // Elements of a row of the batch, of all panels and steps.
+  int64_t RowSize() const { return panels_ * steps_ * Columns(); }
   C* At(int64_t k, int64_t panel, int64_t s, int64_t n) const {
-    return ahead_ + (k * panels_ + panel) * Chunk() + (s * N + n) * Columns();
+    const int64_t first = rows_.First(n);
+    return ahead_ + rows_.At(k, first, RowSize()) + panel * Chunk() + s * StepSize() +
+           (n - first) * Columns();
+  }
+  // Row 0 of the batch in the first panel, if all rows were those of a task.
+  const C* OfStep(int64_t k, int64_t s, Range rows) const {
+    return At(k, 0, s, rows.begin) - rows.begin * Columns();
   }
 
-  const int64_t N, T_, H;
+  const TaskRows<C> rows_;
+  const int64_t T_, H;
   const T* const wx_;
   Projection<T, kGates, kFirst, kCount, kUnits> projection_;
   NarrowInput<T, kGates, kFirst, kCount, kUnits> narrow_;  // in place of projection_
   const int64_t panels_;                                   // of a lane
   const int64_t steps_;                                    // of a chunk
-  C* ahead_ = nullptr;  // [K, panel, step of the chunk, N, unit vector, gate, W]
+  C* ahead_ = nullptr;  // [K, task, panel, step of the chunk, row, unit vector, gate, W]
 };
 
 HASTE_TARGET_END

@@ -52,10 +52,11 @@ class NarrowInput {
   }
 
   // The sums of `panels` for `steps` steps of the walk over lane k from `first` on go to
-  // to(panel, step - first, n): [unit vector, gate, W].
+  // to(panel, step - first, n): [unit vector, gate, W]. rows_of_step: that a
+  // step's sums have room for.
   template <class To>
-  void Multiply(int64_t k, Range panels, Range rows, int64_t first, int64_t steps,
-                const To& to) const {
+  void Multiply(int64_t k, Range panels, Range rows, int64_t rows_of_step, int64_t first,
+                int64_t steps, const To& to) const {
     const bool reverse = config_.reverse != nullptr && config_.reverse[k];
     const int64_t C = layer_->features, next = reverse ? -C : C, W = Width<float>();
     const int64_t t = reverse ? config_.time - 1 - first : first;
@@ -69,8 +70,8 @@ class NarrowInput {
       }
     }
     // The kernel stores sums in place, if it can. Its stores are to the second-level cache, and go
-    // on while it multiplies. Rows of all steps lie together if they are the whole batch.
-    const int64_t run = of_step == config_.batch ? of_step * steps : of_step;
+    // on while it multiplies. Rows of all steps lie together if there is no room between them.
+    const int64_t run = of_step == rows_of_step ? of_step * steps : of_step;
     if (run >= kRun) {
       panels.begin = weights_.template MultiplyTo<kCount, kUnits>(
           Gates(k), k * panels_, panels.begin, panels.end, operand, run,

@@ -20,7 +20,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
   using Base = NormWalk<Cell, T, NormBackwardWalk>;
   using Base::config_, Base::act_, Base::At, Base::Param, Base::StepRow;
   using Base::kGates, Base::kStates, Base::kKept, Base::kNormed, Base::kParams;
-  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp, Base::rows_;
   using typename Base::C;
   using typename Base::V;
   // Rows [Hp] of scratch while a row of the batch is walked: gradients of the gates, then of the
@@ -34,16 +34,16 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
   static constexpr bool kProductFirst = false;
   static constexpr bool kFinishes = true;
 
-  NormBackwardWalk(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args,
-                   Workspace* workspace)
-      : Base(config, args.extra, args.mask, args.seed,
+  NormBackwardWalk(const HasteRnnConfig& config, int64_t rows_per_task,
+                   const HasteRnnBackwardArgs& args, Workspace* workspace)
+      : Base(config, rows_per_task, args.extra, args.mask, args.seed,
              (config.hidden + Width<C>() - 1) / Width<C>(), kGates * config.hidden,
              NarrowOf<T>(config), workspace, {workspace}),
         args_(args) {
-    for (int s = 0; s < kStates; ++s) dstate_[s] = workspace->Take<C>(K * N * Hp);
-    dq_ = workspace->Take<C>(K * N * kGates * H);
-    dparams_ = workspace->Take<C>(K * N * kParams * Hp);
-    scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
+    for (int s = 0; s < kStates; ++s) dstate_[s] = rows_.Take(workspace, Hp);
+    dq_ = rows_.Take(workspace, kGates * H);
+    dparams_ = rows_.Take(workspace, kParams * Hp);
+    scratch_ = rows_.Take(workspace, kScratch * Hp);
   }
 
   void Pack(int, int64_t k, int64_t panel) {
@@ -61,13 +61,13 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
 
   void Begin(int64_t k, Range rows) {
     this->PrepareDropout(k, rows);
-    std::fill(dparams_ + At(k, rows.begin) * kParams, dparams_ + At(k, rows.end) * kParams, C(0));
+    std::fill_n(Gradient(k, rows.begin, 0), (rows.end - rows.begin) * kParams * Hp, C(0));
     for (int s = 0; s < kStates; ++s) this->LoadState(args_.dsT[s], k, rows, dstate_[s]);
   }
 
   // Step 0 is the last of the walk. All rows use the scratch of the first.
   void Rows(int64_t step, int64_t k, Range rows) {
-    C* scratch = scratch_ + At(k, rows.begin) * kScratch;
+    C* scratch = scratch_ + rows_.At(k, rows.begin, kScratch * Hp);
     const int64_t forward_step = T_ - 1 - step, t = this->Time(k, forward_step);
     for (int64_t n = rows.begin; n < rows.end; ++n) {
       if (this->Live(n, t)) {
@@ -78,7 +78,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
     }
   }
 
-  C* Operand(int64_t k, int64_t n) const { return dq_ + (k * N + n) * kGates * H; }
+  C* Operand(int64_t k, int64_t n) const { return dq_ + rows_.At(k, n, kGates * H); }
   int64_t Stride() const { return kGates * H; }
   void Multiply(int64_t k, int64_t panel, Range rows, const NarrowRows* narrow) {
     C* dh = dstate_[0] + At(k, rows.begin);
@@ -113,7 +113,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
 
  private:
   C* Gradient(int64_t k, int64_t n, int row) const {
-    return dparams_ + At(k, n) * kParams + row * Hp;
+    return dparams_ + rows_.At(k, n, kParams * Hp) + row * Hp;
   }
   const T* Products(int64_t step_row) const {
     return static_cast<const T*>(args_.products) + step_row * kGates * H;
@@ -246,7 +246,7 @@ class NormBackwardWalk : public NormWalk<Cell, T, NormBackwardWalk<Cell, T>> {
       this->StoreGates(args_.dwx, step_row, j, none);
       this->StoreGates(args_.dq, step_row, j, none);
     }
-    std::fill(Operand(k, n), Operand(k, n + 1), C(0));
+    std::fill_n(Operand(k, n), kGates * H, C(0));
   }
 
   static HWY_INLINE void Add(V v, C* to) { Store(Load(to) + v, to); }

@@ -17,7 +17,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   using Base = NormWalk<Cell, T, NormForwardWalk>;
   using Base::config_, Base::act_, Base::At, Base::Param, Base::StepRow;
   using Base::kGates, Base::kStates, Base::kKept, Base::kNormed;
-  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp, Base::rows_;
   using typename Base::C;
   using typename Base::V;
   // Of the cell, with narrow weights, which double does not have.
@@ -32,16 +32,17 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
   static constexpr bool kProductFirst = true;
   static constexpr bool kFinishes = false;
 
-  NormForwardWalk(const HasteRnnConfig& config, const HasteRnnForwardArgs& args,
-                  Workspace* workspace, const HasteLayerForwardArgs*, const PackPlace& place)
-      : Base(config, args.extra, args.mask, args.seed, Columns(config), config.hidden,
-             NarrowOf<T>(config), workspace, place),
+  NormForwardWalk(const HasteRnnConfig& config, int64_t rows_per_task,
+                  const HasteRnnForwardArgs& args, Workspace* workspace,
+                  const HasteLayerForwardArgs*, const PackPlace& place)
+      : Base(config, rows_per_task, args.extra, args.mask, args.seed, Columns(config),
+             config.hidden, NarrowOf<T>(config), workspace, place),
         args_(args),
         packs_(!place.filled) {
-    for (int s = 0; s < kStates; ++s) state_[s] = workspace->Take<C>(K * N * Hp);
+    for (int s = 0; s < kStates; ++s) state_[s] = rows_.Take(workspace, Hp);
     // Where h enters the product: h itself unless there is dropout.
-    operand_ = this->dropout_ ? workspace->Take<C>(K * N * Hp) : state_[0];
-    scratch_ = workspace->Take<C>(K * N * kScratch * Hp);
+    operand_ = this->dropout_ ? rows_.Take(workspace, Hp) : state_[0];
+    scratch_ = rows_.Take(workspace, kScratch * Hp);
   }
 
   bool packs() const { return packs_; }
@@ -110,7 +111,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
         static_cast<const char*>(args_.R) + k * H * kGates * H * bytes, kGates * H, columns,
         int8 ? args_.R_scale + k * kGates * H : nullptr, static_cast<const T*>(nullptr));
   }
-  C* Scratch(int64_t k, int64_t n) const { return scratch_ + (k * N + n) * kScratch * Hp; }
+  C* Scratch(int64_t k, int64_t n) const { return scratch_ + rows_.At(k, n, kScratch * Hp); }
 
   // E: the vector in which the cell is computed.
   template <class E>

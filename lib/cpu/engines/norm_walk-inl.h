@@ -26,7 +26,7 @@ class NormWalk : public Walk<Cell, T> {
   using Base = Walk<Cell, T>;
 
  protected:
-  using Base::config_, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp;
+  using Base::config_, Base::N, Base::T_, Base::K, Base::H, Base::W, Base::Hp, Base::rows_;
   using Base::kGates, Base::kStates, Base::kKept, Base::panels_;
   using typename Base::C;
   using typename Base::V;
@@ -40,10 +40,10 @@ class NormWalk : public Walk<Cell, T> {
   static constexpr int kBias = kNormed > 0 ? kStateBeta + 1 : kGates;
   static constexpr int kParams = kBias + (Cell::kRecurrentBias ? kGates : 0);
 
-  NormWalk(const HasteRnnConfig& config, const void* const* extra, const uint8_t* mask,
-           const int64_t* seed, int64_t columns, int64_t depth, const NarrowKernel* kernel,
-           Workspace* workspace, const PackPlace& place)
-      : Base(config, mask, seed, workspace),
+  NormWalk(const HasteRnnConfig& config, int64_t rows_per_task, const void* const* extra,
+           const uint8_t* mask, const int64_t* seed, int64_t columns, int64_t depth,
+           const NarrowKernel* kernel, Workspace* workspace, const PackPlace& place)
+      : Base(config, rows_per_task, mask, seed, workspace),
         kernel_(kernel),
         extra_(extra),
         columns_(columns),

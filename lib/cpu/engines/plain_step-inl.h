@@ -25,7 +25,8 @@ struct PlainStep {
   using C = Compute<T>;
   static constexpr int kGates = Cell::kGates, kStates = Cell::kStates;
 
-  // Of a lane, at row 0 of the batch and unit 0.
+  // Of a lane, at row 0 of the batch and unit 0. Those to scratch are valid for the rows of one
+  // task (task_rows.h).
   const C* before;  // h, [N, Hp]
   C* after;
   C* state[kStates];  // the others

@@ -20,7 +20,8 @@ class ScanBackward : public Scan<Cell, T> {
   using typename Base::V;
 
  public:
-  ScanBackward(const HasteRnnConfig& config, const HasteRnnBackwardArgs& args, Workspace* workspace)
+  ScanBackward(const HasteRnnConfig& config, int64_t, const HasteRnnBackwardArgs& args,
+               Workspace* workspace)
       : Base(config, args.mask, args.seed, workspace), args_(args) {
     if (kDiagonal) partial_ = workspace->Take<C>(config.batch * K * kGates * H);
   }

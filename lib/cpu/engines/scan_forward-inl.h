@@ -31,8 +31,8 @@ class ScanForward : public Scan<Cell, T> {
   static constexpr bool kProjects = Input::kPossible && !Cell::kSeparateGates;
 
   // layer: x, W and b in place of args.wx, or nullptr.
-  ScanForward(const HasteRnnConfig& config, const HasteRnnForwardArgs& args, Workspace* workspace,
-              const HasteLayerForwardArgs* layer, const PackPlace& place)
+  ScanForward(const HasteRnnConfig& config, int64_t, const HasteRnnForwardArgs& args,
+              Workspace* workspace, const HasteLayerForwardArgs* layer, const PackPlace& place)
       : Base(config, args.mask, args.seed, workspace),
         args_(args),
         input_(config, layer, place),

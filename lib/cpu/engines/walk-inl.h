@@ -23,6 +23,7 @@
 #include "haste/c_api.h"
 #include "lib/base/workspace.h"
 #include "lib/cells/cells.h"
+#include "lib/cpu/engines/task_rows.h"
 #include "lib/cpu/engines/zoneout-inl.h"
 #include "lib/cpu/product/product-inl.h"
 
@@ -50,8 +51,9 @@ class Walk {
   }
   static constexpr int GatesOf(int phase) { return EndGate(phase) - FirstGate(phase); }
 
-  explicit Walk(const HasteRnnConfig& config, const uint8_t* mask, const int64_t* seed,
-                Workspace* workspace)
+  // rows_per_task: of TaskRows.
+  Walk(const HasteRnnConfig& config, int64_t rows_per_task, const uint8_t* mask,
+       const int64_t* seed, Workspace* workspace)
       : config_(config),
         mask_(mask),
         N(config.batch),
@@ -60,11 +62,12 @@ class Walk {
         H(config.hidden),
         W(Width<C>()),
         Hp((H + W - 1) / W * W),
+        rows_(N, K, rows_per_task),
         act_(CellActivations<Cell>(config)) {
     dropout_ = config.training && config.recurrent_dropout > 0.0f;
     zoneout_ = AnyZoneout<Cell>(config);
     if (seed != nullptr) key_ = MakePhiloxKey(seed);
-    if (dropout_) scale_ = workspace->Take<C>(K * N * Hp);
+    if (dropout_) scale_ = rows_.Take(workspace, Hp);
     if (mask != nullptr) first_live_ = workspace->Take<int64_t>(2 * N);
   }
 
@@ -133,7 +136,7 @@ class Walk {
   // Row of [N, T, K] of a step.
   int64_t StepRow(int64_t t, int64_t k, int64_t n) const { return (n * T_ + t) * K + k; }
   // Offset of a row in scratch of [K, N, Hp].
-  int64_t Row(int64_t k, int64_t n) const { return (k * N + n) * Hp; }
+  int64_t Row(int64_t k, int64_t n) const { return rows_.At(k, n, Hp); }
 
   // Copies a state, or its gradient, of some rows of a lane: from a tensor [N, K, H], where null
   // holds zeros, to scratch [K, N, Hp], and back, where null takes nothing.
@@ -159,9 +162,8 @@ class Walk {
   // h as it enters the product, where dropout makes that another tensor.
   void LoadOperand(const C* h, int64_t k, Range rows, C* to) const {
     if (!dropout_) return;
-    for (int64_t at = Row(k, rows.begin); at < Row(k, rows.end); at += W) {
-      Store(Scaled(Load(h + at), at), to + at);
-    }
+    const int64_t first = Row(k, rows.begin), count = (rows.end - rows.begin) * Hp;
+    for (int64_t at = first; at < first + count; at += W) Store(Scaled(Load(h + at), at), to + at);
   }
 
   // One vector of units of all gates, in a tensor [N, T, K, G, H].
@@ -265,6 +267,7 @@ class Walk {
   const HasteRnnConfig& config_;
   const uint8_t* mask_;
   const int64_t N, T_, K, H, W, Hp;
+  const TaskRows<C> rows_;  // scratch [K, N, …]
   const Activations act_;
   bool dropout_ = false;
   bool zoneout_ = false;

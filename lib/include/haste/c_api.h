@@ -176,7 +176,8 @@ typedef struct {
   void* ds0[HASTE_MAX_STATES];  // each [N, K, H] or NULL: not wanted
 } HasteRnnBackwardArgs;
 
-// Bytes of scratch memory that forward/backward wants on the device; 64-byte alignment.
+// Bytes of scratch memory that forward/backward wants on the device; 64-byte alignment. On a CPU
+// they depend on the threads: config and executor are those of the call, here and below.
 HASTE_API int32_t haste_rnn_workspace_bytes(const HasteRnnConfig*, int32_t backward,
                                             const HasteExecutor*, size_t* bytes, HasteStatus*);
 HASTE_API int32_t haste_rnn_forward(const HasteRnnConfig*, const HasteRnnForwardArgs*,

@@ -48,9 +48,9 @@ typedef enum {
 typedef enum { HASTE_CPU = 0, HASTE_CUDA = 1 } HasteDevice;
 
 // Where the work runs. CPU: `schedule` hands fn(arg) to another thread of a pool of `threads`, the
-// caller's included, and returns; NULL: haste's own `threads` (0: one a core). A thread that begins
-// on the caller's processor moves to another that it may run on. CUDA: `stream` is a cudaStream_t;
-// calls are ordered on it.
+// caller's included, and returns; NULL: haste's own `threads` (0: one for each processor that the
+// process may use). A thread that begins on the caller's processor moves to another that it may run
+// on. CUDA: `stream` is a cudaStream_t; calls are ordered on it.
 typedef struct {
   size_t struct_size;
   void* stream;
