@@ -1,7 +1,11 @@
-// The processor that a thread runs on. Other systems than Linux do not tell.
+// The processors that threads run on. Other systems than Linux do not tell which.
 #pragma once
 
 namespace haste {
+
+// How many the process may use, at least 1: in a container with a cpuset fewer than the machine
+// has. A quota of their time does not count, nor does what a cpuset is given later.
+int UsableProcessors();
 
 // -1 if the system does not tell.
 int CurrentProcessor();

@@ -211,10 +211,7 @@ struct StepState {
 }  // namespace
 
 int TeamThreads(const HasteExecutor& executor) {
-  if (executor.threads > 0) return executor.threads;
-  // Cached, because it is a system call and every call of the library needs it.
-  static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return cores;
+  return executor.threads > 0 ? executor.threads : UsableProcessors();
 }
 
 void ParallelFor(const HasteExecutor& executor, int64_t count,
@@ -235,8 +232,11 @@ void Lockstep(const HasteExecutor& executor, int64_t preparations,
               const std::function<void(int64_t)>& prepare, int64_t steps, int slices,
               const std::function<void(int64_t, int)>& task) {
   const auto state = std::make_shared<StepState>(preparations, steps, slices);
+  const std::thread::id caller = std::this_thread::get_id();
   for (int slice = 1; slice < slices; ++slice) {
-    Schedule(executor, [state, slice, &prepare, &task] {
+    Schedule(executor, [state, slice, caller, &prepare, &task] {
+      // A pool whose queue is full runs this at once. The caller cannot help itself.
+      if (std::this_thread::get_id() == caller) return;
       state->prepared.Help(prepare);
       state->Help(slice, task);
     });

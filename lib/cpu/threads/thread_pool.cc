@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "lib/cpu/threads/pause.h"
+#include "lib/cpu/threads/processor.h"
 
 namespace haste {
 
@@ -32,7 +33,7 @@ ThreadPool& ThreadPool::Shared() {
   std::lock_guard<std::mutex> lock(making);
   ThreadPool* pool = shared.load(std::memory_order_relaxed);
   if (pool == nullptr) {
-    pool = new ThreadPool(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1));
+    pool = new ThreadPool(std::max(1, UsableProcessors() - 1));
     shared.store(pool, std::memory_order_release);
   }
   return *pool;

@@ -16,8 +16,8 @@ class ThreadPool {
  public:
   // Never to be destroyed: its threads have no end.
   explicit ThreadPool(int threads);
-  // One helper for each core except the caller's. Never destroyed, so the exit order does not
-  // matter.
+  // One helper for each usable processor except the caller's. Never destroyed, so the exit order
+  // does not matter.
   static ThreadPool& Shared();
 
   void Schedule(void (*fn)(void*), void* arg);

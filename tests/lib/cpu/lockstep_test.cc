@@ -123,6 +123,22 @@ void TestLateHelpers() {
   record.Check("late helpers");
 }
 
+// A pool that runs what is scheduled at once, on the caller's thread, as one does whose queue is
+// full.
+void TestFullPool() {
+  HasteExecutor executor = HASTE_INIT(HasteExecutor);
+  executor.threads = 3;
+  executor.schedule = [](void*, void (*fn)(void*), void* arg) { fn(arg); };
+  Record record(7, 50, 3);
+  haste::Lockstep(
+      executor, 7, [&](int64_t i) { record.Prepare(i); }, 50, 3,
+      [&](int64_t step, int slice) {
+        record.Begin(step, slice);
+        record.End(step);
+      });
+  record.Check("full pool");
+}
+
 // A helper that arrives while the caller is in its own slice of the first step has a part in that
 // step.
 void TestFirstStep() {
@@ -237,6 +253,7 @@ int main() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
   haste_test::TestLateHelpers();
+  haste_test::TestFullPool();
   haste_test::TestFirstStep();
   haste_test::TestTakeBack();
   haste_test::TestStoppedAtRandom();
