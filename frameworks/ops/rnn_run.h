@@ -97,6 +97,8 @@ class RnnRun {
       for (int i = 0; i < saved; ++i) args.saved[i] = call_.Output(out_.saved + i);
       for (int i = saved; i < cell_.saved; ++i) call_.EmptyOutput(out_.saved + i);
     } else {
+      // Not in training, where the ops beside this one need the pool's threads.
+      call_.LetThreadWait();
       const int count = static_cast<int>(op_.signature.outputs.size());
       for (int i = out_.states + cell_.states; i < count; ++i) call_.EmptyOutput(i);
     }

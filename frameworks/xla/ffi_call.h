@@ -48,6 +48,8 @@ class FfiCall : public Call<FfiCall> {
   // XLA does not say whether an operand's memory still holds what it held before.
   HastePackedWeights* Packed(const std::vector<int>&, const std::vector<int>&) { return nullptr; }
   void ForgetPacked(const std::vector<int>&) const {}
+  // Nor does it say which pool its threads are of.
+  void LetThreadWait() const {}
 
   bool ok() const { return error_ == nullptr; }
   bool Invalid(const std::string& message) { return Fail(HASTE_INVALID_ARGUMENT, message); }

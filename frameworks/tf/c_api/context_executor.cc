@@ -9,6 +9,7 @@
 
 #include "frameworks/tf/abi/context_walk.h"
 #include "frameworks/tf/abi/tf_abi.h"
+#include "frameworks/tf/c_api/waiting_thread.h"
 
 namespace haste {
 namespace tf {
@@ -89,8 +90,12 @@ void Warn(const std::string& error) {
   fprintf(stderr, "%s. Until then CPU ops run on threads of haste_keras's own.\n", error.c_str());
 }
 
-void ScheduleOnPool(void* pool, void (*fn)(void*), void* arg) {
-  Schedule(*RunningAbi(), pool, fn, arg);
+void ScheduleOnPool(void* pool, void (*run)(void*), void* arg) {
+  Schedule(*RunningAbi(), pool, run, arg);
+}
+
+void ScheduleAndWait(void* pool, void (*run)(void*), void* arg) {
+  ScheduleOnWaitingThread(ScheduleOnPool, pool, run, arg);
 }
 
 }  // namespace
@@ -105,6 +110,10 @@ void UseIntraOpPool(TF_OpKernelContext* context, HasteExecutor* executor) {
   executor->threads = ThreadsOf(*abi, cpu_device);
   executor->pool = PoolOf(*abi, cpu_device);
   executor->schedule = ScheduleOnPool;
+}
+
+void LetThreadWait(HasteExecutor* executor) {
+  if (executor->schedule == ScheduleOnPool) executor->schedule = ScheduleAndWait;
 }
 
 bool UseCudaStream(TF_OpKernelContext* context, HasteExecutor* executor, std::string* error) {

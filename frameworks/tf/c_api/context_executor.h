@@ -14,6 +14,9 @@ namespace tf {
 // leaves *executor as it is, so haste uses its own threads, and says so on stderr once.
 void UseIntraOpPool(TF_OpKernelContext* context, HasteExecutor* executor);
 
+// After UseIntraOpPool: a thread that has helped waits for the next call (waiting_thread.h).
+void LetThreadWait(HasteExecutor* executor);
+
 // Sets the CUDA stream of the kernel's work. Returns false and sets *error if it cannot be found.
 bool UseCudaStream(TF_OpKernelContext* context, HasteExecutor* executor, std::string* error);
 

@@ -56,6 +56,8 @@ bool OpCall::FindExecutor() {
   return UseCudaStream(context_, &executor_, &error) || status_.Fail(TF_FAILED_PRECONDITION, error);
 }
 
+void OpCall::LetThreadWait() { tf::LetThreadWait(&executor_); }
+
 void* OpCall::Keep(TF_Tensor* tensor) {
   kept_.emplace_back(tensor);
   return status_.ok() ? TF_TensorData(tensor) : nullptr;
