@@ -165,12 +165,10 @@ class Gemm {
         b[v] = InRegister<kManyRegisters>(Storage<T>::Load(from + v * Width<C>()));
         Store(b[v], panel);
       }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const V x(hn::Set(hn::ScalableTag<C>(), column[r * a.row]));
-#pragma GCC unroll 4
-        for (int v = 0; v < kPanelVectors; ++v) sums[r][v] = MulAdd(x, b[v], sums[r][v]);
-      }
+      const auto operand = [&](int r) HWY_ATTR {
+        return V(hn::Set(hn::ScalableTag<C>(), column[r * a.row]));
+      };
+      AddOuterProduct(operand, b, sums);
     }
   }
 

@@ -106,20 +106,14 @@ class ForwardProduct : public Walk<Cell, T> {
                                                                    cell);
     }
     const int64_t apart = Panel(kPhase, k, 1) - Panel(kPhase, k, 0);
-    const int64_t bytes = apart * static_cast<int64_t>(sizeof(C));
-    const bool exceeds_cache = (panels.end - panels.begin) * bytes > kSecondLevelBytes;
-    const int64_t count = rows.end - rows.begin;
-    const int64_t lines = exceeds_cache && count >= kLeastRowsNext ? bytes / 64 / count : 0;
     const auto multiply = [&](int64_t panel, auto together) HWY_ATTR {
       const int64_t first = panel * kUnits * W;
       const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
-      const C* const next = Panel(kPhase, k, panel + (step % 2 == 0 ? 1 : -1));
       this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
           units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
           [&](int u, int64_t row, auto q)
               HWY_ATTR -> decltype(cell(row, row, q)) { cell(rows.begin + row, first + u * W, q); },
-          NextPanel{reinterpret_cast<const char*>(next), lines}, apart,
-          StartOfTile(start, rows.begin, first));
+          NoPrefetch(), apart, StartOfTile(start, rows.begin, first));
     };
     Base::template EachPanels<kPanelGates * kUnits>(step, panels, H / (kUnits * W),
                                                     rows.end - rows.begin, multiply);
@@ -146,10 +140,6 @@ class ForwardProduct : public Walk<Cell, T> {
     return [&start, row, j](int64_t r, auto& sums) HASTE_INLINED { start(row + r, j, sums); };
   }
 
-  // A single tile of AVX2 has no time to ask for the next panel: it waits for its own.
-  static constexpr int64_t kLeastRowsNext = kManyRegisters ? 1 : 6;
-  // Panels of more than that come from the third-level cache, or from memory, in each step.
-  static constexpr int64_t kSecondLevelBytes = 1 << 20;
   // Rows of a panel: with a recurrent bias, the sums start from it.
   static constexpr int64_t PanelDepth(int64_t hidden) { return hidden + Cell::kRecurrentBias; }
 

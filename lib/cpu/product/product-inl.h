@@ -93,6 +93,18 @@ HWY_INLINE Vec<C> InRegister(Vec<C> from) {
   return Vec<C>(v);
 }
 
+// acc[r][v] += x(r) · b[v].
+template <int kRows, int kVecs, class C, class Operand>
+HWY_INLINE void AddOuterProduct(const Operand& x, const Vec<C> (&b)[kVecs],
+                                Vec<C> (&acc)[kRows][kVecs]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Vec<C> left = x(r);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(left, b[v], acc[r][v]);
+  }
+}
+
 // kAhead: prefetches a row of the panels that comes later. kAcross: the elements of a column of a
 // lie side by side, a_stride is from one column to the next. With 16 registers, the operands of all
 // rows stay in registers, or a row of the panels, whichever are fewer.
@@ -123,12 +135,7 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
     Vec<C> b[kVecs];
 #pragma GCC unroll 16
     for (int v = 0; v < kVecs; ++v) b[v] = weights(v);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Vec<C> x = operand(r);
-#pragma GCC unroll 16
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = MulAdd(x, b[v], acc[r][v]);
-    }
+    AddOuterProduct(operand, b, acc);
   }
 }
 
@@ -179,36 +186,6 @@ struct NoPrefetch {
   template <int kRows>
   using TileLines = NoLines;
   HWY_INLINE void operator()(int64_t, NoLines*) const {}
-};
-
-// Prefetches the panel that comes next into the second-level cache, a part of it with each tile of
-// several rows: a few lines in each step.
-struct NextPanel {
-  template <int kRows>
-  struct Part {
-    // In a step: what is left after the last one is asked for all at once. A constant, as a loop
-    // over a number that is not takes the sums out of their registers.
-    static constexpr int kTogether = kRows == 4 ? 4 : 2;
-    int64_t count() const { return lines / kTogether; }
-    HWY_INLINE void Ask(int64_t i) const {
-      const char* const line = from + i * kTogether * 64;
-#pragma GCC unroll 4
-      for (int l = 0; l < kTogether; ++l) __builtin_prefetch(line + l * 64, 0, 2);
-    }
-    const char* from = nullptr;
-    int64_t lines = 0;
-  };
-  template <int kRows>
-  using TileLines = std::conditional_t<(kRows >= kLeastRowsAhead), Part<kRows>, NoLines>;
-  template <int kRows>
-  HWY_INLINE void operator()(int64_t row, Part<kRows>* part) const {
-    if (part->lines == 0) part->from = from + row * each * 64;
-    part->lines += each;
-  }
-  HWY_INLINE void operator()(int64_t, NoLines*) const {}
-
-  const char* from;
-  int64_t each;  // lines for each row; 0: it is in the cache
 };
 
 // Most panels of kVecs vectors that a single row is multiplied with together.
