@@ -22,16 +22,18 @@ HasteRnnConfig Layer(int64_t n, int64_t t, int64_t k, int64_t h, HasteDtype dtyp
 }
 
 OverlappedInput InputOf(const HasteRnnConfig& config, int64_t features,
-                        const CudaProperties& gpu = HopperWithCublas()) {
-  return PlanOverlappedInput(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, false), gpu);
+                        const CudaProperties& gpu = HopperWithCublas(),
+                        const HasteCellInfo& cell = kLstm) {
+  return PlanOverlappedInput(config, cell, features, PlanOnGpu(config, cell, gpu, false), gpu);
 }
 ProductPlan Input(const HasteRnnConfig& config, int64_t features,
                   const CudaProperties& gpu = HopperWithCublas()) {
   return InputOf(config, features, gpu).product;
 }
 OverlappedGradients Gradients(const HasteRnnConfig& config, int64_t features,
-                              const CudaProperties& gpu = HopperWithCublas()) {
-  return PlanOverlappedGradients(config, kLstm, features, PlanOnGpu(config, kLstm, gpu, true), gpu);
+                              const CudaProperties& gpu = HopperWithCublas(),
+                              const HasteCellInfo& cell = kLstm) {
+  return PlanOverlappedGradients(config, cell, features, PlanOnGpu(config, cell, gpu, true), gpu);
 }
 
 void FirstCase() {
@@ -54,6 +56,46 @@ void FirstCase() {
     const int least = exact ? 4 : 7, most = exact ? 7 : 8;
     EXPECT_TRUE(overlap.chunks >= least && overlap.chunks <= most, "dtype %d: %d parts", dtype,
                 static_cast<int>(overlap.chunks));
+  }
+}
+
+// Those of tests/gpu/products/test_layer_beside.py, which checks on a GPU that they overlap. Costs
+// that are fitted anew may end that; then both need other sizes.
+void CasesOfTheGpuTests() {
+  const uint8_t forward_first[] = {0, 1, 1}, backward_first[] = {1, 0};
+  const struct {
+    HasteCellInfo cell;
+    int64_t n, t, k, h, c;
+    const uint8_t* reverse;
+    const char* engine;
+  } cases[] = {
+      {kLstm, 16, 600, 1, 768, 768, nullptr, "auto"},
+      {kLstm, 16, 600, 2, 640, 768, nullptr, "auto"},
+      {kLstm, 13, 777, 1, 688, 1000, nullptr, "grid"},
+      {kLstm, 16, 600, 2, 640, 768, forward_first, "grid"},
+      {kLstm, 16, 521, 2, 640, 512, backward_first, "grid"},
+      {kLstm, 16, 1501, 3, 512, 512, forward_first, "grid"},
+      {CellInfo<Gru>(), 16, 1000, 1, 768, 1024, nullptr, "auto"},
+      {CellInfo<SLstm>(), 16, 600, 1, 768, 1024, nullptr, "auto"},
+  };
+  for (const auto& c : cases) {
+    for (const auto& [dtype, tf32] : {std::pair{HASTE_FLOAT32, 0},
+                                      {HASTE_FLOAT32, 1},
+                                      {HASTE_FLOAT16, 0},
+                                      {HASTE_BFLOAT16, 0}}) {
+      HasteRnnConfig config = Layer(c.n, c.t, c.k, c.h, dtype);
+      config.cell = c.cell.name;
+      config.allow_tf32 = tf32;
+      config.reverse = c.reverse;
+      config.engine = c.engine;
+      const CudaProperties gpu = HopperWithCublas();
+      EXPECT_TRUE(InputOf(config, c.c, gpu, c.cell).product.ours,
+                  "%s T=%d K=%d H=%d, dtype %d, tf32 %d: forward", c.cell.name,
+                  static_cast<int>(c.t), static_cast<int>(c.k), static_cast<int>(c.h), dtype, tf32);
+      EXPECT_TRUE(Gradients(config, c.c, gpu, c.cell).chunks > 0,
+                  "%s T=%d K=%d H=%d, dtype %d, tf32 %d: backward", c.cell.name,
+                  static_cast<int>(c.t), static_cast<int>(c.k), static_cast<int>(c.h), dtype, tf32);
+    }
   }
 }
 
@@ -320,6 +362,7 @@ void Rows() {
 
 int main() {
   haste::FirstCase();
+  haste::CasesOfTheGpuTests();
   haste::PartsCoverTheWalk(HASTE_FLOAT32);
   haste::PartsCoverTheWalk(HASTE_BFLOAT16);
   haste::TimesAreCompletedOnce();
