@@ -39,7 +39,9 @@ class ForwardProduct : public Walk<Cell, T> {
         kernel_(NarrowOf<T>(config)),
         packed_before_(place.kept || (kernel_ != nullptr ? NarrowWeights::PackBefore(N, T_)
                                                          : !InPlaceOf().Takes(args.R))),
-        packs_(packed_before_ && !place.filled) {
+        packed_rows_(this->PacksR(args, place) ? H : 0),
+        packs_(packed_before_ && !place.filled &&
+               (packed_rows_ > 0 || (Cell::kRecurrentBias && kernel_ == nullptr))) {
     for (int p = 0; p < kPhases; ++p) {
       panels_[p] = (H + UnitsOf(p) * W - 1) / (UnitsOf(p) * W);
       if (kernel_ != nullptr) {
@@ -69,7 +71,7 @@ class ForwardProduct : public Walk<Cell, T> {
       const T* bias = static_cast<const T*>(args_.extra[0]) + (k * kGates + FirstGate(phase)) * H;
       to = PackGates(bias, H, gates, first, end, to);
     }
-    for (int64_t i = 0; i < H; ++i, r += kGates * H) {
+    for (int64_t i = 0; i < packed_rows_; ++i, r += kGates * H) {
       // The rows lie too far apart for the hardware's prefetcher.
       const T* ahead = r + std::min<int64_t>(16, H - 1 - i) * kGates * H + first;
       for (int g = 0; g < gates; ++g) __builtin_prefetch(ahead + g * H);
@@ -85,6 +87,7 @@ class ForwardProduct : public Walk<Cell, T> {
                               const Use& cell) {
     constexpr int64_t kFewRows = 4;
     const int64_t count = rows.end - rows.begin;
+    if (Depth(step) == 0) return NarrowBiases<kPhase>(k, panels, rows, cell);
     FetchShared(kPhase, panels, a, count);
     const NarrowRows operand = narrow_[kPhase].Rows(count, a, Hp);
     narrow_[kPhase].template Multiply<GatesOf(kPhase), UnitsOf(kPhase), kNarrow, kOneRow>(
@@ -110,7 +113,7 @@ class ForwardProduct : public Walk<Cell, T> {
       const int64_t first = panel * kUnits * W;
       const int64_t units = std::min<int64_t>(kUnits, (H - first + W - 1) / W);
       this->template Product<kPanelGates, kUnits, Cell::kRecurrentBias, together>(
-          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), H,
+          units, a, Hp, rows.end - rows.begin, Panel(kPhase, k, panel), Depth(step),
           [&](int u, int64_t row, auto q)
               HWY_ATTR -> decltype(cell(row, row, q)) { cell(rows.begin + row, first + u * W, q); },
           NoPrefetch(), apart, StartOfTile(start, rows.begin, first));
@@ -122,9 +125,28 @@ class ForwardProduct : public Walk<Cell, T> {
   const HasteRnnForwardArgs& args_;
   const NarrowKernel* const kernel_;  // of narrow weights, or nullptr
   const bool packed_before_;          // R lies in panels before the walk begins
+  const int64_t packed_rows_;         // of R there
   const bool packs_;                  // they are still to be packed
 
  private:
+  // Rows of R that a step multiplies.
+  int64_t Depth(int64_t step) const { return step == 0 && Base::StartsFromZeros(args_) ? 0 : H; }
+
+  // NarrowPhase of rows of zeros.
+  template <int kPhase, class Use>
+  HWY_INLINE void NarrowBiases(int64_t k, Range panels, Range rows, const Use& cell) const {
+    constexpr int kPanelGates = GatesOf(kPhase);
+    const int64_t units = UnitsOf(kPhase) * W, end = std::min(H, panels.end * units);
+    const T* bias = NarrowR(kPhase, k).biases;
+    for (int64_t j = panels.begin * units; j < end; j += W) {
+      V q[kPanelGates];
+      for (int g = 0; bias != nullptr && g < kPanelGates; ++g) {
+        q[g] = LoadPart(bias + g * H + j, H - j);
+      }
+      for (int64_t n = rows.begin; n < rows.end; ++n) cell(n, j, q);
+    }
+  }
+
   // Where threads share the units of a step, other cores have computed a part of what R multiplies.
   // A product reads it line by line, and would wait for each. So the first-level cache is asked for
   // all of it at once, if it has room.
@@ -199,7 +221,7 @@ class ForwardProduct : public Walk<Cell, T> {
           for (int g = 0; g < kPanelGates; ++g) sums[u][g] = all[0][u * kPanelGates + g];
         }
       }
-      RowProduct(a, H, r + j, kGates * H, H, sums);
+      RowProduct(a, Depth(step), r + j, kGates * H, H, sums);
 #pragma GCC unroll 8
       for (int u = 0; u < kUnits; ++u) cell(0, j + u * W, sums[u]);
     }

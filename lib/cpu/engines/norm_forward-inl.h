@@ -38,7 +38,7 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
       : Base(config, rows_per_task, args.extra, args.mask, args.seed, Columns(config),
              config.hidden, NarrowOf<T>(config), workspace, place),
         args_(args),
-        packs_(!place.filled) {
+        packs_(!place.filled && this->PacksR(args, place)) {
     for (int s = 0; s < kStates; ++s) state_[s] = rows_.Take(workspace, Hp);
     // Where h enters the product: h itself unless there is dropout.
     operand_ = this->dropout_ ? rows_.Take(workspace, Hp) : state_[0];
@@ -76,6 +76,16 @@ class NormForwardWalk : public NormWalk<Cell, T, NormForwardWalk<Cell, T>> {
     Base::Multiply(Operand(k, rows.begin), H, Hp, rows.end - rows.begin, k, panel, narrow,
                    [&](int64_t row, int64_t column, V product)
                        HWY_ATTR { Store(product, to + row * kScratch * Hp + column); });
+  }
+
+  bool StartsFromZeros() const { return Base::StartsFromZeros(args_); }
+  // The products of rows of zeros.
+  void StoreZeros(int64_t k, Range panels, Range rows) {
+    const int64_t first = panels.begin * Base::kPanel * W;
+    const int64_t last = panels.end - 1, end = (last * Base::kPanel + this->PanelVectors(last)) * W;
+    for (int64_t n = rows.begin; n < rows.end; ++n) {
+      std::fill(Scratch(k, n) + first, Scratch(k, n) + end, C(0));
+    }
   }
 
   void Rows(int64_t step, int64_t k, Range rows) {

@@ -68,6 +68,9 @@ class NormWalk : public Walk<Cell, T> {
       walk.Rows(phase / 2, k, {std::max(parts.begin, rows.begin), std::min(parts.end, rows.end)});
       return;
     }
+    if constexpr (Derived::kProductFirst) {
+      if (phase == 0 && walk.StartsFromZeros()) return walk.StoreZeros(k, parts, rows);
+    }
     const auto multiply = [&](const NarrowRows* narrow) {
       for (int64_t panel = parts.begin; panel < parts.end; ++panel) {
         walk.Multiply(k, panel, rows, narrow);

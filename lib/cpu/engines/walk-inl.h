@@ -3,8 +3,8 @@
 // R is packed once a call into panels (lib/cpu/product/product-inl.h): forward's hold all gates of
 // the same hidden units side by side, so that the cell runs on the accumulators while they are in
 // registers; backward's hold the units of h, to be multiplied by the gradients of all gates.
-// Forward of a single row reads R in place (lib/cpu/product/product-inl.h), unless R is large or
-// its vectors cross cache lines.
+// Forward of a single row reads R in place, unless R is large or its vectors cross cache lines
+// (lib/cpu/engines/row_in_place.h).
 //
 // h is double-buffered: every panel of a step reads all of the previous step's h.
 //
@@ -97,6 +97,13 @@ class Walk {
   // Panels of R of a lane, in each phase, and whether Pack is to be called for them.
   int64_t panels(int phase) const { return panels_[phase]; }
   bool packs() const { return true; }
+
+  // Whether h is zero at forward's first step, which then leaves the product with R out.
+  static bool StartsFromZeros(const HasteRnnForwardArgs& args) { return args.s0[0] == nullptr; }
+  // Whether R itself is packed. A pack that is kept is for other calls too.
+  bool PacksR(const HasteRnnForwardArgs& args, const PackPlace& place) const {
+    return place.kept || T_ > 1 || !StartsFromZeros(args);
+  }
 
   // What a step of a lane consists of, to be divided among threads: panels.
   int64_t parts(int64_t step) const { return panels_[step % kPhases]; }

@@ -72,6 +72,38 @@ def test_odd_sizes(row, batch, time, units, rng, seed):
     )
 
 
+@pytest.mark.spread(6)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_bfloat16", "mixed_float16", "int8"])
+@pytest.mark.parametrize("batch", [1, 3, 20])
+@pytest.mark.parametrize("time", [1, 2, 4])
+@pytest.mark.parametrize("units", [5, 64])
+def test_without_states_as_from_zeros(row, units, time, batch, dtype, rng):
+    """Then the first step is not multiplied with R: the same bits as with zeros."""
+    policy = "float32" if dtype == "int8" else dtype
+    layer = row.layer(units, return_sequences=True, return_state=True, dtype=policy)
+    layer.build((batch, time, 3))
+    randomize(layer, rng)
+    if dtype == "int8":
+        layer.quantize("int8")
+    x = tf.constant(rng.normal(size=(batch, time, 3)), layer.compute_dtype)
+    expected = call(layer, x, layer.get_initial_state(batch))
+    for got, want in zip(call(layer, x), expected, strict=True):
+        np.testing.assert_array_equal(tf.cast(got, "float64"), tf.cast(want, "float64"))
+
+
+@pytest.mark.dense
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("units", [5, 64])
+def test_one_step_without_states_does_not_read_the_recurrent_kernel(row, units, batch, rng):
+    with tf.device("CPU:0"):  # a GPU multiplies zeros with it
+        layer = row.layer(units)
+        layer.build((batch, 1, 3))
+        x = tf.constant(rng.normal(size=(batch, 1, 3)), "float32")
+        expected = layer(x)
+        layer.cell.recurrent_kernel.assign(np.full(layer.cell.recurrent_kernel.shape, np.nan))
+        np.testing.assert_array_equal(layer(x), expected)
+
+
 @pytest.mark.spread(8)
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
