@@ -19,6 +19,12 @@ class ElmanCell(RecurrentCell):
 
     Takes what `keras.layers.SimpleRNNCell` takes, in its order, and what `Elman` adds to it.
     State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.ELMAN

@@ -33,7 +33,8 @@ class ForgetMult(keras.layers.Layer):
       engine: "auto", or the name of an engine of the op.
 
     Call:
-      inputs: (f, x) or (f, x, h0): f and x [N, T, H], of one shape; h0 [N, H], default 0.
+      inputs: (f, x) or (f, x, h0): f and x [N, T, H], of one shape; h0 [N, H], default 0. They
+        are cast to the compute dtype: float16, bfloat16, float32 or float64.
       mask: [N, T], true at live steps: the others carry h.
     Returns:
       h of every step, [N, T, H].

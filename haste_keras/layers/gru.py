@@ -24,6 +24,12 @@ class GRUCell(RecurrentCell):
     """One step of `GRU`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `keras.layers.GRUCell` takes, and what `GRU` adds to it. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.GRU

@@ -24,7 +24,14 @@ def _check_positive(argument, value):
 
 @keras.saving.register_keras_serializable("haste_keras")
 class AbsoluteMax(keras.constraints.Constraint):
-    """Keeps every weight in [-max_value, max_value]: the paper's bound on u."""
+    """Keeps every weight in [-max_value, max_value]: the paper's bound on u.
+
+    Args:
+      max_value: a positive number.
+
+    Raises:
+      ValueError: it is not one.
+    """
 
     def __init__(self, max_value=1.0):
         self.max_value = _check_positive("max_value", max_value)
@@ -41,6 +48,12 @@ class IndRNNCell(RecurrentCell):
     """One step of `IndRNN`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `IndRNN` takes of a cell. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.INDRNN
@@ -227,7 +240,18 @@ class IndRNN(RecurrentLayer):
 
     @staticmethod
     def max_abs(steps, gamma=2.0):
-        """γ^(1/T): the bound on |u| that lets h grow by no more than a factor of γ in T steps."""
+        """γ^(1/T): the bound on |u| that lets h grow by no more than a factor of γ in T steps.
+
+        Args:
+          steps: T, a positive number.
+          gamma: γ, a positive number.
+
+        Returns:
+          A float.
+
+        Raises:
+          ValueError: one of them is not positive.
+        """
         return _check_positive("gamma", gamma) ** (1.0 / _check_positive("steps", steps))
 
     def recurrence(self, wx, **arguments):

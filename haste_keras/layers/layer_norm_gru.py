@@ -16,6 +16,12 @@ class LayerNormGRUCell(NormalizedCell, GRUCell):
     """One step of `LayerNormGRU`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `GRUCell` takes, and epsilon. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.LAYER_NORM_GRU
@@ -97,6 +103,9 @@ class LayerNormGRU(NormalizedLayer, GRU):
     Weights: kernel, recurrent_kernel and bias [2, 3·units] of `haste_keras.GRU`; gamma
     [2, 3·units] (row 0 for x·W, row 1 for h·R; columns as of kernel); all of them twice when
     bidirectional, forward first.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
     """
 
     cell_class = LayerNormGRUCell

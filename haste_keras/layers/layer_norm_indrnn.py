@@ -16,6 +16,12 @@ class LayerNormIndRNNCell(NormalizedCell, IndRNNCell):
     """One step of `LayerNormIndRNN`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `IndRNNCell` takes, and epsilon. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     def __init__(
@@ -83,6 +89,9 @@ class LayerNormIndRNN(NormalizedLayer, IndRNN):
 
     Weights: kernel, recurrent_kernel and bias of `haste_keras.IndRNN`; gamma [units]; all of them
     twice when bidirectional, forward first.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
     """
 
     cell_class = LayerNormIndRNNCell

@@ -19,6 +19,12 @@ class LayerNormLSTMCell(NormalizedCell, LSTMCell):
     """One step of `LayerNormLSTM`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `LSTMCell` takes, and epsilon. States: h and c, each [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.LAYER_NORM_LSTM
@@ -112,6 +118,9 @@ class LayerNormLSTM(NormalizedLayer, LSTM):
     Weights: kernel, recurrent_kernel and bias of `haste_keras.LSTM`; gamma [2, 4·units] (row 0 for
     x·W, row 1 for h·R; columns as of kernel); gamma_h and beta_h [units]; all of them twice when
     bidirectional, forward first.
+
+    Raises:
+      ValueError: an argument that the layer cannot honour; the message names it.
     """
 
     cell_class = LayerNormLSTMCell

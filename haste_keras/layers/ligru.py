@@ -26,6 +26,12 @@ class LiGRUCell(NormalizedCell):
     """One step of `LiGRU`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `LiGRU` takes of a cell. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.LIGRU

@@ -26,6 +26,12 @@ class LSTMCell(RecurrentCell):
 
     Takes what `keras.layers.LSTMCell` takes; `heads`, `zoneout`, `zoneout_cell`, `dropconnect` and
     the transforms are as in `LSTM`. States: h and c, each [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.LSTM

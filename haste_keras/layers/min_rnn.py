@@ -19,7 +19,14 @@ from haste_keras.native import cell_spec
 
 
 class _MinCell(PoolingCell):
-    """Both cells; a subclass says in `renewal` what makes z of the gates but g."""
+    """Both cells; a subclass says in `renewal` what makes z of the gates but g.
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
+    """
 
     def renewal(self, *gates):
         """z of the projected gates, each [..., H]."""
@@ -37,6 +44,12 @@ class MinGRUCell(_MinCell):
     """One step of `MinGRU`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `MinGRU` takes of a cell. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.MINGRU
@@ -97,6 +110,12 @@ class MinLSTMCell(_MinCell):
     """One step of `MinLSTM`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `MinLSTM` takes of a cell. State: h [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.MINLSTM

@@ -31,6 +31,12 @@ class QRNNCell(PoolingCell):
 
     Takes what `QRNN` takes of a cell. States: c (h with pooling="f") [N, units] and, with
     window > 1, the last window - 1 inputs [N, (window - 1)·C], oldest first.
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     activations = ("activation", "recurrent_activation")

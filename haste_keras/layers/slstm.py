@@ -31,6 +31,12 @@ class SLSTMCell(RecurrentCell):
     """One step of `SLSTM`, with its weights, for `keras.layers.RNN` and decoding loops.
 
     Takes what `SLSTM` takes of a cell. States: h, c, n, m, each [N, units].
+
+    Call: inputs [N, C], cast to the compute dtype, and the states. Returns the output [N, units],
+    and a list of the new states.
+
+    Raises:
+      ValueError: an argument that the cell cannot honour; the message names it.
     """
 
     spec = cell_spec.SLSTM

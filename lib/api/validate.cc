@@ -78,7 +78,7 @@ int32_t CheckRates(const HasteRnnConfig& config, const HasteCellInfo& cell, Hast
     }
     if (cell.tied_zoneout && s > 1 && config.zoneout[s] > 0.0f) {
       return Invalid(status, "zoneout",
-                     "0 behind the first two rates, as all states but h have the second",
+                     "0 after the first two rates, as all states but h have the second",
                      config.zoneout[s]);
     }
   }

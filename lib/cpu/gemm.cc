@@ -199,7 +199,7 @@ class Gemm {
     }
   }
 
-  // to[i][j] = from[i·row + j·col], in rows of `stride`, which a vector divides. Zeros behind the
+  // to[i][j] = from[i·row + j·col], in rows of `stride`, which a vector divides. Zeros after the
   // columns, so that their products are finite.
   static void Pack(const T* from, int64_t row, int64_t col, int64_t rows, int64_t columns,
                    int64_t stride, C* to) {

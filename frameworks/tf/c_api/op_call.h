@@ -47,8 +47,8 @@ class OpCall : public Call<OpCall> {
   // are recognised by their memory; small: by their contents.
   HastePackedWeights* Packed(const std::vector<int>& large, const std::vector<int>& small);
   void ForgetPacked(const std::vector<int>& large) const;
-  // The next call is likely near: a thread of TensorFlow's pool, if the op runs on it, waits for
-  // it.
+  // Says that the next call is likely near. If the op runs on TensorFlow's pool, a thread of it
+  // then waits.
   void LetThreadWait();
 
   bool ok() const { return status_.ok(); }

@@ -19,8 +19,9 @@ struct Task {
   std::thread::id caller;
 };
 
-// Where a thread waits. A forked child does not have the thread: it loses a task, which the caller
-// then does, and its threads do not wait.
+// Where a thread waits. After a fork the child has a copy of this, but not the thread. A task that
+// it offers is never taken: the caller does what no helper takes. After that no thread of the child
+// waits.
 class Place {
  public:
   // Gives the task to the thread that waits, if it is one of the task's pool.

@@ -12,8 +12,8 @@ namespace tf {
 // Schedules run(arg) on a pool, as HasteExecutor::schedule does.
 using ScheduleFunction = void (*)(void* pool, void (*run)(void*), void* arg);
 
-// Calls run(arg) on the thread of `pool`, not null, that waits. If none does, it is another that
-// `schedule` finds, which then waits. Any thread may call this.
+// Calls run(arg) on the thread of `pool`, not null, that waits. If none does, `schedule` calls it
+// on some thread of the pool, which waits for the next task after it. Any thread may call this.
 void ScheduleOnWaitingThread(ScheduleFunction schedule, void* pool, void (*run)(void*), void* arg);
 
 }  // namespace tf

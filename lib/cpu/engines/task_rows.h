@@ -11,7 +11,7 @@ namespace haste {
 // Scratch memory [K, N, width] of C. Where threads walk different rows, these are divided into
 // tasks. The rows of a task follow one another, and a page is free between tasks: a core prefetches
 // what follows the lines that it reads, within their page. It would take rows away from another
-// core, which writes them in each step.
+// core, which writes them in each step. With kMostRows rows or more, those of a lane are one task.
 template <class C>
 class TaskRows {
  public:

@@ -60,19 +60,19 @@ struct NarrowColumns {
     int64_t at, count;
   } vector[kMaxVectors];
   void Add(int64_t at, int64_t count) { vector[vectors++] = {at, count}; }
-  // Whether the columns that lie `elements` behind these are all there.
+  // Whether the columns that lie `elements` after these are all there.
   bool Whole(int64_t elements) const {
     for (int v = 0; v < vectors; ++v) {
       if (vector[v].count - elements < Width<float>()) return false;
     }
     return true;
   }
-  NarrowColumns Behind(int64_t elements) const {
-    NarrowColumns behind;
+  NarrowColumns After(int64_t elements) const {
+    NarrowColumns after;
     for (int v = 0; v < vectors; ++v) {
-      behind.Add(vector[v].at + elements, vector[v].count - elements);
+      after.Add(vector[v].at + elements, vector[v].count - elements);
     }
-    return behind;
+    return after;
   }
 };
 
@@ -129,7 +129,7 @@ struct NarrowPanel {
     PackPanels(*this, 1, 0, 0, from, row, columns, scales, biases);
   }
   // The same of `panels` panels, `apart` bytes apart, each with columns that lie `next` elements
-  // behind those of the one before.
+  // after those of the one before.
   template <class T>
   static void PackPanels(const NarrowPanel& first, int64_t panels, int64_t next, int64_t apart,
                          const void* from, int64_t row, const NarrowColumns& columns,
@@ -146,7 +146,7 @@ struct NarrowPanel {
     }
     for (int64_t p = 0; p < panels; ++p) {
       const NarrowPanel to{&kernel, first.depth, columns.vectors, first.memory + p * apart};
-      const NarrowColumns of_panel = columns.Behind(p * next);
+      const NarrowColumns of_panel = columns.After(p * next);
       if (!together && int8) {
         PackNarrow(kernel, static_cast<const uint8_t*>(from), row, to.depth, of_panel, to.memory);
         NarrowStart(kernel, to.memory, groups, to.vectors, to.start());

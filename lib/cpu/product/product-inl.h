@@ -25,9 +25,10 @@ inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3;
 // sums and what one step of the contraction multiplies fill the registers.
 template <int kVecs>
 inline constexpr int kTileRows = kManyRegisters ? 6 : std::min(12 / kVecs, 6);
-// A panel that exceeds the first-level cache comes from the second for each tile of rows, faster if
-// its rows are asked for so many steps before. A tile of fewer rows has no load ports to spare.
-inline constexpr int kRowsAhead = 16, kLeastRowsAhead = kManyRegisters ? 4 : 3;
+// AVX-512: a panel that exceeds the first-level cache comes from the second for each tile of rows,
+// faster if its rows are asked for so many steps before. A tile of fewer rows has no load ports to
+// spare.
+inline constexpr int kRowsAhead = 16, kLeastRowsAhead = 4;
 inline constexpr int64_t kVectorsInCache = 256;
 // AVX2 alone: steps of the contraction in one iteration of the loop, and whether a use gets the
 // sums of a tile's rows together. Both gain a tenth or so on a Zen 3.
