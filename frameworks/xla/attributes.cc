@@ -87,14 +87,26 @@ void AttributeReader::String(std::string_view name, std::string_view* value) con
   if (span != nullptr) *value = std::string_view(span->data, span->size);
 }
 
-void AttributeReader::Int(std::string_view name, int32_t* value) const {
+const void* AttributeReader::Number(std::string_view name, int32_t dtype,
+                                    const char* expected) const {
   const auto* scalar = static_cast<const Scalar*>(Find(name, kScalarAttribute));
-  if (scalar != nullptr) *value = *static_cast<const int32_t*>(scalar->value);
+  if (scalar == nullptr) return nullptr;
+  if (scalar->dtype == dtype) return scalar->value;
+  if (error_.empty()) {
+    error_ = "the attribute " + std::string(name) + " must be of " + expected +
+             ", but is of XLA's type " + std::to_string(scalar->dtype);
+  }
+  return nullptr;
+}
+
+void AttributeReader::Int(std::string_view name, int32_t* value) const {
+  const void* number = Number(name, kS32, "int32");
+  if (number != nullptr) *value = *static_cast<const int32_t*>(number);
 }
 
 void AttributeReader::Float(std::string_view name, float* value) const {
-  const auto* scalar = static_cast<const Scalar*>(Find(name, kScalarAttribute));
-  if (scalar != nullptr) *value = *static_cast<const float*>(scalar->value);
+  const void* number = Number(name, kF32, "float32");
+  if (number != nullptr) *value = *static_cast<const float*>(number);
 }
 
 void AttributeReader::Read(RnnOp* op) const {

@@ -30,7 +30,7 @@ class AttributeReader {
  public:
   explicit AttributeReader(const AttributeList& list) : list_(list) {}
 
-  // Set *value if the attribute is there, and leave it else.
+  // Set *value if the attribute is there, and leave it else. A number of another type is an error.
   void String(std::string_view name, std::string_view* value) const;
   void Int(std::string_view name, int32_t* value) const;
   void Float(std::string_view name, float* value) const;
@@ -40,10 +40,16 @@ class AttributeReader {
   void Read(LayerNormOp* op) const;
   void Read(MatMulOp*) const {}
 
+  // The first one, or "".
+  const std::string& error() const { return error_; }
+
  private:
   const void* Find(std::string_view name, int32_t type) const;
+  // The value of a scalar, or nullptr.
+  const void* Number(std::string_view name, int32_t dtype, const char* expected) const;
 
   const AttributeList& list_;
+  mutable std::string error_;
 };
 
 }  // namespace xla

@@ -36,7 +36,7 @@ struct Extension {
 };
 
 // Types of data.
-constexpr int32_t kPred = 1, kS64 = 5, kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16;
+constexpr int32_t kPred = 1, kS32 = 4, kS64 = 5, kF16 = 10, kF32 = 11, kF64 = 12, kBF16 = 16;
 
 struct Buffer {
   Head head;

@@ -1,7 +1,8 @@
 // Weights that stay packed between calls: HastePackedWeights of the C ABI.
 //
 // The first call packs them into memory of the object, not into its workspace. Calls that begin
-// before it ends wait for it.
+// before it ends wait for it. In a forked child there may be nobody who ends it: the object begins
+// anew there, and what it had is never freed.
 #pragma once
 
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,7 @@
 #include <utility>
 
 #include "haste/c_api.h"
+#include "lib/base/fork.h"
 
 namespace haste {
 
@@ -50,16 +53,26 @@ struct HastePackedWeights {
  public:
   class Use;
 
+  HastePackedWeights() : state_(new State) {}
+  ~HastePackedWeights() {
+    State* const state = state_.load(std::memory_order_acquire);
+    if (state->generation == haste::ForkGeneration()) delete state;
+  }
+  HastePackedWeights(const HastePackedWeights&) = delete;
+  HastePackedWeights& operator=(const HastePackedWeights&) = delete;
+
   // Forgets what was packed. Calls that use it go on with it.
   void Clear() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    block_.reset();
-    ++version_;
+    State& now = Now();
+    const std::lock_guard<std::mutex> lock(now.mutex);
+    now.block.reset();
+    ++now.version;
   }
 
   size_t bytes() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return block_ == nullptr ? 0 : block_->bytes;
+    State& now = Now();
+    const std::lock_guard<std::mutex> lock(now.mutex);
+    return now.block == nullptr ? 0 : now.block->bytes;
   }
 
  private:
@@ -79,11 +92,25 @@ struct HastePackedWeights {
     void* memory;
   };
 
-  mutable std::mutex mutex_;
-  std::condition_variable left_;  // the call that fills a block
-  bool filling_ = false;
-  std::shared_ptr<Block> block_;
-  int64_t version_ = 0;  // of the weights: Clear begins a new one
+  struct State {
+    const int generation = haste::ForkGeneration();
+    std::mutex mutex;
+    std::condition_variable left;  // the call that fills a block
+    bool filling = false;
+    std::shared_ptr<Block> block;
+    int64_t version = 0;  // of the weights: Clear begins a new one
+  };
+
+  // That of this process.
+  State& Now() const {
+    State* state = state_.load(std::memory_order_acquire);
+    if (state->generation == haste::ForkGeneration()) return *state;
+    auto anew = std::make_unique<State>();
+    if (state_.compare_exchange_strong(state, anew.get())) return *anew.release();
+    return *state;  // of another thread of the child
+  }
+
+  mutable std::atomic<State*> state_;
 };
 
 // One call's use of packed weights.
@@ -92,18 +119,18 @@ class HastePackedWeights::Use {
   // packed: may be nullptr. bytes(): of memory for what `key` says.
   template <class Bytes>
   Use(HastePackedWeights* packed, const haste::PackedKey& key, const Bytes& bytes)
-      : packed_(packed) {
+      : state_(packed == nullptr ? nullptr : &packed->Now()) {
     if (packed == nullptr) return;
     {
-      std::unique_lock<std::mutex> lock(packed->mutex_);
-      packed->left_.wait(lock, [&] { return !packed->filling_; });
-      version_ = packed->version_;
-      if (packed->block_ != nullptr && packed->block_->key == key) {
-        block_ = packed->block_;
+      std::unique_lock<std::mutex> lock(state_->mutex);
+      state_->left.wait(lock, [&] { return !state_->filling; });
+      version_ = state_->version;
+      if (state_->block != nullptr && state_->block->key == key) {
+        block_ = state_->block;
         filled_ = true;
         return;
       }
-      packed->filling_ = true;
+      state_->filling = true;
     }
     try {
       block_ = std::make_shared<Block>(key, bytes());
@@ -113,7 +140,7 @@ class HastePackedWeights::Use {
     }
   }
   ~Use() {
-    if (packed_ != nullptr && !filled_) Leave(packs_done_ ? std::move(block_) : nullptr);
+    if (state_ != nullptr && !filled_) Leave(packs_done_ ? std::move(block_) : nullptr);
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
@@ -128,14 +155,14 @@ class HastePackedWeights::Use {
   // block: what the call has filled; nullptr: it has failed.
   void Leave(std::shared_ptr<Block> block) {
     {
-      const std::lock_guard<std::mutex> lock(packed_->mutex_);
-      packed_->filling_ = false;
-      if (block != nullptr && version_ == packed_->version_) packed_->block_ = std::move(block);
+      const std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->filling = false;
+      if (block != nullptr && version_ == state_->version) state_->block = std::move(block);
     }
-    packed_->left_.notify_all();
+    state_->left.notify_all();
   }
 
-  HastePackedWeights* const packed_;
+  State* const state_;
   std::shared_ptr<Block> block_;
   bool filled_ = false, packs_done_ = false;
   int64_t version_ = 0;

@@ -315,3 +315,15 @@ def test_vendor_of_the_processor(tmp_path, text, vendor):
     if text is not None:
         path.write_text(text)
     assert library._cpu_vendor(path) == vendor
+
+
+def test_the_library_stays_when_it_is_closed(run):
+    """Its threads run its code."""
+    program = """
+import _ctypes, ctypes, os, sys
+
+handle = ctypes.CDLL(sys.argv[1])._handle
+_ctypes.dlclose(handle)
+ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOLOAD)  # an OSError if it is not there
+"""
+    run(program, library.PACKAGE / "libhaste.so")

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "frameworks/xla/attributes.h"
 #include "tests/lib/check.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -66,7 +67,8 @@ SAME(ScheduleArgs, data, XLA_FFI_ThreadPool_Schedule_Args, data);
 SAME_SIZE(CountThreadsArgs, XLA_FFI_ThreadPool_NumThreads_Args);
 SAME(CountThreadsArgs, threads, XLA_FFI_ThreadPool_NumThreads_Args, num_threads);
 
-static_assert(ours::kPred == XLA_FFI_DataType_PRED && ours::kS64 == XLA_FFI_DataType_S64);
+static_assert(ours::kPred == XLA_FFI_DataType_PRED && ours::kS32 == XLA_FFI_DataType_S32);
+static_assert(ours::kS64 == XLA_FFI_DataType_S64);
 static_assert(ours::kF16 == XLA_FFI_DataType_F16 && ours::kF32 == XLA_FFI_DataType_F32);
 static_assert(ours::kF64 == XLA_FFI_DataType_F64 && ours::kBF16 == XLA_FFI_DataType_BF16);
 static_assert(ours::kScalarAttribute == XLA_FFI_AttrType_SCALAR);
@@ -108,6 +110,39 @@ void TestCallOfNoOp(XLA_FFI_Handler* handler) {
               message_of_error.c_str());
 }
 
+// A number is read if it is of the type that is written.
+void TestTypesOfNumbers() {
+  const int32_t integer = 1;
+  const float single = 0.25f;
+  const double wide = 0.25;
+  const bool flag = true;
+  const struct {
+    int32_t dtype;
+    const void* value;
+    bool is_int, is_float;
+  } cases[] = {{ours::kS32, &integer, true, false},
+               {ours::kF32, &single, false, true},
+               {ours::kF64, &wide, false, false},
+               {ours::kPred, &flag, false, false}};
+  for (const auto& c : cases) {
+    ours::Scalar scalar = {c.dtype, c.value};
+    ours::ByteSpan span = {"rate", 4};
+    ours::ByteSpan* names[] = {&span};
+    const void* values[] = {&scalar};
+    const int32_t types[] = {ours::kScalarAttribute};
+    const ours::AttributeList list = {{}, 1, types, names, values};
+    int32_t i = 7;
+    float f = 7;
+    const ours::AttributeReader of_int(list), of_float(list);
+    of_int.Int("rate", &i);
+    of_float.Float("rate", &f);
+    EXPECT_TRUE(of_int.error().empty() == c.is_int && i == (c.is_int ? 1 : 7), "type %d: %d, '%s'",
+                c.dtype, i, of_int.error().c_str());
+    EXPECT_TRUE(of_float.error().empty() == c.is_float && f == (c.is_float ? 0.25f : 7),
+                "type %d: %g, '%s'", c.dtype, f, of_float.error().c_str());
+  }
+}
+
 // XLA asks for the version before it calls, and may have no table of functions then.
 void TestMetadata(XLA_FFI_Handler* handler) {
   XLA_FFI_Metadata metadata = {};
@@ -132,6 +167,7 @@ XLA_FFI_Error* haste_xla_cuda(XLA_FFI_CallFrame*);
 }
 
 int main() {
+  TestTypesOfNumbers();
   for (XLA_FFI_Handler* handler : {haste_xla_cpu, haste_xla_cuda}) {
     TestCallOfNoOp(handler);
     TestMetadata(handler);

@@ -11,13 +11,18 @@ load("//tools/bazel_rules:cuda_library.bzl", "cuda_library")
 COPTS = ["-O3", "-fvisibility=hidden", "-ffp-contract=off", "-Wall"]
 
 def shared_library(name, deps, linkopts = [], additional_linker_inputs = []):
-    """A library that exports the C ABI (lib/api/exports.lds) and nothing else."""
+    """A library that exports the C ABI (lib/api/exports.lds) and nothing else.
+
+    It stays in memory after dlclose, because threads run its code: its own, and those of a pool
+    that still have a task of it in their queue.
+    """
     cc_binary(
         name = name,
         additional_linker_inputs = ["//lib/api:exports.lds"] + additional_linker_inputs + FLOOR_INPUTS,
         linkopts = [
             "-Wl,-soname," + name,
             "-Wl,-Bsymbolic-functions",
+            "-Wl,-z,nodelete",
             "-Wl,--version-script=$(location //lib/api:exports.lds)",
         ] + linkopts + FLOOR_LINKOPTS,
         linkshared = True,

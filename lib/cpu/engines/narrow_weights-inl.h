@@ -196,7 +196,9 @@ class NarrowWeights {
     Vec<float> q[kMaxVectors][kGates];
     for (int g = 0; g < kGates; ++g) {
       const int64_t at = g * of.H + first;
-      row.MultiplyRow(static_cast<const char*>(of.from) + at, of.row, of.scales + at,
+      // A layer without features may have no scales.
+      const float* const scales = of.scales == nullptr ? nullptr : of.scales + at;
+      row.MultiplyRow(static_cast<const char*>(of.from) + at, of.row, scales,
                       [&](int v, const NarrowRows::Sums& sums) HWY_ATTR {
                         q[v][g] = sums[v];
                         if (of.biases == nullptr) return;

@@ -118,8 +118,10 @@ HWY_INLINE void TileStep(const C* HWY_RESTRICT a, int64_t a_stride,
     for (int v = 0; v < kVecs; ++v) __builtin_prefetch(panels.Place(i + kRowsAhead, v));
   }
   const auto operand = [&](int r) HWY_ATTR {
-    const int64_t at = kAcross ? i * a_stride + r : r * a_stride + i;
-    return InRegister<!kManyRegisters>(Vec<C>(hn::Set(hn::ScalableTag<C>(), a[at])));
+    const C* from = a + (kAcross ? i * a_stride + r : r * a_stride + i);
+    // GCC 12 would load two steps together, and also what lies after the last one.
+    if constexpr (kAcross && HWY_TARGET == HWY_SCALAR) __asm__("" : "+r"(from));
+    return InRegister<!kManyRegisters>(Vec<C>(hn::Set(hn::ScalableTag<C>(), *from)));
   };
   const auto weights = [&](int v) HWY_ATTR { return InRegister<(kRows > 1)>(panels.At(i, v)); };
   if constexpr (!kManyRegisters && kRows > 1 && kRows <= kVecs) {

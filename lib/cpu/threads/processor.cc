@@ -10,28 +10,40 @@
 
 namespace haste {
 
+#if defined(__linux__)
+
 namespace {
 
-int CountProcessors() {
-#if defined(__linux__)
-  // A program may keep its first thread on one processor, or the caller.
-  cpu_set_t first, callers;
-  if (sched_getaffinity(getpid(), sizeof first, &first) == 0 &&
-      sched_getaffinity(0, sizeof callers, &callers) == 0) {
-    return std::max(CPU_COUNT(&first), CPU_COUNT(&callers));
+struct Usable {
+  Usable() {
+    // A program may keep its first thread on one processor, or the caller.
+    cpu_set_t callers;
+    known = sched_getaffinity(getpid(), sizeof mask, &mask) == 0 &&
+            sched_getaffinity(0, sizeof callers, &callers) == 0;
+    if (known && CPU_COUNT(&callers) > CPU_COUNT(&mask)) mask = callers;
+    count = known ? CPU_COUNT(&mask)
+                  : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
-#endif
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  cpu_set_t mask;
+  bool known;  // else there are more than CPU_SETSIZE
+  int count;
+};
+
+const Usable& TheUsable() {
+  static const Usable usable;  // system calls, and each call of the library asks
+  return usable;
 }
 
 }  // namespace
 
-int UsableProcessors() {
-  static const int count = CountProcessors();  // a system call, and each call of the library asks
-  return count;
-}
+int UsableProcessors() { return TheUsable().count; }
 
-#if defined(__linux__)
+void UseAllProcessors() {
+  const Usable& usable = TheUsable();
+  cpu_set_t own;
+  if (!usable.known || sched_getaffinity(0, sizeof own, &own) != 0) return;
+  if (!CPU_EQUAL(&own, &usable.mask)) sched_setaffinity(0, sizeof usable.mask, &usable.mask);
+}
 
 int CurrentProcessor() { return sched_getcpu(); }
 
@@ -48,6 +60,13 @@ void LeaveProcessor(int processor) {
 }
 
 #else
+
+int UsableProcessors() {
+  static const int count = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return count;
+}
+
+void UseAllProcessors() {}
 
 int CurrentProcessor() { return -1; }
 

@@ -7,6 +7,10 @@ namespace haste {
 // has. A quota of their time does not count, nor does what a cpuset is given later.
 int UsableProcessors();
 
+// Lets the calling thread run on all of these, where the system can. It has those of the thread
+// that has started it.
+void UseAllProcessors();
+
 // -1 if the system does not tell.
 int CurrentProcessor();
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "lib/cpu/threads/float_mode.h"
 #include "lib/cpu/threads/pause.h"
 #include "lib/cpu/threads/processor.h"
 #include "lib/cpu/threads/thread_pool.h"
@@ -73,17 +75,42 @@ class CallersProcessor {
   std::atomic<int> processor_{CurrentProcessor()};
 };
 
+// The first exception of any thread of a call. The caller throws it when no helper is in a task.
+class FirstError {
+ public:
+  // Calls run(), unless there was an exception: then the results are lost.
+  template <class Run>
+  void Try(const Run& run) noexcept {
+    if (any_.load(std::memory_order_relaxed)) return;
+    try {
+      run();
+    } catch (...) {
+      if (!any_.exchange(true)) error_ = std::current_exception();
+    }
+  }
+  void Rethrow() const {
+    if (any_.load(std::memory_order_relaxed)) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::exception_ptr error_;
+};
+
 // Shared with helpers by reference count: one may wake up after the call has returned.
 struct ForState {
   ForState(int64_t n, int64_t helpers) : count(n), callers(helpers) {}
   const int64_t count;
   CallersProcessor callers;
+  const FloatMode mode;  // the caller's
+  FirstError error;
   std::atomic<int64_t> next{0};
   std::atomic<int64_t> done{0};
 
   // What a helper does. `task` belongs to the caller and dies once `done` equals `count`: used only
   // after a claim.
   void Help(const std::function<void(int64_t)>& task) {
+    const FloatMode::Scope scope(mode);
     callers.Arrive();
     if (next.load(std::memory_order_relaxed) < count) callers.Leave();
     while (WorkOnOne(task)) {
@@ -102,7 +129,7 @@ struct ForState {
   bool WorkOnOne(const std::function<void(int64_t)>& task) {
     const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
     if (i >= count) return false;
-    task(i);
+    error.Try([&] { task(i); });
     done.fetch_add(1, std::memory_order_release);
     return true;
   }
@@ -127,10 +154,11 @@ struct Seat {
 // Shared with helpers by reference count, as ForState.
 struct StepState {
   StepState(int64_t preparations, int64_t count, int slices)
-      : prepared(preparations, slices - 1), steps(count), seats(slices) {}
+      : prepared(preparations, slices - 1), steps(count), seats(slices), beats(slices, 0) {}
   ForState prepared;
   const int64_t steps;
   std::vector<Seat> seats;
+  std::vector<int64_t> beats;  // the caller's: as the last step began; kTheirs: the helper's slice
   std::atomic<bool> over{false};
 
   // Each helper waits for all others itself, so that their last steps reach it in one hop: a thread
@@ -147,6 +175,7 @@ struct StepState {
   // What a helper does. `task` belongs to the caller: it is used only within a step that was taken.
   void Help(int slice, const std::function<void(int64_t, int)>& task) {
     Seat& seat = seats[slice];
+    const FloatMode::Scope scope(prepared.mode);
     Spinner spinner;
     if (!over.load(std::memory_order_acquire)) prepared.callers.Leave();
     while (!over.load(std::memory_order_acquire)) {
@@ -158,7 +187,7 @@ struct StepState {
       }
       WaitForOthers(step - 1, slice);
       if (!seat.next.compare_exchange_strong(step, kBusy, std::memory_order_acquire)) continue;
-      task(step, slice);
+      prepared.error.Try([&] { task(step, slice); });
       if (step + 1 < steps) seat.next.store(step + 1, std::memory_order_relaxed);
       seat.done.store(step, std::memory_order_release);
       if (step + 1 == steps) return;
@@ -172,7 +201,6 @@ struct StepState {
   // then.
   void Lead(const std::function<void(int64_t, int)>& task) {
     const int slices = static_cast<int>(seats.size());
-    std::vector<int64_t> beats(slices, 0);  // as the last step began; kTheirs: the helper's slice
     for (int64_t step = 0; step < steps; ++step) {
       for (int i = 1; i < slices; ++i) {
         if (beats[i] == kTheirs) continue;
@@ -183,7 +211,7 @@ struct StepState {
       }
       for (int i = 0; i < slices; ++i) {
         if (beats[i] == kTheirs) continue;
-        task(step, i);
+        prepared.error.Try([&] { task(step, i); });
         seats[i].done.store(step, std::memory_order_release);
       }
       if (step == 0) prepared.callers.MakeWay();
@@ -196,7 +224,7 @@ struct StepState {
           if (spins || !seats[i].next.compare_exchange_strong(next, kCallers)) continue;
           prepared.callers.Update();
           beats[i] = seats[i].beats.load(std::memory_order_relaxed);
-          task(step, i);
+          prepared.error.Try([&] { task(step, i); });
           seats[i].done.store(step, std::memory_order_release);
         }
       }
@@ -222,10 +250,13 @@ void ParallelFor(const HasteExecutor& executor, int64_t count,
     return;
   }
   auto state = std::make_shared<ForState>(count, helpers);
-  for (int64_t h = 0; h < helpers; ++h) {
-    Schedule(executor, [state, &task] { state->Help(task); });
-  }
+  state->error.Try([&] {
+    for (int64_t h = 0; h < helpers; ++h) {
+      Schedule(executor, [state, &task] { state->Help(task); });
+    }
+  });
   state->Lead(task);
+  state->error.Rethrow();
 }
 
 void Lockstep(const HasteExecutor& executor, int64_t preparations,
@@ -233,16 +264,19 @@ void Lockstep(const HasteExecutor& executor, int64_t preparations,
               const std::function<void(int64_t, int)>& task) {
   const auto state = std::make_shared<StepState>(preparations, steps, slices);
   const std::thread::id caller = std::this_thread::get_id();
-  for (int slice = 1; slice < slices; ++slice) {
-    Schedule(executor, [state, slice, caller, &prepare, &task] {
-      // A pool whose queue is full runs this at once. The caller cannot help itself.
-      if (std::this_thread::get_id() == caller) return;
-      state->prepared.Help(prepare);
-      state->Help(slice, task);
-    });
-  }
+  state->prepared.error.Try([&] {
+    for (int slice = 1; slice < slices; ++slice) {
+      Schedule(executor, [state, slice, caller, &prepare, &task] {
+        // A pool whose queue is full runs this at once. The caller cannot help itself.
+        if (std::this_thread::get_id() == caller) return;
+        state->prepared.Help(prepare);
+        state->Help(slice, task);
+      });
+    }
+  });
   state->prepared.Lead(prepare);
   state->Lead(task);
+  state->prepared.error.Rethrow();
 }
 
 }  // namespace haste

@@ -3,7 +3,9 @@
 //
 // No function depends on a helper. A pool may be busy, even with the caller itself. So the caller
 // does all work that no helper has taken, and a busy pool cannot deadlock. A helper that begins on
-// the caller's processor moves to another.
+// the caller's processor moves to another. It computes with the caller's rounding and subnormals.
+//
+// What a task or the pool throws on any thread, the caller throws when no thread is in a task.
 #pragma once
 
 #include <stdint.h>

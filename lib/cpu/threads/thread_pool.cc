@@ -78,6 +78,7 @@ void ThreadPool::Run() {
   // To wake a thread takes 10 to 20 µs on a virtual machine, longer than some layers. A program
   // calls one layer after the other, or one step after the other, so the next call is likely near.
   constexpr std::chrono::microseconds kSpins(200);
+  UseAllProcessors();
   while (true) {
     Work work;
     {

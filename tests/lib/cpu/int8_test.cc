@@ -352,6 +352,36 @@ void BadArguments() {
 }  // namespace
 }  // namespace haste_test
 
+namespace haste_test {
+namespace {
+
+// Without features W has no elements, and W and its scales may be nullptr.
+void NoFeatures() {
+  for (int64_t H : {16, 64, 256}) {
+    for (int64_t N : {1, 2}) {
+      haste::RnnConfig config = haste::Config("lstm", HASTE_FLOAT32, HASTE_CPU, N, 1, 1, H);
+      config.weights_dtype = HASTE_INT8;
+      const std::vector<int8_t> R(H * 4 * H, 1);
+      const std::vector<float> scale(4 * H, 0.01f), h0(N * H, 0.5f);
+      std::vector<float> y(N * H, -1);
+      haste::ForwardArgs args;
+      args.R = R.data();
+      args.R_scale = scale.data();
+      args.s0[0] = h0.data();
+      args.y = y.data();
+      haste::LayerForwardArgs layer;
+      size_t bytes = 0;
+      ExpectOk(haste::LayerForwardWorkspaceBytes(config, layer, &bytes));
+      Scratch scratch(bytes);
+      ExpectOk(haste::LayerForward(config, layer, args, scratch.data()));
+      EXPECT_TRUE(y[N * H - 1] > 0, "H=%d N=%d", static_cast<int>(H), static_cast<int>(N));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace haste_test
+
 int main() {
   const unsigned seed = haste_test::RandomSeed();
   const auto test = [&](const char*) {
@@ -363,6 +393,7 @@ int main() {
       if (cell.recurrence == HASTE_DENSE) haste_test::Recurrences(cell, random);
     }
     haste_test::BadArguments();
+    haste_test::NoFeatures();
   };
   return haste_test::OnTargets("int8_test", {"avx3_dot", "avx3", "avx2", "baseline"}, test);
 }

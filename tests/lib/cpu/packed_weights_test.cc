@@ -1,5 +1,10 @@
 // Weights that stay packed between calls: the same bits as without, for every cell, dtype and size;
 // never those of weights that have changed.
+#include "lib/engine/packed_weights.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <random>
 #include <string>
@@ -240,6 +245,27 @@ void AllCells(unsigned seed) {
   }
 }
 
+// A child that is forked while a call packs has nobody who ends that.
+void Forks() {
+  HastePackedWeights packed;
+  const haste::PackedKey key = {};
+  const auto bytes = [] { return size_t{64}; };
+  HastePackedWeights::Use packing(&packed, key, bytes);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    {
+      HastePackedWeights::Use(&packed, key, bytes).Filled();
+    }
+    const bool found = HastePackedWeights::Use(&packed, key, bytes).filled();
+    packed.Clear();
+    _exit(found && packed.bytes() == 0 ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(status == 0, "the child: %d", status);
+}
+
 }  // namespace
 }  // namespace haste_test
 
@@ -249,5 +275,6 @@ int main() {
                                [&](const char*) {
                                  haste_test::AllCells(seed);
                                  haste_test::NullPointers();
+                                 haste_test::Forks();
                                });
 }
