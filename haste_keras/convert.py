@@ -61,7 +61,8 @@ def from_keras(source, on_unsupported="raise"):
     Returns:
       a new layer or model of the same name; uncompiled. Layers of other kinds are cloned.
     Raises:
-      ValueError: an argument is not as above, or there is such a layer.
+      ValueError: an argument is not as above, there is such a layer, or Keras cannot make `source`
+        from its configuration (a class without `get_config`, a function that is not registered).
     """
     return _convert(
         "from_keras", source, _to_fused, on_unsupported, lambda layer: type(layer) in _STOCK_KINDS
@@ -101,8 +102,22 @@ def _convert(function, source, rewrite, on_unsupported, unconverted):
     unsupported = []
     config = _rewritten(config, rewrite, unsupported)
     _raise_of(function, unsupported, on_unsupported)
-    # The configuration comes from an object of this very process: nothing foreign to guard from.
-    result = keras.saving.deserialize_keras_object(config, safe_mode=False)
+    # The configuration comes from an object of this very process: nothing foreign to guard from,
+    # and classes that nobody has registered are there.
+    classes = {
+        keras.saving.get_registered_name(type(each)): type(each)
+        for each in (source, *flattened_layers(source))
+    }
+    try:
+        result = keras.saving.deserialize_keras_object(
+            config, custom_objects=classes, safe_mode=False
+        )
+    except TypeError as error:
+        reason = next(iter(str(error).splitlines()), "")[:200]
+        raise ValueError(
+            f"{function} cannot make a copy of {source.name}, since Keras cannot make it from its "
+            f"configuration: {reason}"
+        ) from error
     if source.built:
         if not result.built:
             result.build_from_config(source.get_build_config())
@@ -235,7 +250,7 @@ def _merged_directions(config, name):
     return {
         **forward["config"],
         "name": config["name"],
-        "trainable": config.get("trainable", True),
+        "trainable": one.get("trainable", True) and config.get("trainable", True),
         "zero_output_for_mask": False,
         "direction": "bidirectional",
         "merge_mode": config["merge_mode"],

@@ -10,7 +10,13 @@ from haste_keras._compat import DropoutRNNCell
 from haste_keras.layers.base.activation import get_activation, is_fused
 from haste_keras.layers.base.quantization import QuantizableWeights
 from haste_keras.layers.base.transform import get_transform, serialize_transform
-from haste_keras.layers.base.validation import check_dtype, check_rate, check_seed, check_sizes
+from haste_keras.layers.base.validation import (
+    check_dtype,
+    check_rate,
+    check_seed,
+    check_sizes,
+    check_step,
+)
 from haste_keras.ops import int8
 
 # What an argument of a weight is named after, and what is said about it.
@@ -226,6 +232,7 @@ class RecurrentCell(QuantizableWeights, DropoutRNNCell):
         dtype = tf.float32 if in_int8 else self.compute_dtype
         inputs = tf.cast(inputs, dtype)
         states = [tf.cast(s, dtype) for s in ([states] if bare else states)]
+        inputs, states = check_step(self, inputs, states)
         projection, recurrence = self.prepared(int8=in_int8)
         if training and self.dropconnect:
             mask = self._get_dropconnect_mask()

@@ -8,6 +8,23 @@ import tensorflow as tf
 from haste_keras.layers.base.transform import check_transformed
 
 
+class OfEachHead:
+    """A constraint or a regularizer that sees the matrix [H, G·H] of each head.
+
+    merge: what makes one result of [heads, ...]; None: it has the shape of the weight.
+    """
+
+    def __init__(self, function, merge=None):
+        self.function = function
+        self.merge = merge
+
+    def __call__(self, weight):
+        heads, hidden, gates, _ = weight.shape
+        matrices = keras.ops.reshape(weight, (heads, hidden, gates * hidden))
+        results = keras.ops.stack([self.function(matrices[head]) for head in range(heads)])
+        return self.merge(results) if self.merge else keras.ops.reshape(results, weight.shape)
+
+
 class CellWeights(keras.layers.Layer):
     """The part of `RecurrentCell` that holds its weights."""
 
@@ -37,13 +54,18 @@ class CellWeights(keras.layers.Layer):
         super().build(input_shape)
 
     def _add(self, name, role, shape, initializer=None):
+        regularizer = getattr(self, f"{role}_regularizer")
+        constraint = getattr(self, f"{role}_constraint")
+        if len(shape) == 4:  # heads
+            regularizer = regularizer and OfEachHead(regularizer, keras.ops.sum)
+            constraint = constraint and OfEachHead(constraint)
         # autocast=False: a transform sees the variable in its own dtype.
         return self.add_weight(
             shape=shape,
             name=name,
             initializer=initializer or getattr(self, f"{role}_initializer"),
-            regularizer=getattr(self, f"{role}_regularizer"),
-            constraint=getattr(self, f"{role}_constraint"),
+            regularizer=regularizer,
+            constraint=constraint,
             autocast=False,
         )
 

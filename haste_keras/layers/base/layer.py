@@ -116,6 +116,11 @@ class RecurrentLayer(QuantizableLayer):
         for cell in self.cells:
             if not cell.built:
                 cell.build((sequences_shape[0], sequences_shape[2]))
+            if cell.compute_dtype != self.compute_dtype:  # by a DTypePolicyMap
+                raise ValueError(
+                    f"`dtype` of cell {cell.path} must be that of its layer, which computes in "
+                    f"{self.compute_dtype}. Received: {cell.compute_dtype}"
+                )
         self.state_size = list(self.cell.state_size) * len(self.cells)
         super().build(sequences_shape)
 

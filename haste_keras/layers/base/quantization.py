@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from haste_keras._compat import xla_compiles_here
 from haste_keras.layers.base.cell_weights import CellWeights
+from haste_keras.layers.base.validation import check_dtype
 from haste_keras.native import library
 from haste_keras.native.emit import has_reserve
 from haste_keras.ops.matmul import matmul, matmul_int8
@@ -196,10 +197,12 @@ class QuantizableLayer(keras.layers.RNN):
     @dtype_policy.setter
     def dtype_policy(self, value):
         policy = keras.dtype_policies.get(value)
-        if policy.quantization_mode is not None and not self.built:
-            for cell in self.cells:
-                cell.dtype_policy = policy
         keras.layers.RNN.dtype_policy.fset(self, policy)
+        check_dtype(self)
+        quantizes = policy.quantization_mode is not None
+        for cell in self.cells:
+            if not (quantizes and self.built) and cell.quantization_mode is None:
+                cell.dtype_policy = policy
 
     @property
     def quantization_mode(self):

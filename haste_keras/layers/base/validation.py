@@ -53,14 +53,22 @@ def check_dense(argument, layer, value):
         )
 
 
+def _check_numbers(argument, layer, tensor):
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
+        raise ValueError(
+            f"`{argument}` of layer {layer.name} must be numbers. Received: {tensor.dtype.name}"
+        )
+
+
 def cast_real(argument, layer, value):
-    """`value` as a tensor of the compute dtype. Raises ValueError if it is complex."""
+    """`value` as a tensor of the compute dtype. Raises ValueError if it is not of real numbers."""
     tensor = tf.convert_to_tensor(value)
     if tensor.dtype.is_complex:
         raise ValueError(
             f"`{argument}` of layer {layer.name} must be real. Received: {tensor.dtype.name}; its "
             "parts can be features: tf.concat([tf.math.real(x), tf.math.imag(x)], -1)"
         )
+    _check_numbers(argument, layer, tensor)
     return tf.cast(tensor, layer.compute_dtype)
 
 
@@ -117,7 +125,10 @@ def check_mask(layer, mask, sequences):
         mask = mask[0]
     if mask is None:
         return None
-    mask = tf.cast(tf.convert_to_tensor(mask), tf.bool)
+    check_dense("mask", layer, mask)
+    mask = tf.convert_to_tensor(mask)
+    _check_numbers("mask", layer, mask)
+    mask = tf.cast(mask, tf.bool)
     if mask.shape.rank == 3 and mask.shape[-1] == 1:
         mask = tf.squeeze(mask, axis=-1)
     expected = sequences.shape[:2]
@@ -146,20 +157,54 @@ def check_states(layer, states, sequences):
             f"- Received batch size: {batch}"
         )
     if not isinstance(states, (list, tuple)):
+        check_dense("initial_state", layer, states)
         states = [states]
     if len(states) != len(layer.state_size):
         raise ValueError(
             f"`initial_state` of layer {layer.name} must hold {len(layer.state_size)} states. "
             f"Received: {len(states)}"
         )
-    states = [cast_real("initial_state", layer, state) for state in states]
+    checked = []
     for state, units in zip(states, layer.state_size, strict=True):
+        expected = f"`initial_state` of layer {layer.name} must hold tensors of shape "
+        expected += f"{(batch, units)}. Received: "
+        if state is None:
+            raise ValueError(f"{expected}None")
+        check_dense("initial_state", layer, state)
+        state = cast_real("initial_state", layer, state)
         if not state.shape.is_compatible_with([batch, units]):
+            raise ValueError(f"{expected}shape {tuple(state.shape)}")
+        checked.append(_with_size(state, units))
+    return checked
+
+
+def _with_size(tensor, size):
+    """A tensor [N, size], of which graph tracing may not know that it is one; the run checks it."""
+    unknown = tensor.shape.rank is None or tensor.shape[-1] is None
+    return tf.ensure_shape(tensor, [None, size]) if unknown else tensor
+
+
+def check_step(cell, inputs, states):
+    """Inputs [N, C] and states [N, size] of a step; ValueError if they are of other shapes."""
+    features = cell.kernel.shape[-2]
+    if not inputs.shape.is_compatible_with([None, features]):
+        raise ValueError(
+            f"`inputs` of cell {cell.name} must be [batch, features] = {(None, features)}. "
+            f"Received: shape {tuple(inputs.shape)}"
+        )
+    sizes = cell.state_size if isinstance(cell.state_size, (list, tuple)) else [cell.state_size]
+    if len(states) != len(sizes):
+        raise ValueError(
+            f"`states` of cell {cell.name} must hold {len(sizes)} states. Received: {len(states)}"
+        )
+    inputs = _with_size(inputs, features)
+    for state, size in zip(states, sizes, strict=True):
+        if not state.shape.is_compatible_with([inputs.shape[0], size]):
             raise ValueError(
-                f"`initial_state` of layer {layer.name} must hold tensors of shape "
-                f"{(batch, units)}. Received: shape {tuple(state.shape)}"
+                f"`states` of cell {cell.name} must hold tensors of shape "
+                f"{(inputs.shape[0], size)}. Received: shape {tuple(state.shape)}"
             )
-    return states
+    return inputs, [_with_size(*pair) for pair in zip(states, sizes, strict=True)]
 
 
 def check_sizes(units, heads):

@@ -198,3 +198,67 @@ def test_second_derivative_is_refused(row):
         loss = tf.reduce_sum(first * first)
     with pytest.raises(Exception, match=r"[Ss]econd"):
         outer.gradient(loss, x)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([(4, 2)], r"`states` of cell .* shape \(2, 4\)\. Received: shape \(4, 2\)"),
+        ([(1, 8)], r"`states` of cell .* shape \(2, 4\)\. Received: shape \(1, 8\)"),
+        ([(2, 5)], r"`states` of cell .* shape \(2, 4\)\. Received: shape \(2, 5\)"),
+        ([(2, 4)] * 9, r"`states` of cell .* must hold \d states?\. Received: 9|hold"),
+    ],
+    ids=str,
+)
+def test_states_of_a_cell(row, shapes, message):
+    cell = row.cell(4)
+    cell.build((2, 3))
+    count = len(row.layer(4).cell.state_size) if len(shapes) == 1 else 1
+    with pytest.raises(ValueError, match=message):
+        cell(tf.ones([2, 3]), [tf.ones(shape) for shape in shapes * count])
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 3), (2, 5), (3,)], ids=str)
+def test_inputs_of_a_cell(row, shape):
+    cell = row.cell(4)
+    cell.build((2, 3))
+    with pytest.raises(ValueError, match=r"`inputs` of cell .* \(None, 3\)\. Received: shape"):
+        cell(tf.ones(shape), cell.get_initial_state(2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sequences": np.full((2, 4, 3), "a")}, "`sequences` .* must be numbers.*string"),
+        ({"mask": np.full((2, 4), "a")}, "`mask` .* must be numbers.*string"),
+        ({"mask": np.ones((2, 4), "complex64")}, "`mask` .* must be numbers.*complex64"),
+        ({"mask": tf.ragged.constant([[1, 1], [1]])}, "`mask` .* must be a dense.*RaggedTensor"),
+        ({"mask": tf.sparse.from_dense(np.ones((2, 4)))}, "`mask` .* must be a dense.*Sparse"),
+        ({"initial_state": np.full((2, 4), "a")}, "`initial_state` .* must be numbers.*string"),
+        ({"initial_state": tf.ragged.constant([[1.0], []])}, "`initial_state` .*RaggedTensor"),
+    ],
+    ids=[
+        "sequences",
+        "mask",
+        "complex mask",
+        "ragged mask",
+        "sparse mask",
+        "state",
+        "ragged state",
+    ],
+)
+def test_what_is_no_dense_tensor_of_numbers(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        haste_keras.GRU(4)(**{"sequences": ONES, **arguments})
+
+
+def test_a_state_that_is_none():
+    with pytest.raises(ValueError, match=r"`initial_state` .* \(2, 4\)\. Received: None"):
+        haste_keras.LSTM(4)(ONES, initial_state=[tf.ones([2, 4]), None])
+
+
+def test_a_policy_for_the_cell_alone():
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
+    policies["lstm/lstm_cell"] = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
+    with pytest.raises(ValueError, match=r"`dtype` of cell lstm/lstm_cell .* float32.*bfloat16"):
+        haste_keras.LSTM(4, dtype=policies, name="lstm")(ONES)

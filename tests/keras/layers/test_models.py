@@ -188,3 +188,18 @@ def test_summary_counts_the_parameters(row):
         stock = row.stock(5)
         stock.build((None, 4, 3))
         assert total == stock.count_params()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_policy_that_is_set_later(row, when, rng):
+    layer = row.layer(4)
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    if when == "after":
+        layer(x)
+    layer.dtype_policy = "mixed_bfloat16"
+    model = keras.Sequential([keras.Input((None, 3)), layer, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(x, np.zeros((2, 1), "float32"), verbose=0)
+    assert np.all(np.isfinite(model.predict(x, verbose=0)))
+    assert layer(x).dtype == tf.bfloat16
+    assert all(weight.dtype == "float32" for weight in layer.trainable_variables)

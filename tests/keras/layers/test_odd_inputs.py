@@ -196,3 +196,27 @@ def test_gradient_of_three_million_steps(row, rng):
     for i, row_gradient in enumerate(dwindows):
         dpadded[i * steps : (i + 1) * steps + before] += row_gradient
     np.testing.assert_allclose(dx[0], dpadded[before:], atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [[None, None], None], ids=["sizes", "rank"])
+def test_states_of_a_shape_that_tracing_does_not_know(row, shape, rng):
+    layer = row.layer(4, return_state=True)
+    layer.build((2, 5, 3))
+    x = tf.constant(rng.normal(size=(2, 5, 3)), "float32")
+    states = [tf.constant(s, tf.float32) for s in make_states(row, layer, 2, rng)]
+    specs = [tf.TensorSpec(shape, tf.float32) for _ in states]
+    run = tf.function(lambda *s: call(layer, x, s), input_signature=specs)
+    for got, want in zip(run(*states), call(layer, x, states), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(*(tf.transpose(state) for state in states))
+
+
+def test_a_cell_whose_shapes_tracing_does_not_know(row, rng):
+    cell = row.cell(4)
+    cell.build((2, 3))
+    x = tf.constant(rng.normal(size=(2, 3)), "float32")
+    states = tf.nest.flatten(cell.get_initial_state(2))
+    specs = [tf.TensorSpec([None, None], tf.float32)] * (1 + len(states))
+    run = tf.function(lambda x, *s: cell(x, list(s))[0], input_signature=specs)
+    np.testing.assert_allclose(run(x, *states), cell(x, states)[0], atol=1e-6)

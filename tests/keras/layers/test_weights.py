@@ -77,3 +77,26 @@ def test_heads_are_independent_layers(row, rng):
         np.testing.assert_allclose(
             layer(x)[..., head * half : (head + 1) * half], one(x), atol=5e-6
         )
+
+
+@pytest.mark.dense
+def test_constraint_and_regularizer_of_each_head(row, rng):
+    """As of independent layers: each sees the matrix [H, G·H] of a head."""
+    if not row.takes("heads"):
+        pytest.skip("one head")
+    layer = row.layer(
+        6,
+        heads=2,
+        recurrent_constraint=keras.constraints.UnitNorm(axis=0),
+        recurrent_regularizer=keras.regularizers.OrthogonalRegularizer(mode="columns"),
+    )
+    layer.build((None, None, 3))
+    weight = layer.cell.recurrent_kernel
+    weight.assign(rng.normal(size=weight.shape))
+    matrices = tf.reshape(weight, [2, 3, -1])
+    penalty = sum(layer.cell.recurrent_regularizer(matrices[head]) for head in range(2))
+    np.testing.assert_allclose(sum(layer.losses), penalty, rtol=1e-6)
+    norms = np.linalg.norm(np.reshape(weight.constraint(weight), (2, 3, -1)), axis=1)
+    np.testing.assert_allclose(norms, np.ones_like(norms), rtol=1e-5)
+    again = keras.layers.deserialize(keras.layers.serialize(layer))
+    assert isinstance(again.cell.recurrent_constraint, keras.constraints.UnitNorm)

@@ -275,3 +275,40 @@ def test_unknown_choice():
 def test_not_a_layer():
     with pytest.raises(ValueError, match="`source`"):
         haste_keras.from_keras("lstm")
+
+
+@pytest.mark.stock
+@pytest.mark.parametrize("how", ["argument", "later"])
+def test_frozen_layer_in_a_bidirectional(row, how):
+    layer = row.stock(4, trainable=how != "argument")
+    model = keras.Sequential([keras.Input((None, 3)), keras.layers.Bidirectional(layer)])
+    if how == "later":
+        model.layers[0].forward_layer.trainable = False
+        model.layers[0].backward_layer.trainable = False
+    model.add(keras.layers.Dense(1))
+    assert len(haste_keras.from_keras(model).trainable_variables) == 2
+
+
+def test_class_that_nobody_has_registered(rng):
+    class Doubled(keras.layers.Layer):
+        def call(self, inputs):
+            return 2 * inputs
+
+    model = keras.Sequential([keras.Input((None, 3)), keras.layers.LSTM(4), Doubled()])
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    fused = haste_keras.from_keras(model)
+    np.testing.assert_allclose(fused(x), model(x), atol=1e-6)
+    np.testing.assert_allclose(haste_keras.to_keras(fused)(x), model(x), atol=1e-6)
+
+
+def test_model_that_keras_cannot_make_again():
+    class Own(keras.Model):
+        def __init__(self, units):
+            super().__init__()
+            self.rnn = keras.layers.LSTM(units)
+
+        def get_config(self):
+            return {"size": 4}
+
+    with pytest.raises(ValueError, match=r"from_keras cannot make a copy of own.* from its config"):
+        haste_keras.from_keras(Own(4))
