@@ -8,21 +8,32 @@ import tensorflow as tf
 from haste_keras.layers.base.transform import check_transformed
 
 
-class OfEachHead:
-    """A constraint or a regularizer that sees the matrix [H, G·H] of each head.
+def _matrices(weight):
+    """The matrix [H, G·H] of each head, of a weight [heads, H, G, H]."""
+    heads, hidden, gates, _ = weight.shape
+    matrices = keras.ops.reshape(weight, (heads, hidden, gates * hidden))
+    return [matrices[head] for head in range(heads)]
 
-    merge: what makes one result of [heads, ...]; None: it has the shape of the weight.
-    """
 
-    def __init__(self, function, merge=None):
-        self.function = function
-        self.merge = merge
+class ConstraintOfHeads(keras.constraints.Constraint):
+    """A constraint that sees each head as that of a layer of its own."""
 
-    def __call__(self, weight):
-        heads, hidden, gates, _ = weight.shape
-        matrices = keras.ops.reshape(weight, (heads, hidden, gates * hidden))
-        results = keras.ops.stack([self.function(matrices[head]) for head in range(heads)])
-        return self.merge(results) if self.merge else keras.ops.reshape(results, weight.shape)
+    def __init__(self, constraint):
+        self.constraint = constraint
+
+    def __call__(self, w):
+        matrices = [self.constraint(matrix) for matrix in _matrices(w)]
+        return keras.ops.reshape(keras.ops.stack(matrices), w.shape)
+
+
+class RegularizerOfHeads(keras.regularizers.Regularizer):
+    """The same of a regularizer: the sum over heads."""
+
+    def __init__(self, regularizer):
+        self.regularizer = regularizer
+
+    def __call__(self, x):
+        return sum(self.regularizer(matrix) for matrix in _matrices(x))
 
 
 class CellWeights(keras.layers.Layer):
@@ -57,8 +68,8 @@ class CellWeights(keras.layers.Layer):
         regularizer = getattr(self, f"{role}_regularizer")
         constraint = getattr(self, f"{role}_constraint")
         if len(shape) == 4:  # heads
-            regularizer = regularizer and OfEachHead(regularizer, keras.ops.sum)
-            constraint = constraint and OfEachHead(constraint)
+            regularizer = regularizer and RegularizerOfHeads(regularizer)
+            constraint = constraint and ConstraintOfHeads(constraint)
         # autocast=False: a transform sees the variable in its own dtype.
         return self.add_weight(
             shape=shape,

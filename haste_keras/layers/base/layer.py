@@ -21,6 +21,7 @@ from haste_keras.layers.base.validation import (
     check_dense,
     check_features,
     check_mask,
+    check_no_state_is_none,
     check_rank,
     check_states,
 )
@@ -159,6 +160,7 @@ class RecurrentLayer(QuantizableLayer):
     def __call__(self, sequences, *args, **kwargs):
         check_dense("sequences", self, sequences)
         check_rank(self, sequences)  # Keras reads the rank before `call` could
+        check_no_state_is_none(self, args[0] if args else kwargs.get("initial_state"))
         return super().__call__(sequences, *args, **kwargs)
 
     # The call. Keras's own `call` reads step 0, which an empty sequence does not have, and relies

@@ -146,6 +146,15 @@ def check_mask(layer, mask, sequences):
         return tf.identity(mask)
 
 
+def check_no_state_is_none(layer, states):
+    """Raises ValueError if `states` are a list that has None: Keras would fail before `call`."""
+    if isinstance(states, (list, tuple)) and any(state is None for state in states):
+        raise ValueError(
+            f"`initial_state` of layer {layer.name} must hold tensors. Received: None as state "
+            f"{next(i for i, state in enumerate(states) if state is None)}"
+        )
+
+
 def check_states(layer, states, sequences):
     """`states` as a list of tensors [N, units] in the compute dtype; ValueError if they are not."""
     batch = sequences.shape[0]
@@ -166,14 +175,13 @@ def check_states(layer, states, sequences):
         )
     checked = []
     for state, units in zip(states, layer.state_size, strict=True):
-        expected = f"`initial_state` of layer {layer.name} must hold tensors of shape "
-        expected += f"{(batch, units)}. Received: "
-        if state is None:
-            raise ValueError(f"{expected}None")
         check_dense("initial_state", layer, state)
         state = cast_real("initial_state", layer, state)
         if not state.shape.is_compatible_with([batch, units]):
-            raise ValueError(f"{expected}shape {tuple(state.shape)}")
+            raise ValueError(
+                f"`initial_state` of layer {layer.name} must hold tensors of shape "
+                f"{(batch, units)}. Received: shape {tuple(state.shape)}"
+            )
         checked.append(_with_size(state, units))
     return checked
 

@@ -253,7 +253,9 @@ def test_what_is_no_dense_tensor_of_numbers(arguments, message):
 
 
 def test_a_state_that_is_none():
-    with pytest.raises(ValueError, match=r"`initial_state` .* \(2, 4\)\. Received: None"):
+    with pytest.raises(
+        ValueError, match=r"`initial_state` .* hold tensors\. Received: None as state 1"
+    ):
         haste_keras.LSTM(4)(ONES, initial_state=[tf.ones([2, 4]), None])
 
 
