@@ -82,7 +82,7 @@ def to_keras(source, on_unsupported="raise"):
     Returns:
       a new layer or model of the same name; a bidirectional layer becomes `Bidirectional`.
     Raises:
-      ValueError: an argument is not as above, or there is such a layer.
+      ValueError: as of `from_keras`.
     """
     return _convert(
         "to_keras",

@@ -87,8 +87,7 @@ void AttributeReader::String(std::string_view name, std::string_view* value) con
   if (span != nullptr) *value = std::string_view(span->data, span->size);
 }
 
-const void* AttributeReader::Number(std::string_view name, int32_t dtype,
-                                    const char* expected) const {
+const void* AttributeReader::Number(std::string_view name, int32_t dtype, const char* expected) {
   const auto* scalar = static_cast<const Scalar*>(Find(name, kScalarAttribute));
   if (scalar == nullptr) return nullptr;
   if (scalar->dtype == dtype) return scalar->value;
@@ -99,17 +98,17 @@ const void* AttributeReader::Number(std::string_view name, int32_t dtype,
   return nullptr;
 }
 
-void AttributeReader::Int(std::string_view name, int32_t* value) const {
+void AttributeReader::Int(std::string_view name, int32_t* value) {
   const void* number = Number(name, kS32, "int32");
   if (number != nullptr) *value = *static_cast<const int32_t*>(number);
 }
 
-void AttributeReader::Float(std::string_view name, float* value) const {
+void AttributeReader::Float(std::string_view name, float* value) {
   const void* number = Number(name, kF32, "float32");
   if (number != nullptr) *value = *static_cast<const float*>(number);
 }
 
-void AttributeReader::Read(RnnOp* op) const {
+void AttributeReader::Read(RnnOp* op) {
   RnnOptions& options = op->options;
   HasteRnnConfig& config = options.config;
   std::string_view engine = "auto", reverse, wanted;
@@ -136,7 +135,7 @@ void AttributeReader::Read(RnnOp* op) const {
   options.save = save != 0;
 }
 
-void AttributeReader::Read(LayerNormOp* op) const { Float("epsilon", &op->epsilon); }
+void AttributeReader::Read(LayerNormOp* op) { Float("epsilon", &op->epsilon); }
 
 }  // namespace xla
 }  // namespace haste

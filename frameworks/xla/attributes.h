@@ -32,13 +32,13 @@ class AttributeReader {
 
   // Set *value if the attribute is there, and leave it else. A number of another type is an error.
   void String(std::string_view name, std::string_view* value) const;
-  void Int(std::string_view name, int32_t* value) const;
-  void Float(std::string_view name, float* value) const;
+  void Int(std::string_view name, int32_t* value);
+  void Float(std::string_view name, float* value);
 
   // Set the options that WriteAttributes has written.
-  void Read(RnnOp* op) const;
-  void Read(LayerNormOp* op) const;
-  void Read(MatMulOp*) const {}
+  void Read(RnnOp* op);
+  void Read(LayerNormOp* op);
+  void Read(MatMulOp*) {}
 
   // The first one, or "".
   const std::string& error() const { return error_; }
@@ -46,10 +46,10 @@ class AttributeReader {
  private:
   const void* Find(std::string_view name, int32_t type) const;
   // The value of a scalar, or nullptr.
-  const void* Number(std::string_view name, int32_t dtype, const char* expected) const;
+  const void* Number(std::string_view name, int32_t dtype, const char* expected);
 
   const AttributeList& list_;
-  mutable std::string error_;
+  std::string error_;
 };
 
 }  // namespace xla

@@ -64,7 +64,7 @@ FfiError* RunOp(OneOp op, HasteDevice device, const CallFrame& frame, const Dial
   FfiCall call(op.signature, device, KnownSizes(op), frame, dialect);
   HasteDtype dtype = HASTE_FLOAT32;
   if (!call.Dtype(&dtype)) return call.error();
-  const AttributeReader read(frame.attributes);
+  AttributeReader read(frame.attributes);
   read.Read(&op);
   if (!read.error().empty()) {
     call.Invalid(read.error());

@@ -133,7 +133,7 @@ void TestTypesOfNumbers() {
     const ours::AttributeList list = {{}, 1, types, names, values};
     int32_t i = 7;
     float f = 7;
-    const ours::AttributeReader of_int(list), of_float(list);
+    ours::AttributeReader of_int(list), of_float(list);
     of_int.Int("rate", &i);
     of_float.Float("rate", &f);
     EXPECT_TRUE(of_int.error().empty() == c.is_int && i == (c.is_int ? 1 : 7), "type %d: %d, '%s'",

@@ -17,11 +17,11 @@ from haste_keras.layers.base.projection import op_projects
 from haste_keras.layers.base.quantization import QuantizableLayer, wide
 from haste_keras.layers.base.validation import (
     cast_real,
+    check_call,
+    check_cell_dtype,
     check_choice,
-    check_dense,
     check_features,
     check_mask,
-    check_no_state_is_none,
     check_rank,
     check_states,
 )
@@ -117,11 +117,7 @@ class RecurrentLayer(QuantizableLayer):
         for cell in self.cells:
             if not cell.built:
                 cell.build((sequences_shape[0], sequences_shape[2]))
-            if cell.compute_dtype != self.compute_dtype:  # by a DTypePolicyMap
-                raise ValueError(
-                    f"`dtype` of cell {cell.path} must be that of its layer, which computes in "
-                    f"{self.compute_dtype}. Received: {cell.compute_dtype}"
-                )
+            check_cell_dtype(self, cell)
         self.state_size = list(self.cell.state_size) * len(self.cells)
         super().build(sequences_shape)
 
@@ -158,9 +154,7 @@ class RecurrentLayer(QuantizableLayer):
         return own and self.cell.starts_at_zero
 
     def __call__(self, sequences, *args, **kwargs):
-        check_dense("sequences", self, sequences)
-        check_rank(self, sequences)  # Keras reads the rank before `call` could
-        check_no_state_is_none(self, args[0] if args else kwargs.get("initial_state"))
+        check_call(self, sequences, args[0] if args else kwargs.get("initial_state"))
         return super().__call__(sequences, *args, **kwargs)
 
     # The call. Keras's own `call` reads step 0, which an empty sequence does not have, and relies

@@ -39,6 +39,15 @@ def check_dtype(layer):
         )
 
 
+def check_cell_dtype(layer, cell):
+    """Raises ValueError if a DTypePolicyMap has another dtype for the cell than for the layer."""
+    if cell.compute_dtype != layer.compute_dtype:
+        raise ValueError(
+            f"`dtype` of cell {cell.path} must be that of its layer, which computes in "
+            f"{layer.compute_dtype}. Received: {cell.compute_dtype}"
+        )
+
+
 def check_dense(argument, layer, value):
     """Raises ValueError if `value` is a tensor of TensorFlow that is ragged or sparse."""
     if isinstance(value, tf.RaggedTensor):
@@ -146,13 +155,17 @@ def check_mask(layer, mask, sequences):
         return tf.identity(mask)
 
 
-def check_no_state_is_none(layer, states):
-    """Raises ValueError if `states` are a list that has None: Keras would fail before `call`."""
-    if isinstance(states, (list, tuple)) and any(state is None for state in states):
-        raise ValueError(
-            f"`initial_state` of layer {layer.name} must hold tensors. Received: None as state "
-            f"{next(i for i, state in enumerate(states) if state is None)}"
-        )
+def check_call(layer, sequences, initial_state):
+    """Raises ValueError for what Keras would fail on before it comes to the layer's `call`."""
+    check_dense("sequences", layer, sequences)
+    check_rank(layer, sequences)
+    states = initial_state if isinstance(initial_state, (list, tuple)) else []
+    for i, state in enumerate(states):
+        if state is None:
+            raise ValueError(
+                f"`initial_state` of layer {layer.name} must hold tensors. Received: None as state "
+                f"{i}"
+            )
 
 
 def check_states(layer, states, sequences):
